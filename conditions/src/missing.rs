@@ -25,6 +25,7 @@ pub enum Subject {
     Path(PathBuf),
     Network(NetworkAspect),
     TimeSynced,
+    Mount(PathBuf),
     /// One of these; each is all that one alternative lacks.
     Any(Vec<Vec<Missing>>),
 }
@@ -79,6 +80,7 @@ impl Subject {
             Requirement::Path(path) => vec![Subject::Path(path.clone())],
             Requirement::Network(aspects) => aspects.iter().copied().map(Subject::Network).collect(),
             Requirement::TimeSynced => vec![Subject::TimeSynced],
+            Requirement::Mount(path) => vec![Subject::Mount(path.clone())],
             Requirement::Any(_) => Vec::new(),
         }
     }
@@ -91,6 +93,7 @@ impl Subject {
             Subject::Path(path) => ("path", path.display().to_string()),
             Subject::Network(aspect) => ("network", aspect.name().to_owned()),
             Subject::TimeSynced => ("time", String::new()),
+            Subject::Mount(path) => ("mount", path.display().to_string()),
             Subject::Any(_) => ("any", String::new()),
         }
     }
@@ -129,6 +132,7 @@ impl fmt::Display for Subject {
             Subject::Network(NetworkAspect::Connectivity) => f.write_str("network connectivity"),
             Subject::Network(NetworkAspect::Hostname) => f.write_str("a hostname"),
             Subject::TimeSynced => f.write_str("the clock to be synchronised"),
+            Subject::Mount(path) => write!(f, "a file system to be mounted at {path:?}"),
             Subject::Any(alternatives) if alternatives.is_empty() => f.write_str("one of no conditions"),
             Subject::Any(alternatives) => {
                 let alternative = |parts: &Vec<Missing>| match parts.len() {

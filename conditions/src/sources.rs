@@ -7,6 +7,7 @@ use kelson_spec::service::{Requirement, ServiceEvent};
 use crate::clock::Clock;
 use crate::compose::Any;
 use crate::condition::Condition;
+use crate::mounted::Mounts;
 use crate::network::Network;
 use crate::path::{HelperSpawner, Paths};
 
@@ -16,12 +17,18 @@ pub struct Sources {
     pub paths: Paths,
     pub network: Network,
     pub clock: Clock,
+    pub mounts: Mounts,
 }
 
 impl Sources {
     /// `spawner` starts the processes that watch paths on disks.
     pub fn new(spawner: Arc<dyn HelperSpawner>) -> Sources {
-        Sources { paths: Paths::new(spawner), network: Network::default(), clock: Clock::default() }
+        Sources {
+            paths: Paths::new(spawner),
+            network: Network::default(),
+            clock: Clock::default(),
+            mounts: Mounts::default(),
+        }
     }
 
     /// The condition that a requirement stands for; `service` makes those of services.
@@ -35,6 +42,7 @@ impl Sources {
             Requirement::Path(path) => Box::new(self.paths.condition(path)),
             Requirement::Network(aspects) => Box::new(self.network.all(aspects)),
             Requirement::TimeSynced => Box::new(self.clock.condition()),
+            Requirement::Mount(path) => Box::new(self.mounts.condition(path)),
             Requirement::Any(alternatives) => {
                 Box::new(Any::new(alternatives.iter().map(|one| self.condition(one, service)).collect()))
             }

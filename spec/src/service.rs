@@ -234,6 +234,8 @@ pub enum Requirement {
     Network(Vec<NetworkAspect>),
     TimeSynced,
     Any(#[serde(deserialize_with = "nesting::alternatives")] Vec<Requirement>),
+    /// A file system is mounted at this path.
+    Mount(PathBuf),
 }
 
 impl Requirement {

@@ -215,7 +215,7 @@ async fn begin(case: &Case, house: &House) {
 async fn open(case: &Case, house: &House) {
     let other = names(&["other"]);
     match case.condition {
-        Condition::Nothing | Condition::Path | Condition::Network => {}
+        Condition::Nothing | Condition::Path | Condition::Network | Condition::Mount => {}
         Condition::Up | Condition::Running | Condition::Any => {
             house.manager.start(&other, false).await;
         }

@@ -49,6 +49,7 @@ pub fn one(case: &Case, changed: bool) -> String {
         Condition::Down => "service: other, event: down",
         Condition::Path => "path: /proc/self",
         Condition::Network => "network: [hostname]",
+        Condition::Mount => "mount: /proc",
         Condition::Any => "any: [{path: /proc/nothing-of-the-kind}, {service: other}]",
     };
     if !requirement.is_empty() {
@@ -98,6 +99,10 @@ pub fn of(case: &Case, builder: HostBuilder) -> HostBuilder {
             builder.service("other", once)
         }
         Condition::Down => builder.service("other", SERVE),
-        Condition::Nothing | Condition::Path | Condition::Network | Condition::TimeSynced => builder,
+        Condition::Nothing
+        | Condition::Path
+        | Condition::Network
+        | Condition::TimeSynced
+        | Condition::Mount => builder,
     }
 }

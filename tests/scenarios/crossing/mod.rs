@@ -103,7 +103,11 @@ impl Play {
             until(&format!("an answer to {action}"), PATIENCE, done);
         };
         match self.case.condition {
-            Condition::Nothing | Condition::Path | Condition::Network | Condition::TimeSynced => {}
+            Condition::Nothing
+            | Condition::Path
+            | Condition::Network
+            | Condition::TimeSynced
+            | Condition::Mount => {}
             Condition::Up | Condition::Running | Condition::Any => ask("start"),
             Condition::Finished if self.host.path("finished").exists() => {}
             Condition::Finished => ask("start"),

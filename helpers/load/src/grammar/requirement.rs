@@ -23,6 +23,9 @@ pub fn requirements(within: Use) -> Codec<Vec<Requirement>> {
     entry(within).list(WHAT)
 }
 
+/// Each entry has exactly one of these.
+const KINDS: [&str; 6] = ["service", "path", "network", "time", "mount", "any"];
+
 const WHAT: &str = "a list such as [{service: NAME}, {path: /PATH}]";
 
 fn entry(within: Use) -> Codec<Requirement> {
@@ -84,6 +87,10 @@ fn requirement(within: Use) -> Mapping<Requirement> {
         |entry: &Requirement| matches!(entry, Requirement::TimeSynced).then_some(()),
         |entry, ()| *entry = Requirement::TimeSynced,
     );
+    let mount_at = At::new(
+        |entry: &Requirement| if let Requirement::Mount(path) = entry { Some(path.clone()) } else { None },
+        |entry, path| *entry = Requirement::Mount(path),
+    );
     let any_at = At::new(
         |entry: &Requirement| if let Requirement::Any(list) = entry { Some(list.clone()) } else { None },
         |entry, list| *entry = Requirement::Any(list),
@@ -110,18 +117,15 @@ fn requirement(within: Use) -> Mapping<Requirement> {
              name is set";
         alternative "time" (time_at) = choice([("synced", ())]),
             "the kernel reports that its clock is synchronised";
+        alternative "mount" (mount_at) = path(),
+            "a file system is mounted at this path, which has no symbolic link in it";
         alternative "any" (any_at) = entry(Use::Any).some(WHAT, empty), "one of these entries holds";
     }
-        .one_of(&["service", "path", "network", "time", "any"])
+        .one_of(&KINDS)
         .check(move |d, seen, entry| match entry {
             Requirement::Service { event, .. } => when_down(within, *event, d, seen),
-            other => {
-                let kind = match other {
-                    Requirement::Path(_) => "path",
-                    Requirement::Network(_) => "network",
-                    Requirement::TimeSynced => "time",
-                    Requirement::Service { .. } | Requirement::Any(_) => "any",
-                };
+            _ => {
+                let kind = KINDS.into_iter().find(|kind| seen.has(kind)).unwrap_or_default();
                 for key in ["event", "whenDown"].into_iter().filter(|key| seen.has(key)) {
                     seen.wrong_key(d, key, format_args!("{key} belongs to service, not to {kind}"));
                 }

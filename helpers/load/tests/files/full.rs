@@ -32,6 +32,7 @@ depends:
   - path: /run/db.sock
   - network: [addresses, connectivity, hostname]
   - any: [{path: /a}, {service: db}, {any: [{time: synced}]}]
+  - mount: /srv
   - time: synced
 restart: {policy: untilSuccess, delay: 2s, maxDelay: 1m, attempts: 5, interval: 10m, exhausted: delay, scope: group}
 group: shop-1
@@ -155,6 +156,7 @@ fn every_key_of_a_service_file_is_read() {
                 service("db", ServiceEvent::Up),
                 Requirement::Any(vec![Requirement::TimeSynced]),
             ]),
+            Requirement::Mount("/srv".into()),
             Requirement::TimeSynced,
         ],
         restart: RestartSpec {

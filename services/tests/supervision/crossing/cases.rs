@@ -17,6 +17,8 @@ pub enum Condition {
     /// The host has a name, and that is not known at once.
     Network,
     TimeSynced,
+    /// It is mounted, and that is not known at once.
+    Mount,
     Any,
 }
 
@@ -118,9 +120,9 @@ pub struct Case {
     pub second: Trigger,
 }
 
-const CONDITIONS: [Condition; 9] = {
+const CONDITIONS: [Condition; 10] = {
     use Condition::*;
-    [Nothing, Up, Running, Finished, Down, Path, Network, TimeSynced, Any]
+    [Nothing, Up, Running, Finished, Down, Path, Network, TimeSynced, Mount, Any]
 };
 const HOOKS: [Hook; 6] = [Hook::None, Hook::Pre, Hook::PostStart, Hook::PreStop, Hook::Post, Hook::All];
 const READY: [Ready; 4] = [Ready::AtOnce, Ready::Notify, Ready::Descriptor, Ready::Check];
@@ -151,7 +153,7 @@ const SIZES: [usize; 10] = [
 impl Condition {
     /// It does not hold before the case says so.
     pub fn is_shut(self) -> bool {
-        !matches!(self, Condition::Nothing | Condition::Path | Condition::Network)
+        !matches!(self, Condition::Nothing | Condition::Path | Condition::Network | Condition::Mount)
     }
 }
 

@@ -30,6 +30,7 @@ pub fn files(case: &Case, changed: bool) -> Vec<ServiceSpec> {
         Condition::Path => vec![Requirement::Path("/proc/self".into())],
         Condition::Network => vec![Requirement::Network(vec![NetworkAspect::Hostname])],
         Condition::TimeSynced => vec![Requirement::TimeSynced],
+        Condition::Mount => vec![Requirement::Mount("/proc".into())],
         Condition::Any => {
             let never = Requirement::Path("/proc/nothing-of-the-kind".into());
             vec![Requirement::Any(vec![never, Requirement::service("other", ServiceEvent::Up)])]
@@ -62,7 +63,11 @@ pub fn files(case: &Case, changed: bool) -> Vec<ServiceSpec> {
         Condition::Up | Condition::Running | Condition::Any => files.push(manual(spec("other"))),
         Condition::Finished => files.push(manual(oneshot("other"))),
         Condition::Down => files.push(spec("other")),
-        Condition::Nothing | Condition::Path | Condition::Network | Condition::TimeSynced => {}
+        Condition::Nothing
+        | Condition::Path
+        | Condition::Network
+        | Condition::TimeSynced
+        | Condition::Mount => {}
     }
     files.push(one);
     files
