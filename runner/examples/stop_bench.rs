@@ -52,15 +52,7 @@ async fn stop_and_close(count: usize) -> Spent {
         let spec = ServiceSpec::process(&format!("bench-{number}"), ["/bin/sleep", "1000"]);
         let mut runner = ProcessRunner::new(processes.clone(), Arc::new(spec));
         let null = || std::fs::File::options().write(true).open("/dev/null").unwrap().into();
-        let context = RunContext {
-            run: 1,
-            command: None,
-            as_root: false,
-            stdout: null(),
-            stderr: null(),
-            environment: vec![],
-            descriptors: vec![],
-        };
+        let context = RunContext::new(1, null(), null());
         runner.open().await.unwrap();
         drop(runner.run(context).await.unwrap());
         runners.push(runner);

@@ -10,7 +10,9 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use kelson_spec::duration_text;
 use kelson_spec::service::{Exhausted, RestartPolicy, RestartSpec};
+use kelson_sys::units;
 
 use crate::runner::Exit;
 
@@ -146,7 +148,7 @@ pub fn decide(
     let budget = match (success, spec.attempts) {
         (true, _) | (_, 0) => String::new(),
         (false, attempts) => {
-            format!("({} of {attempts} in {})", history.failures(), span(spec.interval))
+            format!("({} of {attempts} in {})", history.failures(), duration_text(spec.interval))
         }
     };
     Decision::Again { after, budget }
@@ -157,7 +159,7 @@ pub fn restarting(after: Duration, budget: &str) -> String {
     let space = if budget.is_empty() { "" } else { " " };
     match after {
         Duration::ZERO => format!("restarting at once{space}{budget}"),
-        _ => format!("restarting in {}{space}{budget}", seconds(after)),
+        _ => format!("restarting in {}{space}{budget}", units::duration(after)),
     }
 }
 
@@ -181,7 +183,7 @@ fn count(spec: &RestartSpec, history: &mut RestartHistory, now: Duration) -> boo
 
 fn exhausted(spec: &RestartSpec, history: &mut RestartHistory, now: Duration) -> Decision {
     let failures = history.failures().saturating_add(1);
-    let failed = format!("{failures} failures in {}", span(spec.interval));
+    let failed = format!("{failures} failures in {}", duration_text(spec.interval));
     match spec.exhausted {
         Exhausted::Fail => Decision::Exhausted { text: format!("gave up after {failed}") },
         Exhausted::Delay => {
@@ -201,30 +203,6 @@ fn backoff(spec: &RestartSpec, history: &mut RestartHistory, random: u32) -> Dur
     history.doublings = history.doublings.saturating_add(1);
     let jitter = base.mul_f64(0.25 * f64::from(random) / f64::from(u32::MAX));
     base.saturating_add(jitter)
-}
-
-/// A time that passes, as in a sentence: `350 ms`, `2 s`, `2.3 s`, then as [`span`].
-fn seconds(duration: Duration) -> String {
-    let (whole, tenth) = (duration.as_secs(), duration.subsec_millis() / 100);
-    match (whole, tenth) {
-        (0, _) => format!("{} ms", duration.as_millis()),
-        (..60, 0) => format!("{whole} s"),
-        (..60, _) => format!("{whole}.{tenth} s"),
-        _ => span(Duration::from_secs(whole)),
-    }
-}
-
-/// A time as it is written in a service file: `5m`, `1h30m`.
-fn span(duration: Duration) -> String {
-    let whole = duration.as_secs();
-    let parts = [(whole / 3600, "h"), (whole / 60 % 60, "m"), (whole % 60, "s")];
-    let mut text: String =
-        parts.iter().filter(|(n, _)| *n > 0).map(|(n, unit)| format!("{n}{unit}")).collect();
-    let millis = duration.subsec_millis();
-    if millis > 0 || text.is_empty() {
-        text.push_str(&format!("{millis}ms"));
-    }
-    text
 }
 
 #[cfg(test)]
@@ -413,15 +391,5 @@ mod tests {
         let spec = RestartSpec { attempts: u32::MAX, ..FOREVER };
         let last = (0..=MOST).map(|_| decide(&spec, &mut huge, FAILED, secs(1), 0)).last();
         assert!(matches!(last, Some(Decision::Exhausted { .. })));
-    }
-
-    #[test]
-    fn durations_read_well() {
-        assert_eq!(seconds(Duration::from_millis(350)), "350 ms");
-        assert_eq!(seconds(Duration::from_millis(2340)), "2.3 s");
-        assert_eq!(seconds(secs(90)), "1m30s");
-        assert_eq!(span(secs(5400)), "1h30m");
-        assert_eq!(span(Duration::from_millis(1500)), "1s500ms");
-        assert_eq!(span(Duration::ZERO), "0ms");
     }
 }

@@ -128,6 +128,21 @@ pub struct RunContext {
     pub descriptors: Vec<(OwnedFd, i32)>,
 }
 
+impl RunContext {
+    /// A run of the spec's command, with nothing added.
+    pub fn new(run: u64, stdout: OwnedFd, stderr: OwnedFd) -> RunContext {
+        RunContext {
+            run,
+            command: None,
+            as_root: false,
+            stdout,
+            stderr,
+            environment: Vec::new(),
+            descriptors: Vec::new(),
+        }
+    }
+}
+
 /// A run that has begun.
 pub struct Running {
     pub pid: i32,

@@ -133,15 +133,7 @@ impl Drop for Host {
 
 fn context(run: u64) -> RunContext {
     let pipe = || -> OwnedFd { nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC).unwrap().1 };
-    RunContext {
-        run,
-        command: None,
-        as_root: false,
-        stdout: pipe(),
-        stderr: pipe(),
-        environment: Vec::new(),
-        descriptors: Vec::new(),
-    }
+    RunContext::new(run, pipe(), pipe())
 }
 
 async fn exit_of(running: Running) -> Exit {

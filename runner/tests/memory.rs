@@ -50,15 +50,7 @@ static ALLOCATOR: Counting = Counting;
 fn context() -> RunContext {
     let null = || std::fs::File::options().write(true).open("/dev/null").unwrap().into();
     let environment = vec![("NOTIFY_SOCKET".into(), "/run/kelson/notify/web".into())];
-    RunContext {
-        run: 1,
-        command: None,
-        as_root: false,
-        stdout: null(),
-        stderr: null(),
-        environment,
-        descriptors: vec![],
-    }
+    RunContext { environment, ..RunContext::new(1, null(), null()) }
 }
 
 #[test]

@@ -1,103 +1,24 @@
 //! The kernel's names as they stand in a service file: signals, resource limits, capabilities.
 
-/// Signals by name, without `SIG`.
-const SIGNALS: [(&str, i32); 31] = [
-    ("HUP", libc::SIGHUP),
-    ("INT", libc::SIGINT),
-    ("QUIT", libc::SIGQUIT),
-    ("ILL", libc::SIGILL),
-    ("TRAP", libc::SIGTRAP),
-    ("ABRT", libc::SIGABRT),
-    ("BUS", libc::SIGBUS),
-    ("FPE", libc::SIGFPE),
-    ("KILL", libc::SIGKILL),
-    ("USR1", libc::SIGUSR1),
-    ("SEGV", libc::SIGSEGV),
-    ("USR2", libc::SIGUSR2),
-    ("PIPE", libc::SIGPIPE),
-    ("ALRM", libc::SIGALRM),
-    ("TERM", libc::SIGTERM),
-    ("STKFLT", 16),
-    ("CHLD", libc::SIGCHLD),
-    ("CONT", libc::SIGCONT),
-    ("STOP", libc::SIGSTOP),
-    ("TSTP", libc::SIGTSTP),
-    ("TTIN", libc::SIGTTIN),
-    ("TTOU", libc::SIGTTOU),
-    ("URG", libc::SIGURG),
-    ("XCPU", libc::SIGXCPU),
-    ("XFSZ", libc::SIGXFSZ),
-    ("VTALRM", libc::SIGVTALRM),
-    ("PROF", libc::SIGPROF),
-    ("WINCH", libc::SIGWINCH),
-    ("IO", libc::SIGIO),
-    ("PWR", libc::SIGPWR),
-    ("SYS", libc::SIGSYS),
-];
+use nix::sys::signal::Signal;
 
 /// Resource limits by name, with the numbers of the kernel's generic ABI (x86, Arm, RISC-V).
+#[rustfmt::skip]
 pub const LIMITS: [(&str, u32); 16] = [
-    ("cpu", 0),
-    ("fsize", 1),
-    ("data", 2),
-    ("stack", 3),
-    ("core", 4),
-    ("rss", 5),
-    ("nproc", 6),
-    ("nofile", 7),
-    ("memlock", 8),
-    ("as", 9),
-    ("locks", 10),
-    ("sigpending", 11),
-    ("msgqueue", 12),
-    ("nice", 13),
-    ("rtprio", 14),
-    ("rttime", 15),
+    ("cpu", 0), ("fsize", 1), ("data", 2), ("stack", 3), ("core", 4), ("rss", 5), ("nproc", 6),
+    ("nofile", 7), ("memlock", 8), ("as", 9), ("locks", 10), ("sigpending", 11), ("msgqueue", 12),
+    ("nice", 13), ("rtprio", 14), ("rttime", 15),
 ];
 
 /// Capabilities; the place in the list is the number.
+#[rustfmt::skip]
 pub const CAPABILITIES: [&str; 41] = [
-    "chown",
-    "dac_override",
-    "dac_read_search",
-    "fowner",
-    "fsetid",
-    "kill",
-    "setgid",
-    "setuid",
-    "setpcap",
-    "linux_immutable",
-    "net_bind_service",
-    "net_broadcast",
-    "net_admin",
-    "net_raw",
-    "ipc_lock",
-    "ipc_owner",
-    "sys_module",
-    "sys_rawio",
-    "sys_chroot",
-    "sys_ptrace",
-    "sys_pacct",
-    "sys_admin",
-    "sys_boot",
-    "sys_nice",
-    "sys_resource",
-    "sys_time",
-    "sys_tty_config",
-    "mknod",
-    "lease",
-    "audit_write",
-    "audit_control",
-    "setfcap",
-    "mac_override",
-    "mac_admin",
-    "syslog",
-    "wake_alarm",
-    "block_suspend",
-    "audit_read",
-    "perfmon",
-    "bpf",
-    "checkpoint_restore",
+    "chown", "dac_override", "dac_read_search", "fowner", "fsetid", "kill", "setgid", "setuid",
+    "setpcap", "linux_immutable", "net_bind_service", "net_broadcast", "net_admin", "net_raw",
+    "ipc_lock", "ipc_owner", "sys_module", "sys_rawio", "sys_chroot", "sys_ptrace", "sys_pacct",
+    "sys_admin", "sys_boot", "sys_nice", "sys_resource", "sys_time", "sys_tty_config", "mknod",
+    "lease", "audit_write", "audit_control", "setfcap", "mac_override", "mac_admin", "syslog",
+    "wake_alarm", "block_suspend", "audit_read", "perfmon", "bpf", "checkpoint_restore",
 ];
 
 /// The mask of all of [`CAPABILITIES`].
@@ -126,7 +47,12 @@ fn signal(text: &str) -> Option<i32> {
         let offset = if offset.is_empty() { 0 } else { small(offset.strip_prefix('-')?)? };
         return libc::SIGRTMAX().checked_sub(offset).filter(|number| *number >= libc::SIGRTMIN());
     }
-    SIGNALS.iter().find(|(known, _)| *known == name).map(|(_, number)| *number)
+    Signal::iterator().find(|known| bare(*known) == name).map(|known| known as i32)
+}
+
+/// The name of a signal without `SIG`.
+fn bare(signal: Signal) -> &'static str {
+    signal.as_str().strip_prefix("SIG").unwrap_or_default()
 }
 
 /// As [`signal`].
@@ -148,8 +74,8 @@ fn small(text: &str) -> Option<i32> {
 
 /// The name of a signal, with `SIG`; a number that has none as digits.
 pub fn signal_name(number: i32) -> String {
-    if let Some((name, _)) = SIGNALS.iter().find(|(_, known)| *known == number) {
-        return format!("SIG{name}");
+    if let Ok(signal) = Signal::try_from(number) {
+        return signal.as_str().to_owned();
     }
     match number.checked_sub(libc::SIGRTMIN()) {
         Some(0) => "SIGRTMIN".to_owned(),
@@ -160,7 +86,7 @@ pub fn signal_name(number: i32) -> String {
 
 /// The names of all signals that have one, for "did you mean".
 pub fn signal_names() -> impl Iterator<Item = &'static str> {
-    SIGNALS.iter().map(|(name, _)| *name)
+    Signal::iterator().map(bare)
 }
 
 /// The number of a capability: `net_bind_service`, also as `CAP_NET_BIND_SERVICE`.

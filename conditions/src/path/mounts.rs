@@ -39,29 +39,11 @@ impl Mount {
 
     /// Looking up a name in it waits for no device and no peer.
     pub(super) fn is_memory(&self) -> bool {
+        #[rustfmt::skip]
         const MEMORY: [&str; 22] = [
-            "tmpfs",
-            "ramfs",
-            "rootfs",
-            "devtmpfs",
-            "proc",
-            "sysfs",
-            "cgroup",
-            "cgroup2",
-            "devpts",
-            "mqueue",
-            "hugetlbfs",
-            "debugfs",
-            "tracefs",
-            "securityfs",
-            "configfs",
-            "pstore",
-            "bpf",
-            "binfmt_misc",
-            "nsfs",
-            "fusectl",
-            "selinuxfs",
-            "smackfs",
+            "tmpfs", "ramfs", "rootfs", "devtmpfs", "proc", "sysfs", "cgroup", "cgroup2", "devpts",
+            "mqueue", "hugetlbfs", "debugfs", "tracefs", "securityfs", "configfs", "pstore", "bpf",
+            "binfmt_misc", "nsfs", "fusectl", "selinuxfs", "smackfs",
         ];
         MEMORY.contains(&self.kind.as_str())
     }
@@ -69,33 +51,11 @@ impl Mount {
     /// Whether inotify tells of all that comes and goes in it: not where the kernel itself or other hosts make and
     /// remove files.
     pub(super) fn notifies(&self) -> bool {
+        #[rustfmt::skip]
         const NOTIFY: [&str; 26] = [
-            "tmpfs",
-            "ramfs",
-            "rootfs",
-            "devtmpfs",
-            "devpts",
-            "mqueue",
-            "hugetlbfs",
-            "ext2",
-            "ext3",
-            "ext4",
-            "xfs",
-            "btrfs",
-            "bcachefs",
-            "f2fs",
-            "zfs",
-            "jfs",
-            "overlay",
-            "squashfs",
-            "erofs",
-            "iso9660",
-            "udf",
-            "vfat",
-            "exfat",
-            "ntfs3",
-            "minix",
-            "msdos",
+            "tmpfs", "ramfs", "rootfs", "devtmpfs", "devpts", "mqueue", "hugetlbfs", "ext2", "ext3",
+            "ext4", "xfs", "btrfs", "bcachefs", "f2fs", "zfs", "jfs", "overlay", "squashfs",
+            "erofs", "iso9660", "udf", "vfat", "exfat", "ntfs3", "minix", "msdos",
         ];
         NOTIFY.contains(&self.kind.as_str())
     }

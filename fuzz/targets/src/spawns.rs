@@ -18,7 +18,7 @@ const SLOTS: usize = 127;
 fn map(path: &Path) -> Processes {
     let file = File::options().read(true).write(true).open(path).expect("it was written");
     let record = Some(OwnedFd::from(file));
-    Processes::new(Options { spawners: 1, record, ..Options::default() }).expect("it can be mapped")
+    Processes::new(Options { spawners: Some(1), record, ..Options::default() }).expect("it can be mapped")
 }
 
 /// The file, of any length.

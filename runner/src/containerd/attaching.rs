@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use super::launch::Launched;
 use super::pidfd::ProcessHandle;
 use super::runner::ContainerRunner;
-use super::{made_of, spec, watch};
+use super::{made_of, watch};
 use crate::images::ImageConfig;
 use crate::runner::{Attachment, RunnerError, Running};
 
@@ -90,9 +90,7 @@ impl ContainerRunner {
             self.recall().await?;
             if self.image.is_none() {
                 // Its record is gone, or is of a Kelson that did not write it.
-                let container = spec::container(&self.spec)?;
-                let (image, user) = (container.image.clone(), container.user.clone());
-                self.image = Some(self.images.prepare(&self.spec.name, &image, user.as_deref()).await?);
+                self.image = Some(self.prepare_image().await?);
             }
         }
         self.image

@@ -20,10 +20,9 @@ const LEASE: Duration = Duration::from_secs(100 * 366 * 86_400);
 
 impl ContainerRunner {
     pub(super) async fn prepare(&mut self) -> Result<(), RunnerError> {
-        let container = spec::container(&self.spec)?;
-        let (image, user) = (container.image.clone(), container.user.clone());
+        spec::container(&self.spec)?;
         self.reach().await?;
-        let image = self.images.prepare(&self.spec.name, &image, user.as_deref()).await?;
+        let image = self.prepare_image().await?;
         self.image = Some(image.clone());
         let mut window = RetryWindow::new(RETRY_WINDOW);
         loop {
@@ -33,6 +32,12 @@ impl ContainerRunner {
                 Ok(()) => return Ok(()),
             }
         }
+    }
+
+    /// Has the image unpacked, where it is not.
+    pub(super) async fn prepare_image(&self) -> Result<ImageConfig, RunnerError> {
+        let container = spec::container(&self.spec)?;
+        self.images.prepare(&self.spec.name, &container.image, container.user.as_deref()).await
     }
 
     /// Waits for containerd, for a while.

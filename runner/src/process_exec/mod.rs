@@ -97,13 +97,9 @@ impl ProcessExecutor {
             None => on_pipes(request.input, request.outputs.as_deref())?,
         };
         let context = RunContext {
-            run: self.run,
             command: Some(request.command),
-            as_root: false,
-            stdout: theirs.output,
-            stderr: theirs.errors,
             environment: request.environment,
-            descriptors: Vec::new(),
+            ..RunContext::new(self.run, theirs.output, theirs.errors)
         };
         let mut command = service_command(&self.spec, context, &self.processes)?
             // Not the request's to change: where there are no cgroups a stop finds it by this.

@@ -44,10 +44,10 @@ use shared::{STUCK, Shared};
 use slots::Slots;
 
 /// How [`Processes`] is set up.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Options {
-    /// Threads that start children; more are added, up to 8, while all of them hang.
-    pub spawners: usize,
+    /// Threads that start children, two where it says nothing; more are added, up to 8, while all of them hang.
+    pub spawners: Option<usize>,
     /// Given to every child before its own: what PID 1 raised for itself (open files) is given back here.
     pub limits: Vec<ResourceLimit>,
     /// Bit n-1: signal n is blocked in every child. 0: none.
@@ -60,20 +60,6 @@ pub struct Options {
     pub cgroups: Option<CgroupRoot>,
     /// What names this incarnation of the host in `KELSON_RUN`. Empty: made of the boot id and PID 1's start time.
     pub incarnation: String,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Options {
-            spawners: 2,
-            limits: Vec::new(),
-            signal_mask: 0,
-            oom_score: None,
-            record: None,
-            cgroups: None,
-            incarnation: String::new(),
-        }
-    }
 }
 
 /// Sends a signal to the process that had this PID and start time, whoever its parent is.
@@ -118,7 +104,7 @@ impl Processes {
             later_mounts: options.cgroups.is_some(),
             null: OnceLock::new(),
         };
-        let spawners = options.spawners.clamp(1, spawner::MOST);
+        let spawners = options.spawners.unwrap_or(2).clamp(1, spawner::MOST);
         let shared = Shared {
             state: Mutex::default(),
             queued: Condvar::new(),

@@ -186,19 +186,7 @@ pub fn pipe() -> (fs::File, OwnedFd) {
 pub fn context(run: u64) -> (RunContext, fs::File, fs::File) {
     let ((out, stdout), (err, stderr)) = (pipe(), pipe());
     let environment = vec![("GREETING".to_owned(), format!("run {run}"))];
-    (
-        RunContext {
-            run,
-            command: None,
-            as_root: false,
-            stdout,
-            stderr,
-            environment,
-            descriptors: Vec::new(),
-        },
-        out,
-        err,
-    )
+    (RunContext { environment, ..RunContext::new(run, stdout, stderr) }, out, err)
 }
 
 pub async fn text(mut file: fs::File) -> String {

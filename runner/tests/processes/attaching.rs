@@ -31,15 +31,7 @@ fn runner(processes: &Processes, name: &str, script: &str) -> ProcessRunner {
 async fn run(runner: &mut ProcessRunner, descriptors: Vec<(std::os::fd::OwnedFd, i32)>) -> Running {
     let null = || std::fs::File::options().write(true).open("/dev/null").unwrap().into();
     let (stdout, stderr) = (null(), null());
-    let context = RunContext {
-        run: 5,
-        command: None,
-        as_root: false,
-        stdout,
-        stderr,
-        environment: vec![],
-        descriptors,
-    };
+    let context = RunContext { descriptors, ..RunContext::new(5, stdout, stderr) };
     runner.run(context).await.unwrap()
 }
 

@@ -26,15 +26,7 @@ async fn run(processes: &Processes, spec: ServiceSpec) -> Beside {
     let mut runner = ProcessRunner::new(processes.clone(), Arc::clone(&spec));
     runner.open().await.unwrap();
     let null = || std::fs::File::options().write(true).open("/dev/null").unwrap().into();
-    let context = RunContext {
-        run: 3,
-        command: None,
-        as_root: false,
-        stdout: null(),
-        stderr: null(),
-        environment: vec![],
-        descriptors: vec![],
-    };
+    let context = RunContext::new(3, null(), null());
     let running = runner.run(context).await.unwrap();
     let executor = ProcessExecutor::new(processes.clone(), spec, 3, running.pid, running.start_time);
     Beside { runner, running, executor }
@@ -250,15 +242,7 @@ fn the_end_of_the_service_is_the_end_of_its_commands() {
         let (out, text) = pipe();
         drop(out);
         let null = || std::fs::File::options().write(true).open("/dev/null").unwrap().into();
-        let context = RunContext {
-            run: 4,
-            command: None,
-            as_root: false,
-            stdout: text,
-            stderr: null(),
-            environment: vec![],
-            descriptors: vec![],
-        };
+        let context = RunContext::new(4, text, null());
         let running = web.runner.run(context).await.unwrap();
         let next =
             ProcessExecutor::new(processes.clone(), Arc::new(sleeper()), 4, running.pid, running.start_time);

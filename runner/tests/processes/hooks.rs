@@ -32,13 +32,9 @@ async fn run(
 ) -> (Running, impl Future<Output = String> + use<>) {
     let (read, write) = pipe();
     let context = RunContext {
-        run: number,
         command: command.map(|words| words.iter().map(|word| (*word).to_owned()).collect()),
-        as_root: false,
-        stderr: write.try_clone().unwrap(),
-        stdout: write,
         environment: vec![("NOTIFY_SOCKET".into(), "/run/n".into())],
-        descriptors: vec![],
+        ..RunContext::new(number, write.try_clone().unwrap(), write)
     };
     (runner.run(context).await.unwrap(), read_all(read))
 }
@@ -117,13 +113,8 @@ fn a_hook_that_is_missing_is_named() {
         runner.open().await.unwrap();
         let (_, write) = pipe();
         let context = RunContext {
-            run: 1,
             command: Some(vec!["/opt/before".into()]),
-            as_root: false,
-            stderr: write.try_clone().unwrap(),
-            stdout: write,
-            environment: vec![],
-            descriptors: vec![],
+            ..RunContext::new(1, write.try_clone().unwrap(), write)
         };
         let error = runner.run(context).await.map(|_| ()).unwrap_err();
         assert_eq!(error.message, "/opt/before: no such file or directory");

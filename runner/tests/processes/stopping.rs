@@ -25,13 +25,8 @@ fn spec(script: &str) -> Arc<ServiceSpec> {
 async fn run(runner: &mut ProcessRunner, number: u64) -> (Running, impl Future<Output = String> + use<>) {
     let (read, write) = pipe();
     let context = RunContext {
-        run: number,
-        command: None,
-        as_root: false,
-        stderr: write.try_clone().unwrap(),
-        stdout: write,
         environment: vec![("NOTIFY_SOCKET".into(), "/run/kelson/notify".into())],
-        descriptors: vec![],
+        ..RunContext::new(number, write.try_clone().unwrap(), write)
     };
     let running = runner.run(context).await.unwrap();
     (running, read_all(read))
@@ -44,13 +39,9 @@ async fn run_until_ready(
 ) -> (Running, impl Future<Output = String> + use<>) {
     let ((ready, closed), (read, write)) = (pipe(), pipe());
     let context = RunContext {
-        run: number,
-        command: None,
-        as_root: false,
-        stderr: write.try_clone().unwrap(),
-        stdout: write,
         environment: vec![("NOTIFY_SOCKET".into(), "/run/kelson/notify".into())],
         descriptors: vec![(closed, 3)],
+        ..RunContext::new(number, write.try_clone().unwrap(), write)
     };
     let running = runner.run(context).await.unwrap();
     read_all(ready).await;
@@ -333,13 +324,8 @@ fn a_run_that_is_killed_for_memory_is_told_from_others() {
             // A hook after one that was killed has its own count.
             let (read, write) = pipe();
             let context = RunContext {
-                run: 2,
                 command: Some(vec!["/bin/true".into()]),
-                as_root: false,
-                stderr: write.try_clone().unwrap(),
-                stdout: write,
-                environment: vec![],
-                descriptors: vec![],
+                ..RunContext::new(2, write.try_clone().unwrap(), write)
             };
             let running = runner.run(context).await.unwrap();
             assert_eq!(running.exit.await, Exit::Status(0));
@@ -363,15 +349,7 @@ fn a_running_service_keeps_no_descriptor() {
             let mut runner = ProcessRunner::new(processes.clone(), Arc::new(spec));
             runner.open().await.unwrap();
             let null = || std::fs::File::options().write(true).open("/dev/null").unwrap().into();
-            let context = RunContext {
-                run: 1,
-                command: None,
-                as_root: false,
-                stdout: null(),
-                stderr: null(),
-                environment: vec![],
-                descriptors: vec![],
-            };
+            let context = RunContext::new(1, null(), null());
             let running = runner.run(context).await.unwrap();
             if number == 0 {
                 before = count();
