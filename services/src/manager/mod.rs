@@ -12,8 +12,6 @@ use kelson_spec::{GroupSpec, ServiceSpec};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 
-pub use kelson_runner::Usage;
-
 pub use crate::events::EventBatch;
 use crate::events::EventLog;
 use crate::groups::GroupRestarts;
@@ -259,7 +257,7 @@ impl Manager {
     /// No more events will come, and nothing is waited for.
     pub async fn close(&self) {
         self.log().close();
-        self.inner.host_context.sources.paths.end().await;
+        self.inner.host_context.sources.end().await;
     }
 
     /// Tells an event of the host itself.

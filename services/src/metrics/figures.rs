@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+
+pub use kelson_runner::Usage;
 
 use super::init::InitFigures;
 use crate::health::Totals;
@@ -31,14 +32,6 @@ pub struct ServiceFigures {
     pub usage: Usage,
     /// Absent where no ServiceRunner runs it. Goes on counting after the reading.
     pub totals: Option<Arc<Totals>>,
-}
-
-/// Use of the cgroup of a service.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Usage {
-    pub memory_bytes: Option<u64>,
-    pub cpu: Option<Duration>,
-    pub processes: Option<u32>,
 }
 
 /// What was lost of the logs of all services, since PID 1's start.
