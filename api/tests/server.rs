@@ -23,7 +23,8 @@ use std::time::{Duration, SystemTime};
 
 use kelson_api::client::{Client, Endpoint, Failure};
 use kelson_api::server::{self, ServerOptions};
-use kelson_conditions::{Helper, HelperSpawner, Sources};
+use kelson_conditions::Sources;
+use kelson_helper::{Launched, Launcher, Start};
 use kelson_proto::v1;
 use kelson_runner::{
     BoxFuture, Executor, Exit, RunContext, Runner, RunnerError, Running, StopPlan, StopReport,
@@ -110,8 +111,8 @@ impl UsageSource for Nothing {
     }
 }
 
-impl HelperSpawner for Nothing {
-    fn spawn(&self) -> BoxFuture<'static, io::Result<Helper>> {
+impl Launcher for Nothing {
+    fn launch(&self, _: Start) -> BoxFuture<'static, io::Result<Launched>> {
         Box::pin(async { Err(io::Error::other("no helper here")) })
     }
 }

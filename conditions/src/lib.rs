@@ -35,5 +35,5 @@ pub use condition::{BoxFuture, Condition, Level};
 pub use missing::{Missing, Reason, Subject, sentence};
 pub use mounted::{MountCondition, Mounts};
 pub use network::{Network, NetworkCondition};
-pub use path::{Helper, HelperSpawner, PathCondition, Paths, path_helper, serve_paths};
+pub use path::{PathCondition, Paths, path_helper, serve_paths};
 pub use sources::Sources;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use kelson_helper::Launcher;
 use kelson_spec::service::{Requirement, ServiceEvent};
 
 use crate::clock::Clock;
@@ -9,7 +10,7 @@ use crate::compose::Any;
 use crate::condition::Condition;
 use crate::mounted::Mounts;
 use crate::network::Network;
-use crate::path::{HelperSpawner, Paths};
+use crate::path::Paths;
 
 /// Where the conditions of a host come from, but those of its services. Cheap to clone.
 #[derive(Clone)]
@@ -21,10 +22,10 @@ pub struct Sources {
 }
 
 impl Sources {
-    /// `spawner` starts the processes that watch paths on disks.
-    pub fn new(spawner: Arc<dyn HelperSpawner>) -> Sources {
+    /// `launcher` starts the processes that watch paths on disks.
+    pub fn new(launcher: Arc<dyn Launcher>) -> Sources {
         Sources {
-            paths: Paths::new(spawner),
+            paths: Paths::new(launcher),
             network: Network::default(),
             clock: Clock::default(),
             mounts: Mounts::default(),

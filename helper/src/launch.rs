@@ -58,3 +58,12 @@ pub struct Launched {
     /// Sends SIGKILL to this very process; may be called after its end.
     pub kill: Box<dyn Fn() + Send + Sync>,
 }
+
+/// Kills a helper when dropped: it is of no use any more. One that has ended does not mind.
+pub struct Lease(pub Box<dyn Fn() + Send + Sync>);
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}

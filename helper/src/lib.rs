@@ -4,6 +4,7 @@
 
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects, clippy::unwrap_used, clippy::indexing_slicing))]
 
+pub mod answer;
 pub mod inspect;
 mod launch;
 pub mod places;
@@ -13,4 +14,4 @@ pub mod task;
 pub mod transport;
 
 pub use futures_util::future::BoxFuture;
-pub use launch::{CONTROL, Launched, Launcher, Start};
+pub use launch::{CONTROL, Launched, Launcher, Lease, Start};

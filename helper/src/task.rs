@@ -3,9 +3,9 @@
 //! `ps` shows the request, and so what hangs (`kelson-task mount /dev/vdb /var ext4`). A request is one line of the table
 //! [`Request`] here, and one of the helper's `perform`.
 
-use std::ffi::{CString, OsStr, OsString};
+use std::ffi::{OsStr, OsString};
 use std::net::IpAddr;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::slice::Iter;
 use std::time::Duration;
@@ -18,6 +18,31 @@ pub const WATCH_PATHS: &str = "watch-paths";
 
 /// What the answer to a check says when the kernel's view of the disk is no longer right.
 pub const RESTART_NEEDED: &str = "the machine must start again before the disk is written";
+
+/// The longest answer, in bytes: a sentence.
+pub const ANSWER_MAX: usize = 16 * 1024;
+
+/// An answer as it is put into a frame: what was done, or why it failed.
+pub fn write_answer(result: &Result<String, String>) -> Vec<u8> {
+    let (word, text) = match result {
+        Ok(text) => ("done ", text),
+        Err(text) => ("failed ", text),
+    };
+    let mut answer = format!("{word}{}", text.replace('\n', " ")).into_bytes();
+    answer.truncate(ANSWER_MAX);
+    answer
+}
+
+/// What [`write_answer`] wrote; `None`: it makes no sense.
+pub fn read_answer(answer: &[u8]) -> Option<Result<String, String>> {
+    let answer = String::from_utf8_lossy(answer);
+    let (word, text) = answer.split_once(' ').unwrap_or((&answer, ""));
+    match word {
+        "done" => Some(Ok(text.to_owned())),
+        "failed" => Some(Err(text.to_owned())),
+        _ => None,
+    }
+}
 
 /// 2025-01-01, since 1970: a clock before this was never set.
 pub const EARLIEST_TIME: Duration = Duration::from_secs(1_735_689_600);
@@ -86,6 +111,8 @@ requests! {
     "fsck" => Check { device: PathBuf },
     /// Write out everything that waits to be written.
     "sync" => Sync,
+    /// Copy a file to descriptor 3.
+    "copy-file" => CopyFile { path: PathBuf },
     /// Whether a path exists.
     "stat" => Stat { path: PathBuf },
     "modules" => LoadModules { names: Vec<String> },
@@ -113,11 +140,11 @@ requests! {
 }
 
 impl Request {
-    /// The arguments, `argv[0]` first. `None` where a word holds a NUL.
-    pub fn to_arguments(&self) -> Option<Vec<CString>> {
-        let mut words: Vec<OsString> = vec![NAME.into(), self.verb().into()];
+    /// The arguments behind `argv[0]`.
+    pub fn to_arguments(&self) -> Vec<OsString> {
+        let mut words: Vec<OsString> = vec![self.verb().into()];
         self.put(&mut words);
-        words.into_iter().map(|word| CString::new(word.into_vec()).ok()).collect()
+        words
     }
 }
 
@@ -230,7 +257,7 @@ mod tests {
 
     #[test]
     fn every_request_survives_its_arguments() {
-        let path = PathBuf::from(OsString::from_vec(b"/a b/\xFF".to_vec()));
+        let path = PathBuf::from(OsStr::from_bytes(b"/a b/\xFF"));
         for request in [
             Request::Mount {
                 source: "LABEL=x y".to_owned(),
@@ -245,6 +272,7 @@ mod tests {
             Request::MakeFolder { path: path.clone(), mode: Octal(0o700) },
             Request::Check { device: path.clone() },
             Request::Sync,
+            Request::CopyFile { path: path.clone() },
             Request::Stat { path: path.clone() },
             Request::LoadModules { names: vec!["a".to_owned(), "b".to_owned()] },
             Request::SwapOff { device: path.clone() },
@@ -277,11 +305,7 @@ mod tests {
             },
             Request::ReadOnly { cgroups: vec![path.clone(), path.clone()] },
         ] {
-            let arguments = request.to_arguments().unwrap();
-            assert_eq!(arguments[0].to_bytes(), NAME.as_bytes());
-            let words: Vec<OsString> =
-                arguments[1..].iter().map(|word| OsString::from_vec(word.to_bytes().to_vec())).collect();
-            assert_eq!(Request::from_arguments(&words), Ok(request));
+            assert_eq!(Request::from_arguments(&request.to_arguments()), Ok(request));
         }
     }
 

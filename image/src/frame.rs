@@ -1,5 +1,6 @@
-//! Reports on their way through the pipe: a length of four bytes, little end first, and that many bytes of postcard.
+//! Reports on their way through the pipe: frames ([`kelson_helper::answer`]) of postcard.
 
+use kelson_helper::answer;
 use kelson_sys::text::harmless;
 
 use crate::report::Report;
@@ -26,14 +27,7 @@ pub fn encode(report: &Report) -> Vec<u8> {
 
 fn frame(report: &Report) -> Option<Vec<u8>> {
     let body = postcard::to_allocvec(report).ok().filter(|body| body.len() <= FRAME_MAX)?;
-    let mut bytes = u32::try_from(body.len()).ok()?.to_le_bytes().to_vec();
-    bytes.extend(body);
-    Some(bytes)
-}
-
-/// The length that a frame's first bytes tell, where it can be one.
-pub fn length(head: [u8; 4]) -> Option<usize> {
-    usize::try_from(u32::from_le_bytes(head)).ok().filter(|length| (1..=FRAME_MAX).contains(length))
+    Some(answer::frame(&body))
 }
 
 /// The report in the body of a frame.
@@ -56,10 +50,7 @@ mod tests {
     #[test]
     fn a_report_comes_back() {
         let report = Report::Note("one archive is broken".to_owned());
-        let bytes = encode(&report);
-        let (head, body) = bytes.split_at(4);
-        assert_eq!(length(head.try_into().unwrap()), Some(body.len()));
-        assert_eq!(decode(body), Some(report));
+        assert_eq!(decode(&encode(&report)[answer::HEADER..]), Some(report));
     }
 
     #[test]
@@ -72,13 +63,5 @@ mod tests {
         assert!(text.contains("a:1"), "{text}");
         let bytes = encode(&Report::Failed("y".repeat(2 * FRAME_MAX)));
         assert!(matches!(decode(&bytes[4..]), Some(Report::Failed(text)) if text.len() == 4096));
-    }
-
-    #[test]
-    fn what_is_no_length_is_refused() {
-        assert_eq!(length([0; 4]), None);
-        assert_eq!(length([0xff; 4]), None);
-        assert_eq!(length([1, 0, 1, 0]), None);
-        assert_eq!(length([0, 0, 1, 0]), Some(FRAME_MAX));
     }
 }

@@ -14,6 +14,7 @@ use kelson_helper::Launcher;
 
 use crate::arguments::{Arguments, Work};
 use crate::report::{ImageRow, Progress, Pruned, Report, Unpacked};
+use Part::{End, More, Nonsense};
 use hearing::Hearing;
 
 /// Where images come from and go to.
@@ -95,28 +96,19 @@ impl Unpacker {
         mut on_news: impl FnMut(News) + Send,
     ) -> Result<Unpacked, UnpackFailure> {
         let work = Work::Unpack { image: image.to_owned(), user: user.map(str::to_owned) };
-        let mut hearing = self.start(work).await?;
-        loop {
-            match hearing.next().await? {
-                Report::Progress(progress) => on_news(News::Progress(progress)),
-                Report::Note(note) => on_news(News::Note(note)),
-                Report::Unpacked(unpacked) => {
-                    hearing.end().await;
-                    return Ok(*unpacked);
-                }
-                Report::Failed(text) => {
-                    hearing.end().await;
-                    return Err(text.into());
-                }
-                Report::Refused { text, archives } => {
-                    hearing.end().await;
-                    return Err(UnpackFailure { text, archives: Some(archives) });
-                }
-                Report::Image(_) | Report::Pruned(_) | Report::Archives(_) | Report::Done => {
-                    return Err(hearing.nonsense().into());
-                }
+        self.follow(work, |report| match report {
+            Report::Progress(progress) => {
+                on_news(News::Progress(progress));
+                More
             }
-        }
+            Report::Note(note) => {
+                on_news(News::Note(note));
+                More
+            }
+            Report::Unpacked(unpacked) => End(*unpacked),
+            _ => Nonsense,
+        })
+        .await
     }
 
     /// All images of the archives and of containerd.
@@ -124,26 +116,22 @@ impl Unpacker {
     /// # Errors
     /// A sentence for the operator.
     pub async fn list(&self) -> Result<Listing, String> {
-        let mut hearing = self.start(Work::List).await?;
         let mut listing = Listing::default();
-        loop {
-            match hearing.next().await? {
-                Report::Image(row) => listing.images.push(row),
-                Report::Note(note) => listing.notes.push(note),
-                Report::Progress(_) => {}
-                Report::Done => {
-                    hearing.end().await;
-                    return Ok(listing);
-                }
-                Report::Failed(text) => {
-                    hearing.end().await;
-                    return Err(text);
-                }
-                Report::Unpacked(_) | Report::Pruned(_) | Report::Archives(_) | Report::Refused { .. } => {
-                    return Err(hearing.nonsense());
-                }
+        let work = self.follow(Work::List, |report| match report {
+            Report::Image(row) => {
+                listing.images.push(row);
+                More
             }
-        }
+            Report::Note(note) => {
+                listing.notes.push(note);
+                More
+            }
+            Report::Progress(_) => More,
+            Report::Done => End(()),
+            _ => Nonsense,
+        });
+        work.await.map_err(|failure| failure.text)?;
+        Ok(listing)
     }
 
     /// A number that stands for the archives as they are. None is opened. A disk that does not answer is waited for.
@@ -151,21 +139,12 @@ impl Unpacker {
     /// # Errors
     /// A sentence for the operator.
     pub async fn look(&self) -> Result<u32, String> {
-        let mut hearing = self.start(Work::Look).await?;
-        loop {
-            match hearing.next().await? {
-                Report::Archives(archives) => {
-                    hearing.end().await;
-                    return Ok(archives);
-                }
-                Report::Progress(_) | Report::Note(_) => {}
-                Report::Failed(text) => {
-                    hearing.end().await;
-                    return Err(text);
-                }
-                _ => return Err(hearing.nonsense()),
-            }
-        }
+        let work = self.follow(Work::Look, |report| match report {
+            Report::Archives(archives) => End(archives),
+            Report::Progress(_) | Report::Note(_) => More,
+            _ => Nonsense,
+        });
+        work.await.map_err(|failure| failure.text)
     }
 
     /// Removes the images of Kelson's namespace whose reference is none of `keep`; with `dry_run` it only tells them.
@@ -173,29 +152,30 @@ impl Unpacker {
     /// # Errors
     /// A sentence for the operator; what was removed before stays removed.
     pub async fn prune(&self, keep: Vec<String>, dry_run: bool) -> Result<PruneResult, String> {
-        let mut hearing = self.start(Work::Prune { keep, dry_run }).await?;
         let mut result = PruneResult::default();
-        loop {
-            match hearing.next().await? {
-                Report::Pruned(pruned) => result.removed.push(pruned),
-                Report::Note(note) => result.notes.push(note),
-                Report::Progress(_) => {}
-                Report::Done => {
-                    hearing.end().await;
-                    return Ok(result);
-                }
-                Report::Failed(text) => {
-                    hearing.end().await;
-                    return Err(text);
-                }
-                Report::Unpacked(_) | Report::Image(_) | Report::Archives(_) | Report::Refused { .. } => {
-                    return Err(hearing.nonsense());
-                }
+        let work = self.follow(Work::Prune { keep, dry_run }, |report| match report {
+            Report::Pruned(pruned) => {
+                result.removed.push(pruned);
+                More
             }
-        }
+            Report::Note(note) => {
+                result.notes.push(note);
+                More
+            }
+            Report::Progress(_) => More,
+            Report::Done => End(()),
+            _ => Nonsense,
+        });
+        work.await.map_err(|failure| failure.text)?;
+        Ok(result)
     }
 
-    async fn start(&self, work: Work) -> Result<Hearing, String> {
+    /// Starts a process for the work and passes its reports on until one of them is the end of it.
+    async fn follow<T>(
+        &self,
+        work: Work,
+        mut take: impl FnMut(Report) -> Part<T> + Send,
+    ) -> Result<T, UnpackFailure> {
         let options = &self.options;
         let arguments = Arguments {
             work,
@@ -204,6 +184,29 @@ impl Unpacker {
             runtime_dir: options.runtime_dir.clone(),
             state_dir: options.state_dir.clone(),
         };
-        Hearing::start(&*self.launcher, arguments.words()).await
+        let mut hearing = Hearing::start(&*self.launcher, arguments.words()).await?;
+        let heard = loop {
+            match hearing.next().await? {
+                Report::Failed(text) => break Err(text.into()),
+                Report::Refused { text, archives } => {
+                    break Err(UnpackFailure { text, archives: Some(archives) });
+                }
+                report => match take(report) {
+                    More => {}
+                    End(heard) => break Ok(heard),
+                    Nonsense => return Err(hearing.nonsense().into()),
+                },
+            }
+        };
+        hearing.end().await;
+        heard
     }
+}
+
+/// What a report is to the one that waits for it.
+enum Part<T> {
+    More,
+    End(T),
+    /// It does not answer what was asked for.
+    Nonsense,
 }

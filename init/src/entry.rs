@@ -3,64 +3,12 @@
 use std::ffi::{CStr, CString, OsStr, OsString};
 use std::fmt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{Path, PathBuf};
-
-/// Which part this process plays; `argv[0]` alone decides.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Personality {
-    Init,
-    Logd,
-    Probe,
-    Apid,
-    Load,
-    Unpack,
-    Inspect,
-    Task,
-    /// `reboot`, `poweroff`, `halt`.
-    Ask(crate::ask::Wish),
-}
-
-impl Personality {
-    /// The last part of the name decides; whatever is not known is `init`.
-    pub fn of(program: &str) -> Personality {
-        use crate::ask::Wish;
-        match Path::new(program).file_name().and_then(|name| name.to_str()).unwrap_or_default() {
-            "kelson-logd" => Personality::Logd,
-            kelson_helper::probe::NAME => Personality::Probe,
-            "kelson-apid" => Personality::Apid,
-            "kelson-load" => Personality::Load,
-            kelson_image::NAME => Personality::Unpack,
-            kelson_helper::inspect::NAME => Personality::Inspect,
-            kelson_helper::task::NAME => Personality::Task,
-            "reboot" => Personality::Ask(Wish::Reboot),
-            "poweroff" => Personality::Ask(Wish::PowerOff),
-            "halt" => Personality::Ask(Wish::Halt),
-            _ => Personality::Init,
-        }
-    }
-
-    /// The name that `ps` shows: a program that is executed from memory would be called after a descriptor's number.
-    pub fn process_name(self) -> &'static CStr {
-        use crate::ask::Wish;
-        match self {
-            Personality::Init => c"init",
-            Personality::Logd => c"kelson-logd",
-            Personality::Probe => c"kelson-probe",
-            Personality::Apid => c"kelson-apid",
-            Personality::Load => c"kelson-load",
-            Personality::Unpack => c"kelson-unpack",
-            Personality::Inspect => c"kelson-inspect",
-            Personality::Task => c"kelson-task",
-            Personality::Ask(Wish::Reboot) => c"reboot",
-            Personality::Ask(Wish::PowerOff) => c"poweroff",
-            Personality::Ask(Wish::Halt) => c"halt",
-        }
-    }
-}
+use std::path::PathBuf;
 
 /// Stands on the floor that Rust's own start would make, less its habit to abort when there is no `/dev/null`: the
-/// three standard descriptors are open, a closed pipe is an error instead of a death, and the process has its name.
-pub fn settle(personality: Personality) {
+/// three standard descriptors are open, a closed pipe is an error instead of a death, and the process has the name that
+/// `ps` shows: a program that is executed from memory would be called after a descriptor's number.
+pub fn settle(name: &CStr) {
     for number in 0..=2 {
         // SAFETY: a system call on a number.
         if unsafe { libc::fcntl(number, libc::F_GETFD) } < 0 {
@@ -70,7 +18,7 @@ pub fn settle(personality: Personality) {
     // SAFETY: no other thread runs yet, and ignoring a signal runs no handler.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
     // SAFETY: the name is a C string; the kernel copies it.
-    unsafe { libc::prctl(libc::PR_SET_NAME, personality.process_name().as_ptr()) };
+    unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
 }
 
 /// Opens something harmless as the lowest free descriptor.
@@ -115,22 +63,4 @@ pub fn with_variable(mut environment: Vec<CString>, name: &str, value: impl fmt:
     environment.retain(|entry| !entry.as_bytes().starts_with(name.as_bytes()));
     environment.extend(CString::new(format!("{name}{value}")));
     environment
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::ask::Wish;
-
-    #[test]
-    fn the_name_alone_decides() {
-        assert_eq!(Personality::of("/sbin/init"), Personality::Init);
-        assert_eq!(Personality::of("/init"), Personality::Init);
-        assert_eq!(Personality::of(""), Personality::Init);
-        assert_eq!(Personality::of("kelson-logd"), Personality::Logd);
-        assert_eq!(Personality::of("kelson-probe"), Personality::Probe);
-        assert_eq!(Personality::of("kelson-unpack"), Personality::Unpack);
-        assert_eq!(Personality::of("/usr/sbin/reboot"), Personality::Ask(Wish::Reboot));
-        assert_eq!(Personality::of("/kelson-task/init"), Personality::Init);
-    }
 }

@@ -69,7 +69,7 @@ pub fn end(
                     intents: intents.clone(),
                     mode: options.mode,
                     cgroups: processes.cgroups().cloned(),
-                    launcher: Arc::new(Personalities { processes, binary: Arc::new(binary) }),
+                    launcher: Personalities { processes, binary: Arc::new(binary) }.tasks(),
                     patience: TIMEOUT,
                     failure,
                     watchdog,

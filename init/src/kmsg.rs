@@ -19,19 +19,12 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use tracing::Level;
+
 use writer::Writer;
 
 /// Longest text of one line. The kernel's own limit is 1024 less its header (`LOG_LINE_MAX`).
 pub const LINE_MAX: usize = 900;
-
-/// The kernel's levels that we use.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Level {
-    Error = 3,
-    Warning = 4,
-    Info = 6,
-    Debug = 7,
-}
 
 /// Where the lines go.
 #[derive(Debug)]
@@ -60,7 +53,7 @@ impl Console {
     /// Writes one message, over several lines where it is long or has line ends. Never waits.
     pub fn write(&self, level: Level, text: &str) {
         let dropped = self.dropped.swap(0, Ordering::Relaxed);
-        if dropped > 0 && !self.pass_on(Level::Warning, &format!("{dropped} lines of this log were lost")) {
+        if dropped > 0 && !self.pass_on(Level::WARN, &format!("{dropped} lines of this log were lost")) {
             self.dropped.fetch_add(dropped, Ordering::Relaxed);
         }
         for line in split(text) {
@@ -87,7 +80,11 @@ impl Console {
     /// When there can be no thread: then whoever has something to say writes, as before.
     pub fn write_from_a_thread(&'static self) -> std::io::Result<()> {
         if self.use_kmsg && self.writer.get().is_none() {
-            let _ = self.writer.set(Writer::begin(self)?);
+            let _ = self.writer.set(Writer::begin(|level, line| {
+                if !self.line(level, line) {
+                    self.lost();
+                }
+            })?);
         }
         Ok(())
     }
@@ -111,7 +108,7 @@ impl Console {
         if let Some(mut kmsg) = self.kmsg() {
             let mut message = String::with_capacity(line.len().saturating_add(16));
             // `3 << 3` is the facility "daemon", so that the kernel does not take it for its own.
-            let _ = write!(message, "<{}>kelson: {line}", 3 << 3 | level as u8);
+            let _ = write!(message, "<{}>kelson: {line}", 3 << 3 | number(level));
             match kmsg.write(message.as_bytes()) {
                 Ok(_) => return true,
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return false,
@@ -137,6 +134,16 @@ impl Console {
             let _ = self.kmsg.set(file);
         }
         self.kmsg.get()
+    }
+}
+
+/// The kernel's number of a level.
+fn number(level: Level) -> u8 {
+    match level {
+        Level::ERROR => 3,
+        Level::WARN => 4,
+        Level::INFO => 6,
+        Level::DEBUG | Level::TRACE => 7,
     }
 }
 
@@ -218,14 +225,14 @@ mod tests {
     fn never_waits(console: &Console, mut reader: impl Read) {
         let line = "x".repeat(LINE_MAX);
         let mut written = 0;
-        while console.line(Level::Info, &line) {
+        while console.line(Level::INFO, &line) {
             written += 1;
             assert!(written < 100_000, "it never fills up");
         }
         assert!(written > 1, "an empty one takes several lines");
         // A short one may still find room.
-        console.write(Level::Info, &line);
-        console.write(Level::Info, &line);
+        console.write(Level::INFO, &line);
+        console.write(Level::INFO, &line);
         let mut text = Vec::new();
         let mut some = vec![0; 1 << 20];
         // How many there were depends on when there was room again, and for how much.
@@ -233,7 +240,7 @@ mod tests {
             let read = reader.read(&mut some).unwrap();
             text.extend_from_slice(&some[..read]);
             assert!(text.len() < 1 << 20, "the loss is not said");
-            console.write(Level::Info, "room again");
+            console.write(Level::INFO, "room again");
         }
     }
 
@@ -286,7 +293,7 @@ mod tests {
         let (mut reader, writer) = std::io::pipe().unwrap();
         let console = Console { use_kmsg: true, ..over_stderr(&writer) };
         console.kmsg.set(File::from(std::os::fd::OwnedFd::from(gone))).unwrap();
-        console.write(Level::Error, "still said");
+        console.write(Level::ERROR, "still said");
         let mut text = [0; 64];
         let read = reader.read(&mut text).unwrap();
         assert_eq!(&text[..read], b"kelson: still said\n");

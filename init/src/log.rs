@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use tracing::field::{Field, Visit};
 use tracing::span;
-use tracing::{Event, Metadata, Subscriber};
+use tracing::{Event, Level, Metadata, Subscriber};
 
-use crate::kmsg::{Console, Level};
+use crate::kmsg::Console;
 use crate::options::Mode;
 
 /// `tracing` and the panic hook are process-wide by nature, and so is what they write to.
@@ -22,7 +22,7 @@ pub fn install(mode: Mode) {
     let _ = CONSOLE.set(Console::new(mode == Mode::Machine));
     let _ = tracing::subscriber::set_global_default(Lines);
     std::panic::set_hook(Box::new(|info| {
-        write(Level::Error, &format!("a fault in Kelson itself: {info}"));
+        write(Level::ERROR, &format!("a fault in Kelson itself: {info}"));
     }));
 }
 
@@ -71,7 +71,7 @@ impl Subscriber for Lines {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         // Other crates' chatter (h2, hyper, tonic) is of no use to an operator.
         let ours = metadata.target().starts_with("kelson") || metadata.target().starts_with("init");
-        let least = if ours { tracing::Level::INFO } else { tracing::Level::WARN };
+        let least = if ours { Level::INFO } else { Level::WARN };
         !metadata.is_span() && *metadata.level() <= least
     }
 
@@ -90,13 +90,7 @@ impl Subscriber for Lines {
     fn event(&self, event: &Event<'_>) {
         let mut line = Line::default();
         event.record(&mut line);
-        let level = match *event.metadata().level() {
-            tracing::Level::ERROR => Level::Error,
-            tracing::Level::WARN => Level::Warning,
-            tracing::Level::INFO => Level::Info,
-            _ => Level::Debug,
-        };
-        write(level, &line.finish());
+        write(*event.metadata().level(), &line.finish());
     }
 }
 

@@ -32,14 +32,16 @@ mod swap;
 mod task;
 mod watchdog;
 
-use std::ffi::OsString;
+use std::ffi::{CStr, OsString};
+use std::os::unix::ffi::OsStrExt as _;
 use std::panic::AssertUnwindSafe;
+use std::path::Path;
 use std::time::Duration;
 
+use ask::Wish;
 use boot::{Sequence, history};
 use crash::watcher::Watcher;
 use crash::{BootReason, last_resort, report};
-use entry::Personality;
 use kelson_services::host::ShutdownAction;
 use kelson_services::state_store::Kind;
 use options::{Mode, Options};
@@ -70,30 +72,46 @@ pub extern "C" fn main(_argc: libc::c_int, _argv: *const *const libc::c_char) ->
     start()
 }
 
+/// The part that a process plays, with the words behind its name. Returns the exit status.
+type Main = fn(&[OsString]) -> i32;
+
+/// The parts beside `init`, by the last part of the name in `argv[0]`.
+const PERSONALITIES: [(&CStr, Main); 10] = [
+    (c"kelson-logd", |words| kelson_logd::main(words.iter().cloned())),
+    (c"kelson-probe", |words| kelson_probe::main(words.iter().cloned())),
+    (c"kelson-apid", |words| kelson_apid::main(words.iter().cloned())),
+    (c"kelson-load", kelson_load::process::main),
+    (c"kelson-unpack", |words| kelson_unpack::main(words.iter().cloned())),
+    (c"kelson-inspect", |_| kelson_inspect::main()),
+    (c"kelson-task", |words| kelson_task::main(words).into()),
+    (c"reboot", |words| ask::main(Wish::Reboot, words).into()),
+    (c"poweroff", |words| ask::main(Wish::PowerOff, words).into()),
+    (c"halt", |words| ask::main(Wish::Halt, words).into()),
+];
+
+/// Whatever is not known is `init`.
+fn personality(program: &str) -> Option<(&'static CStr, Main)> {
+    let name = Path::new(program).file_name()?.as_bytes();
+    PERSONALITIES.into_iter().find(|(known, _)| known.to_bytes() == name)
+}
+
 /// The start of every personality; returns the exit status.
 fn start() -> i32 {
     // The C library has told Rust's environment of the arguments before this.
     let words: Vec<OsString> = std::env::args_os().collect();
     let program = words.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
     let rest = words.get(1..).unwrap_or_default();
-    let personality = Personality::of(&program);
-    if personality == Personality::Init && std::process::id() == 1 {
+    let other = personality(&program);
+    let is_first = other.is_none() && std::process::id() == 1;
+    if is_first {
         signals::block();
     }
     heap::keep_one_arena();
-    entry::settle(personality);
-    match personality {
-        Personality::Init if std::process::id() == 1 => init(&program, rest),
-        Personality::Init => usage(rest),
-        Personality::Logd => kelson_logd::main(rest.iter().cloned()),
-        Personality::Probe => kelson_probe::main(rest.iter().cloned()),
-        Personality::Apid => kelson_apid::main(rest.iter().cloned()),
-        Personality::Load => kelson_load::process::main(rest),
-        Personality::Unpack => kelson_unpack::main(rest.iter().cloned()),
-        Personality::Inspect => kelson_inspect::main(),
-        Personality::Task if rest.first().is_some_and(|word| word == reexec::COPY) => reexec::copy(rest),
-        Personality::Task => kelson_task::main(rest).into(),
-        Personality::Ask(wish) => ask::main(wish, rest).into(),
+    entry::settle(other.map_or(c"init", |(name, _)| name));
+    match other {
+        Some((_, main)) => main(rest),
+        None if is_first => init(&program, rest),
+        None => usage(rest),
     }
 }
 
@@ -219,7 +237,7 @@ fn run(options: Options, started: Duration, now: Duration, boot_reason: BootReas
                     intents: ended.intents,
                     mode,
                     cgroups: ended.personalities.processes.cgroups().cloned(),
-                    launcher: std::sync::Arc::new(ended.personalities),
+                    launcher: ended.personalities.tasks(),
                     patience: failure::TIMEOUT,
                     failure,
                     watchdog: ended.watchdog,
@@ -253,4 +271,21 @@ fn end_again(options: &Options, boot_reason: &BootReason, action: ShutdownAction
     let intents = Intents::default();
     intents.ask(action, "the life before");
     failure::end(options, &intents, None, kelson_runner::Options::default(), async |_| {})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_alone_decides() {
+        let name = |program| personality(program).map(|(name, _)| name);
+        for (name, _) in PERSONALITIES {
+            assert_eq!(personality(name.to_str().unwrap()).map(|(known, _)| known), Some(name));
+        }
+        assert_eq!(name("/usr/sbin/reboot"), Some(c"reboot"));
+        for init in ["/sbin/init", "/init", "", "/kelson-task/init"] {
+            assert_eq!(name(init), None, "{init}");
+        }
+    }
 }

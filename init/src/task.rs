@@ -3,27 +3,15 @@
 //! A dead disk puts whoever touches it into a sleep that no signal ends. So PID 1 touches none: it starts this
 //! helper with the [`Request`] as arguments, and waits for its answer no longer than a deadline. After that the
 //! process is left behind, and that is said.
-//!
-//! The answer is one line on standard output, `done` or `failed` and a text; an end without it is a failure.
 
-use std::ffi::CString;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{OwnedFd, RawFd};
 use std::time::Duration;
 
-use kelson_helper::BoxFuture;
+use kelson_helper::answer::Frames;
 pub use kelson_helper::task::Request;
-use tokio::io::AsyncReadExt;
-use tokio::net::unix::pipe;
-
-/// Answers are one sentence; whoever says more is cut off.
-const ANSWER_MAX: u64 = 16 * 1024;
-
-/// Starts the helper. Somebody else reaps it.
-pub trait Launcher: Send + Sync {
-    /// Starts Kelson's own file with these arguments (`argv[0]` first) and this standard output.
-    fn launch(&self, arguments: Vec<CString>, output: OwnedFd) -> BoxFuture<'_, io::Result<()>>;
-}
+use kelson_helper::task::{ANSWER_MAX, read_answer};
+use kelson_helper::{Launcher, Start};
 
 /// Why a task did not do what it was asked for.
 #[derive(Debug, thiserror::Error)]
@@ -55,38 +43,42 @@ pub async fn run(
     request: &Request,
     deadline: Duration,
 ) -> Result<String, TaskError> {
-    let verb = request.verb();
-    let work = async {
-        let unfit = || TaskError::Start(io::Error::other("a word of the request holds a NUL"));
-        let arguments = request.to_arguments().ok_or_else(unfit)?;
-        let (reader, writer) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC)
-            .map_err(|errno| TaskError::Start(errno.into()))?;
-        launcher.launch(arguments, writer).await.map_err(TaskError::Start)?;
-        let reader = pipe::Receiver::from_owned_fd(reader).map_err(TaskError::Start)?;
-        let mut answer = Vec::new();
-        reader.take(ANSWER_MAX).read_to_end(&mut answer).await.map_err(TaskError::Start)?;
-        parse_answer(verb, &String::from_utf8_lossy(&answer))
-    };
-    match tokio::time::timeout(deadline, work).await {
-        Ok(result) => result,
-        Err(_) => Err(TaskError::Late { verb, deadline }),
-    }
+    run_with(launcher, request, Vec::new(), deadline).await
 }
 
-fn parse_answer(verb: &'static str, answer: &str) -> Result<String, TaskError> {
-    let (word, text) = answer.trim_end().split_once(' ').unwrap_or((answer.trim_end(), ""));
-    match word {
-        "done" => Ok(text.to_owned()),
-        "failed" => Err(TaskError::Failed(text.to_owned())),
-        _ => Err(TaskError::Vanished(verb)),
-    }
+/// As [`run`], with descriptors that the request works on.
+///
+/// # Errors
+/// As [`run`].
+pub async fn run_with(
+    launcher: &dyn Launcher,
+    request: &Request,
+    mut descriptors: Vec<(RawFd, OwnedFd)>,
+    deadline: Duration,
+) -> Result<String, TaskError> {
+    let verb = request.verb();
+    let work = async {
+        let (mut frames, output) = Frames::pipe(ANSWER_MAX).map_err(TaskError::Start)?;
+        descriptors.push((libc::STDOUT_FILENO, output));
+        let start = Start { arguments: request.to_arguments(), descriptors };
+        launcher.launch(start).await.map_err(TaskError::Start)?;
+        let answer = frames.next().await.ok().and_then(|answer| read_answer(&answer));
+        // Its end: from then on it holds no disk.
+        let _ = frames.next().await;
+        answer.ok_or(TaskError::Vanished(verb))?.map_err(TaskError::Failed)
+    };
+    tokio::time::timeout(deadline, work).await.unwrap_or(Err(TaskError::Late { verb, deadline }))
 }
 
 #[cfg(test)]
 pub mod testing {
-    use super::*;
+    use std::fs::File;
     use std::io::Write;
     use std::sync::Mutex;
+
+    use kelson_helper::{BoxFuture, Launched};
+
+    use super::*;
 
     /// Answers by itself instead of starting anything.
     pub struct Scripted<F>(pub F, pub Mutex<Vec<String>>);
@@ -98,17 +90,22 @@ pub mod testing {
     }
 
     impl<F: Fn(&str) -> Option<&'static str> + Send + Sync> Launcher for Scripted<F> {
-        fn launch(&self, arguments: Vec<CString>, output: OwnedFd) -> BoxFuture<'_, io::Result<()>> {
-            let words: Vec<&str> = arguments.iter().skip(1).map(|word| word.to_str().unwrap()).collect();
+        fn launch(&self, mut start: Start) -> BoxFuture<'static, io::Result<Launched>> {
+            let words: Vec<&str> = start.arguments.iter().map(|word| word.to_str().unwrap()).collect();
             let line = words.join(" ");
             let answer = (self.0)(&line);
             self.1.lock().unwrap().push(line);
+            let output = start.take(libc::STDOUT_FILENO).unwrap();
             match answer {
-                Some(answer) => std::fs::File::from(output).write_all(answer.as_bytes()).unwrap(),
+                Some(answer) => {
+                    let frame = kelson_helper::answer::frame(answer.trim_end().as_bytes());
+                    File::from(output).write_all(&frame).unwrap();
+                }
                 // Hangs: the write end stays open.
                 None => std::mem::forget(output),
             }
-            Box::pin(async { Ok(()) })
+            let exit = Box::pin(std::future::pending());
+            Box::pin(async { Ok(Launched { pid: 7, start_time: 0, exit, kill: Box::new(|| {}) }) })
         }
     }
 }
@@ -121,8 +118,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn answers_come_back_and_silence_ends_at_the_deadline() {
         let launcher = Scripted::new(|line| match line {
-            "sync" => Some("done all is written\n"),
-            "umount /a" => Some("failed /a is busy\n"),
+            "sync" => Some("done all is written"),
+            "umount /a" => Some("failed /a is busy"),
             "stat /b" => Some(""),
             _ => None,
         });

@@ -1,4 +1,4 @@
-//! Starting Kelson's own helpers from PID 1's copy in memory, each in a cgroup of its own that goes with it.
+//! Starting Kelson's own helpers from PID 1's copy in memory: in a cgroup of its own that goes with it, or as a part of PID 1.
 
 use std::ffi::OsString;
 use std::io;
@@ -24,6 +24,13 @@ const KILL: Duration = Duration::from_secs(3);
 pub struct HelperKind {
     /// Of the personality.
     pub name: &'static str,
+    /// `None`: PID 1 cannot do without it. It has no cgroup, and the kernel spares it where memory is short.
+    pub limits: Option<Limits>,
+}
+
+/// What contains a helper.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
     /// Of its cgroups, beside those of the services: no service's name begins with `_`.
     pub cgroup: &'static str,
     /// In bytes; whichever needs more is ended by the kernel, and nobody else is.
@@ -41,15 +48,15 @@ pub struct HelperLauncher {
 
 impl HelperLauncher {
     pub fn new(processes: Processes, binary: Arc<OwnedFd>, kind: HelperKind) -> HelperLauncher {
-        if let Some(root) = processes.cgroups() {
-            sweep(root, kind.cgroup);
+        if let (Some(root), Some(limits)) = (processes.cgroups(), kind.limits) {
+            sweep(root, limits.cgroup);
         }
         HelperLauncher { processes, binary, kind, number: AtomicU64::new(0) }
     }
 
     fn cgroup(&self) -> Option<Cgroup> {
-        let root = self.processes.cgroups()?;
-        let name = || format!("{}-{}", self.kind.cgroup, self.number.fetch_add(1, Ordering::Relaxed));
+        let (root, limits) = (self.processes.cgroups()?, self.kind.limits?);
+        let name = || format!("{}-{}", limits.cgroup, self.number.fetch_add(1, Ordering::Relaxed));
         let mut free = name();
         // A helper of the previous incarnation may still be in its own.
         while root.path().join(&free).exists() {
@@ -57,24 +64,27 @@ impl HelperLauncher {
         }
         let cgroup = Cgroup::create(root, &free).map_err(|error| tracing::warn!("{error}")).ok()?;
         // Where there is no memory controller it goes without.
-        let resources = Resources { memory_max: Some(self.kind.memory), ..Resources::default() };
+        let resources = Resources { memory_max: Some(limits.memory), ..Resources::default() };
         for warning in cgroup.limit(&resources) {
             tracing::debug!("{}: {warning}", self.kind.name);
         }
         Some(cgroup)
+    }
+
+    fn command(&self, start: Start, cgroup: Option<&Cgroup>) -> io::Result<Command> {
+        let command = arrange(Command::from_descriptor(self.binary.try_clone()?, self.kind.name), start);
+        Ok(match cgroup.and_then(|cgroup| Some((cgroup.folder().ok()?, cgroup.name()))) {
+            Some((folder, name)) => command.cgroup(folder, name),
+            None if self.kind.limits.is_none() => command.spared(),
+            None => command,
+        })
     }
 }
 
 impl Launcher for HelperLauncher {
     fn launch(&self, start: Start) -> BoxFuture<'static, io::Result<Launched>> {
         let (cgroup, name) = (self.cgroup(), self.kind.name);
-        let command = self.binary.try_clone().map(|binary| {
-            let command = arrange(Command::from_descriptor(binary, name), start);
-            match cgroup.as_ref().and_then(|cgroup| Some((cgroup.folder().ok()?, cgroup.name()))) {
-                Some((folder, name)) => command.cgroup(folder, name),
-                None => command,
-            }
-        });
+        let command = self.command(start, cgroup.as_ref());
         let processes = self.processes.clone();
         let (started, start) = oneshot::channel();
         // A task of its own: also when nobody waits any more for the start, the cgroup goes with what was started.
@@ -187,7 +197,8 @@ mod tests {
         };
         let processes = Processes::new(Options { cgroups: Some(root), ..Options::default() }).unwrap();
         let binary = Arc::new(OwnedFd::from(File::open("/bin/true").unwrap()));
-        let kind = HelperKind { name: "kelson-test", cgroup: "_test", memory: 1 << 20 };
+        let limits = Limits { cgroup: "_test", memory: 1 << 20 };
+        let kind = HelperKind { name: "kelson-test", limits: Some(limits) };
         let launcher = HelperLauncher::new(processes, binary, kind);
         assert_eq!(cgroups(), 1, "that of the life before is gone, but for the one in which something is");
         let starts = [(); 2].map(|()| launcher.launch(Start::default()));

@@ -10,31 +10,33 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kelson_helper::inspect::{self as wire, HEADER, Kind, NAME};
-use kelson_helper::{BoxFuture, Launched, Launcher, Start};
+use kelson_helper::answer::{self, Bounds, Unanswered};
+use kelson_helper::inspect::{FRAME_MAX, Kind, NAME, content};
+use kelson_helper::{Launcher, Start};
 use kelson_proto::v1::inspect_question::Question;
 use kelson_proto::v1::{InspectQuestion, InspectService, WriteFileBegin};
 use kelson_sys::text::harmless;
 use nix::fcntl::OFlag;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use prost::Message as _;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::AsyncWriteExt as _;
 use tokio::net::unix::pipe;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use crate::Manager;
-use crate::helpers::HelperKind;
+use crate::helpers::{HelperKind, Limits};
 
 /// Many times what it takes, and little for a host.
-pub const INSPECT: HelperKind = HelperKind { name: NAME, cgroup: "_inspect", memory: 64 << 20 };
+pub const INSPECT: HelperKind =
+    HelperKind { name: NAME, limits: Some(Limits { cgroup: "_inspect", memory: 64 << 20 }) };
 
 /// Questions at the same time, on the whole host.
 const MOST: usize = 8;
 /// Whoever says nothing for so long waits for a disk, or is broken.
 const SILENCE: Duration = Duration::from_secs(10);
-/// How long the end of one that has broken off is waited for.
-const END: Duration = Duration::from_secs(1);
+/// A kind, and what it is.
+const BOUNDS: Bounds = Bounds { start: SILENCE, silence: SILENCE, frame: FRAME_MAX + 1 };
 
 /// Why there is no answer, or no more of it.
 #[derive(Debug, thiserror::Error)]
@@ -60,17 +62,24 @@ pub enum InspectError {
     Failed(String),
 }
 
-/// The ends of the pipes.
-struct Descriptors {
-    /// That of the answer, and that of what it writes.
-    ours: (OwnedFd, Option<OwnedFd>),
-    /// Its input, which holds the question, and its end of the answer.
-    its: (OwnedFd, OwnedFd),
+impl From<Unanswered> for InspectError {
+    fn from(why: Unanswered) -> InspectError {
+        match why {
+            Unanswered::Start(error) => InspectError::Start(error),
+            Unanswered::NotStarted(_) | Unanswered::Silent(_) => InspectError::Silent,
+            Unanswered::Senseless => senseless(),
+            Unanswered::Ended(how) => InspectError::Broken(how),
+        }
+    }
 }
 
-fn descriptors(question: &[u8], writes: bool) -> io::Result<Descriptors> {
-    let question = wire::question(question);
-    let (output, answer) = nix::unistd::pipe2(OFlag::O_CLOEXEC)?;
+fn senseless() -> InspectError {
+    InspectError::Broken(format!("the answer of {NAME} makes no sense"))
+}
+
+/// Its input, which holds the question; the other end of it for a file that it writes.
+fn input(question: &[u8], writes: bool) -> io::Result<(OwnedFd, Option<OwnedFd>)> {
+    let question = answer::frame(question);
     if writes {
         // A path and some numbers: an empty pipe takes them whole.
         let (input, data) = nix::unistd::pipe2(OFlag::O_CLOEXEC)?;
@@ -79,13 +88,13 @@ fn descriptors(question: &[u8], writes: bool) -> io::Result<Descriptors> {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         data.write_all(&question)?;
-        return Ok(Descriptors { ours: (output, Some(data.into())), its: (input, answer) });
+        return Ok((input, Some(data.into())));
     }
     // A pipe might not take it whole, and whoever writes would wait.
     let mut input = File::from(memfd_create(c"question", MFdFlags::MFD_CLOEXEC)?);
     input.write_all(&question)?;
     input.rewind()?;
-    Ok(Descriptors { ours: (output, None), its: (input.into(), answer) })
+    Ok((input.into(), None))
 }
 
 /// Answers questions about the machine. Cheap to clone.
@@ -148,39 +157,18 @@ impl Inspector {
         writes: bool,
     ) -> Result<(Answers, Option<OwnedFd>), InspectError> {
         let place = Arc::clone(&self.places).try_acquire_owned().map_err(|_| InspectError::Busy)?;
-        let Descriptors { ours: (output, data), its: (input, answer) } =
-            descriptors(&question, writes).map_err(InspectError::Start)?;
-        let descriptors = vec![(libc::STDIN_FILENO, input), (libc::STDOUT_FILENO, answer)];
-        let starting = self.launcher.launch(Start { arguments: Vec::new(), descriptors });
-        let started = timeout(SILENCE, starting).await.map_err(|_| InspectError::Silent)?;
-        let Launched { exit, kill, .. } = started.map_err(InspectError::Start)?;
-        let lease = Lease(kill);
-        let reader = pipe::Receiver::from_owned_fd(output).map_err(InspectError::Start)?;
-        Ok((Answers { reader, exit: Some(exit), _lease: lease, _place: place }, data))
-    }
-}
-
-/// Kills when nobody wants to know any more; one that has ended does not mind.
-struct Lease(Box<dyn Fn() + Send + Sync>);
-
-impl Drop for Lease {
-    fn drop(&mut self) {
-        (self.0)();
+        let (input, data) = input(&question, writes).map_err(InspectError::Start)?;
+        let start = Start { arguments: Vec::new(), descriptors: vec![(libc::STDIN_FILENO, input)] };
+        let answers = answer::Answers::begin(&*self.launcher, start, libc::STDOUT_FILENO, BOUNDS).await?;
+        Ok((Answers { answers, _place: place }, data))
     }
 }
 
 /// What one says, message after message.
+#[derive(Debug)]
 pub struct Answers {
-    reader: pipe::Receiver,
-    exit: Option<BoxFuture<'static, String>>,
-    _lease: Lease,
+    answers: answer::Answers,
     _place: OwnedSemaphorePermit,
-}
-
-impl std::fmt::Debug for Answers {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Answers").finish_non_exhaustive()
-    }
 }
 
 impl Answers {
@@ -189,34 +177,16 @@ impl Answers {
     /// # Errors
     /// Why there is no more.
     pub async fn next(&mut self) -> Result<Option<Vec<u8>>, InspectError> {
-        match timeout(SILENCE, self.frame()).await {
-            Err(_) => Err(InspectError::Silent),
-            Ok(Ok((kind, content))) => {
-                let sentence = || harmless(&String::from_utf8_lossy(&content), None).collect();
-                match kind {
-                    Kind::Message => Ok(Some(content)),
-                    Kind::End => Ok(None),
-                    Kind::Missing => Err(InspectError::Missing(sentence())),
-                    Kind::Unfit => Err(InspectError::Unfit(sentence())),
-                    Kind::Failed => Err(InspectError::Failed(sentence())),
-                }
-            }
-            Ok(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                let exit = self.exit.take().unwrap_or_else(|| Box::pin(std::future::pending()));
-                let how = timeout(END, exit).await.unwrap_or_else(|_| "it closed its output".to_owned());
-                Err(InspectError::Broken(how))
-            }
-            Ok(Err(error)) => Err(InspectError::Broken(error.to_string())),
+        let frame = self.answers.next().await?;
+        let (kind, content) = content(&frame).ok_or_else(senseless)?;
+        let sentence = || harmless(&String::from_utf8_lossy(content), None).collect();
+        match kind {
+            Kind::Message => Ok(Some(content.to_vec())),
+            Kind::End => Ok(None),
+            Kind::Missing => Err(InspectError::Missing(sentence())),
+            Kind::Unfit => Err(InspectError::Unfit(sentence())),
+            Kind::Failed => Err(InspectError::Failed(sentence())),
         }
-    }
-
-    async fn frame(&mut self) -> io::Result<(Kind, Vec<u8>)> {
-        let mut head = [0; HEADER];
-        self.reader.read_exact(&mut head).await?;
-        let (kind, length) = wire::header(head).map_err(io::Error::other)?;
-        let mut content = vec![0; length];
-        self.reader.read_exact(&mut content).await?;
-        Ok((kind, content))
     }
 }
 
@@ -253,6 +223,9 @@ impl Writing {
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use kelson_helper::inspect::frame;
+    use kelson_helper::{BoxFuture, Launched};
 
     use super::*;
 
@@ -298,7 +271,7 @@ mod tests {
     }
 
     fn frames(frames: &[(Kind, &[u8])]) -> Vec<u8> {
-        frames.iter().flat_map(|(kind, content)| wire::frame(*kind, content)).collect()
+        frames.iter().flat_map(|(kind, content)| frame(*kind, content)).collect()
     }
 
     #[tokio::test(start_paused = true)]
@@ -312,7 +285,7 @@ mod tests {
         let (_, error) = said(frames(&[(Kind::Message, b"one")]), true).await;
         let text = "kelson-inspect ended before it had said all: was killed by signal 9";
         assert_eq!(error.unwrap().to_string(), text);
-        let (_, error) = said(b"mxxxx".to_vec(), false).await;
+        let (_, error) = said(b"xxxxm".to_vec(), false).await;
         assert!(matches!(error, Some(InspectError::Broken(_))), "a frame of two gigabytes is not waited for");
         let (messages, error) = said(frames(&[(Kind::Message, b"one")]), false).await;
         assert!(messages.len() == 1 && matches!(error, Some(InspectError::Silent)));
@@ -334,13 +307,10 @@ mod tests {
     fn a_question_is_there_whole_and_at_its_beginning() {
         use std::io::Read as _;
         let question = vec![7; 300_000];
-        let made = descriptors(&question, false).unwrap();
+        let (made, data) = input(&question, false).unwrap();
         let mut read = Vec::new();
-        File::from(made.its.0).read_to_end(&mut read).unwrap();
-        assert_eq!(read, wire::question(&question));
-        assert!(
-            made.ours.1.is_none() && descriptors(&question, true).is_err(),
-            "more than a pipe takes at once"
-        );
+        File::from(made).read_to_end(&mut read).unwrap();
+        assert_eq!(read, answer::frame(&question));
+        assert!(data.is_none() && input(&question, true).is_err(), "more than a pipe takes at once");
     }
 }

@@ -180,8 +180,8 @@ impl Hub {
         self.asked.insert(question, id);
         let remote = self.remotes.entry(mount).or_insert_with(|| {
             let (commands, orders) = mpsc::unbounded_channel();
-            let spawner = Arc::clone(&self.shared.spawner);
-            tokio::spawn(serve(spawner, orders, self.answers.clone()));
+            let launcher = Arc::clone(&self.shared.launcher);
+            tokio::spawn(serve(launcher, orders, self.answers.clone()));
             Remote { commands, paths: 0, idle_since: None }
         });
         remote.paths = remote.paths.saturating_add(1);

@@ -27,13 +27,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use kelson_helper::Launcher;
 use kelson_sys::lock;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 pub use self::helper::{path_helper, serve_paths};
-pub use self::remote::{Helper, HelperSpawner};
 use crate::condition::{BoxFuture, Condition, Level, changed};
 use crate::missing::{Missing, Reason, Subject};
 
@@ -44,7 +44,7 @@ pub struct Paths {
 }
 
 struct Shared {
-    spawner: Arc<dyn HelperSpawner>,
+    launcher: Arc<dyn Launcher>,
     registry: Mutex<Registry>,
     /// The task has changes to take.
     wake: Notify,
@@ -83,10 +83,10 @@ enum Presence {
 }
 
 impl Paths {
-    /// `spawner` starts the processes that watch paths on disks; it is not asked before there is such a path.
-    pub fn new(spawner: Arc<dyn HelperSpawner>) -> Self {
+    /// `launcher` starts the processes that watch paths on disks; it is not asked before there is such a path.
+    pub fn new(launcher: Arc<dyn Launcher>) -> Self {
         let registry = Mutex::new(Registry::default());
-        Paths { shared: Arc::new(Shared { spawner, registry, wake: Notify::new() }) }
+        Paths { shared: Arc::new(Shared { launcher, registry, wake: Notify::new() }) }
     }
 
     /// Holds while the path exists; relative paths begin at `/`. A new condition of a path that nobody

@@ -5,11 +5,13 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use kelson_helper::task::WATCH_PATHS;
+use kelson_helper::{Launcher, Lease, Start};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -27,19 +29,21 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// PATH_MAX: nobody can open a longer one.
 const LONGEST_PATH: usize = 4096;
 
-/// A process that runs [`path_helper`](crate::path_helper) on the other end of `socket`.
-pub struct Helper {
-    /// A Unix stream socket.
-    pub socket: OwnedFd,
-    /// Dropped when the process is no longer needed: kills it, and leaves it behind where even that does not end it.
-    /// The process also ends by itself when its socket closes.
-    pub lease: Box<dyn Send>,
+/// A process that runs [`path_helper`](crate::path_helper) on the other end of `socket`. It is killed when this is dropped,
+/// and left behind where even that does not end it.
+struct Helper {
+    socket: UnixStream,
+    lease: Lease,
 }
 
-/// Starts the processes that watch paths on disks.
-pub trait HelperSpawner: Send + Sync {
-    /// Starts one more. Cancelled by dropping.
-    fn spawn(&self) -> BoxFuture<'static, io::Result<Helper>>;
+/// Starts one more. Cancelled by dropping.
+fn spawn(launcher: &dyn Launcher) -> BoxFuture<'static, io::Result<Helper>> {
+    let started = UnixStream::pair()
+        .map(|(socket, its)| (socket, launcher.launch(Start::new(vec![WATCH_PATHS.into()], its.into()))));
+    Box::pin(async move {
+        let (socket, launching) = started?;
+        Ok(Helper { socket, lease: Lease(launching.await?.kill) })
+    })
 }
 
 #[derive(Debug)]
@@ -61,14 +65,14 @@ pub(super) enum Answer {
 
 /// Serves one mount until `commands` closes.
 pub(super) async fn serve(
-    spawner: Arc<dyn HelperSpawner>,
+    launcher: Arc<dyn Launcher>,
     mut commands: mpsc::UnboundedReceiver<Command>,
     answers: mpsc::UnboundedSender<(u64, Answer)>,
 ) {
     let mut remote = Remote {
         wanted: HashMap::new(),
         due: VecDeque::new(),
-        link: Link::Spawning(spawner.spawn()),
+        link: Link::Spawning(spawn(&*launcher)),
         pause: SHORTEST_PAUSE,
         answers,
     };
@@ -79,7 +83,7 @@ pub(super) async fn serve(
                 Some(command) => remote.take(command),
                 None => return,
             },
-            news = remote.link.next() => remote.hear(news, &*spawner),
+            news = remote.link.next() => remote.hear(news, &*launcher),
             () = until(due) => remote.say_silent(),
         }
     }
@@ -105,7 +109,7 @@ struct Wanted {
 enum Link {
     Pausing(Option<Instant>),
     Spawning(BoxFuture<'static, io::Result<Helper>>),
-    Open { connection: Box<Connection>, _lease: Box<dyn Send>, since: Instant },
+    Open { connection: Box<Connection>, _lease: Lease, since: Instant },
 }
 
 enum News {
@@ -151,9 +155,9 @@ impl Remote {
         }
     }
 
-    fn hear(&mut self, news: News, spawner: &dyn HelperSpawner) {
+    fn hear(&mut self, news: News, launcher: &dyn Launcher) {
         match news {
-            News::Rested => self.link = Link::Spawning(spawner.spawn()),
+            News::Rested => self.link = Link::Spawning(spawn(launcher)),
             News::Spawned(helper) => {
                 let opened = helper.and_then(|helper| self.open(helper));
                 if let Err(error) = opened {
@@ -172,7 +176,7 @@ impl Remote {
     }
 
     fn open(&mut self, helper: Helper) -> io::Result<()> {
-        let mut connection = Box::new(Connection::new(helper.socket)?);
+        let mut connection = Box::new(Connection::new(helper.socket.into())?);
         let mut ids: Vec<u64> = self.wanted.keys().copied().collect();
         ids.sort_unstable();
         for id in &ids {

@@ -3,11 +3,11 @@
 use std::collections::VecDeque;
 use std::fs;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::os::unix::fs::symlink;
-use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use kelson_helper::task::WATCH_PATHS;
+use kelson_helper::{CONTROL, Launched, Start};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::tree::Tree;
@@ -82,32 +82,34 @@ struct Spawner {
     cuts: Mutex<Vec<tokio::task::AbortHandle>>,
 }
 
-struct Lease(Arc<AtomicUsize>, #[allow(dead_code, reason = "held open")] Option<UnixStream>);
-
-impl Drop for Lease {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-impl HelperSpawner for Spawner {
-    fn spawn(&self) -> BoxFuture<'static, io::Result<Helper>> {
+impl Launcher for Spawner {
+    fn launch(&self, mut start: Start) -> BoxFuture<'static, io::Result<Launched>> {
+        assert_eq!(start.arguments, [WATCH_PATHS]);
         let behaviour = self.script.lock().expect("lock").pop_front().unwrap_or(Behaviour::Serve);
         self.spawned.fetch_add(1, Ordering::Relaxed);
-        let (ours, theirs) = UnixStream::pair().expect("a pair");
+        let socket = start.take(CONTROL).expect("it has one");
         let mut kept = None;
         match behaviour {
             Behaviour::Fail => return Box::pin(async { Err(io::Error::other("out of processes")) }),
-            Behaviour::Hang => kept = Some(theirs),
+            Behaviour::Hang => kept = Some(socket),
             Behaviour::Serve => {
-                let task = tokio::spawn(async move { serve_paths(OwnedFd::from(theirs)).await });
+                let task = tokio::spawn(async move { serve_paths(socket).await });
                 self.cuts.lock().expect("lock").push(task.abort_handle());
             }
         }
         self.alive.fetch_add(1, Ordering::Relaxed);
-        let lease = Box::new(Lease(Arc::clone(&self.alive), kept));
-        Box::pin(async move { Ok(Helper { socket: ours.into(), lease }) })
+        let alive = Arc::clone(&self.alive);
+        let kill = move || {
+            let _held = &kept;
+            alive.fetch_sub(1, Ordering::Relaxed);
+        };
+        launched(kill)
     }
+}
+
+fn launched(kill: impl Fn() + Send + Sync + 'static) -> BoxFuture<'static, io::Result<Launched>> {
+    let exit = Box::pin(std::future::pending());
+    Box::pin(async { Ok(Launched { pid: 7, start_time: 0, exit, kill: Box::new(kill) }) })
 }
 
 fn paths() -> (Arc<Spawner>, Paths) {
@@ -242,26 +244,23 @@ async fn a_link_from_memory_to_a_disk_is_followed_by_the_process() {
 
 #[tokio::test]
 async fn the_process_ends_when_its_socket_closes() {
-    let (ours, theirs) = UnixStream::pair().expect("a pair");
-    // The real entry, with a runtime of its own.
-    let process = std::thread::spawn(move || path_helper(theirs.into()));
-    let spawned = Mutex::new(Some(ours));
-    struct Once(Mutex<Option<UnixStream>>);
-    impl HelperSpawner for Once {
-        fn spawn(&self) -> BoxFuture<'static, io::Result<Helper>> {
-            let socket = self.0.lock().expect("lock").take();
-            Box::pin(async move {
-                let socket = socket.ok_or_else(|| io::Error::other("only once"))?.into();
-                Ok(Helper { socket, lease: Box::new(()) })
-            })
+    let (process, ended) = std::sync::mpsc::channel();
+    /// The real entry, with a runtime of its own.
+    struct Real(std::sync::mpsc::Sender<std::thread::JoinHandle<io::Result<()>>>);
+    impl Launcher for Real {
+        fn launch(&self, mut start: Start) -> BoxFuture<'static, io::Result<Launched>> {
+            let socket = start.take(CONTROL).expect("it has one");
+            self.0.send(std::thread::spawn(move || path_helper(socket))).expect("somebody waits");
+            launched(|| {})
         }
     }
-    let paths = Paths::new(Arc::new(Once(spawned)));
+    let paths = Paths::new(Arc::new(Real(process)));
     let folder = Folder::on_disk();
     assert_eq!(paths.exists_now(&folder.0, Duration::from_secs(10)).await, Some(true));
     assert_eq!(paths.exists_now(folder.at("x"), Duration::from_secs(10)).await, Some(false));
     // Nobody wants a path any more: the process is ended.
-    let ended = tokio::task::spawn_blocking(move || process.join().expect("joins"));
+    let ended =
+        tokio::task::spawn_blocking(move || ended.recv().expect("it was started").join().expect("joins"));
     timeout(Duration::from_secs(10), ended).await.expect("in time").expect("joins").expect("a good end");
 }
 

@@ -6,7 +6,8 @@ use std::io::{self, Write as _};
 use std::sync::Arc;
 use std::time::Duration;
 
-use kelson_helper::inspect::{HEADER, Kind, header, question};
+use kelson_helper::answer::{self, HEADER};
+use kelson_helper::inspect::{FRAME_MAX, Kind, content};
 use kelson_helper::{BoxFuture, Launched, Launcher, Start};
 use kelson_inspect::{System, serve};
 use kelson_proto::v1::inspect_question::Question;
@@ -67,10 +68,10 @@ pub fn files(data: &[u8]) {
                 cgroups_path: cgroups.clone(),
                 services: vec![InspectService { name: "web".to_owned(), pid: 7 }],
             };
-            let mut answer = Vec::new();
-            serve(question(&asked.encode_to_vec()).as_slice(), &mut answer, &system)
+            let mut answered = Vec::new();
+            serve(answer::frame(&asked.encode_to_vec()).as_slice(), &mut answered, &system)
                 .expect("a vector takes it");
-            check(&answer);
+            check(&answered);
         }
     });
 }
@@ -79,8 +80,9 @@ pub fn files(data: &[u8]) {
 fn check(mut answer: &[u8]) {
     loop {
         let (head, rest) = answer.split_first_chunk::<HEADER>().expect("a frame begins");
-        let (kind, length) = header(*head).expect("it is one");
-        let (content, rest) = rest.split_at_checked(length).expect("it is whole");
+        let length = answer::length(*head, FRAME_MAX + 1).expect("it is one");
+        let (body, rest) = rest.split_at_checked(length).expect("it is whole");
+        let (kind, content) = content(body).expect("it is of a kind");
         if kind != Kind::Message {
             assert!(rest.is_empty(), "nothing follows the last");
             let text = String::from_utf8_lossy(content);

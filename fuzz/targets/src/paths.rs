@@ -5,21 +5,24 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kelson_conditions::{BoxFuture, Condition as _, Helper, HelperSpawner, Paths};
+use kelson_conditions::{BoxFuture, Condition as _, Paths};
+use kelson_helper::{CONTROL, Launched, Launcher, Start};
 
 use crate::time;
 
 /// Says its bytes, and is silent from then on.
 struct Says(Vec<u8>);
 
-impl HelperSpawner for Says {
-    fn spawn(&self) -> BoxFuture<'static, io::Result<Helper>> {
-        let helper = UnixStream::pair().and_then(|(ours, mut theirs)| {
+impl Launcher for Says {
+    fn launch(&self, mut start: Start) -> BoxFuture<'static, io::Result<Launched>> {
+        let launched = start.take(CONTROL).map(UnixStream::from).and_then(|mut socket| {
             // They fit into the socket.
-            theirs.write_all(&self.0)?;
-            Ok(Helper { socket: ours.into(), lease: Box::new(theirs) })
+            socket.write_all(&self.0)?;
+            let exit = Box::pin(std::future::pending());
+            // Open for as long as it can be killed.
+            Ok(Launched { pid: 7, start_time: 0, exit, kill: Box::new(move || _ = &socket) })
         });
-        Box::pin(std::future::ready(helper))
+        Box::pin(std::future::ready(launched))
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use kelson_api::server::{self, ServerOptions};
-use kelson_conditions::{Helper, HelperSpawner, Sources};
+use kelson_conditions::Sources;
 use kelson_helper::{Launched, Launcher, Start};
 use kelson_image::{Unpacker, UnpackerOptions};
 use kelson_runner::{
@@ -115,12 +115,6 @@ impl LogPipes for Nothing {
 impl UsageSource for Nothing {
     fn usage(&self, _: &str) -> Usage {
         Usage { memory_bytes: Some(1 << 20), cpu: Some(Duration::from_millis(1500)), processes: Some(2) }
-    }
-}
-
-impl HelperSpawner for Nothing {
-    fn spawn(&self) -> BoxFuture<'static, io::Result<Helper>> {
-        Box::pin(std::future::ready(Err(io::Error::other("there is none here"))))
     }
 }
 

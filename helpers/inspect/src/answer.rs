@@ -109,7 +109,8 @@ impl<'a> Answer<'a> {
 #[cfg(test)]
 pub mod testing {
     use super::*;
-    use kelson_helper::inspect::{HEADER, header};
+    use kelson_helper::answer::{HEADER, length};
+    use kelson_helper::inspect::content;
 
     /// The messages of an answer that was whole.
     pub fn messages<M: Message + Default>(
@@ -121,10 +122,10 @@ pub mod testing {
         let mut messages = Vec::new();
         while !rest.is_empty() {
             let (head, after) = rest.split_at(HEADER);
-            let (kind, length) = header(head.try_into().unwrap()).unwrap();
+            let (body, after) = after.split_at(length(head.try_into().unwrap(), FRAME_MAX + 1).unwrap());
+            let (kind, message) = content(body).unwrap();
             assert_eq!(kind, Kind::Message);
-            let (content, after) = after.split_at(length);
-            messages.push(M::decode(content).unwrap());
+            messages.push(M::decode(message).unwrap());
             rest = after;
         }
         Ok(messages)

@@ -90,13 +90,13 @@ mod tests {
 
     use super::*;
     use crate::answer::testing::messages;
-    use kelson_helper::inspect as wire;
+    use kelson_helper::answer::frame;
 
     #[test]
     fn a_question_comes_as_bytes() {
         let asked =
             InspectQuestion { question: Some(Question::Clock(ClockRequest {})), ..Default::default() };
-        let asked = question(&mut wire::question(&asked.encode_to_vec()).as_slice()).unwrap();
+        let asked = question(&mut frame(&asked.encode_to_vec()).as_slice()).unwrap();
         let clocks: Vec<ClockResponse> =
             messages(|answer| tell(&System::real(), asked.clone(), io::empty(), answer)).unwrap();
         assert!(clocks[0].uptime.is_some());
@@ -105,12 +105,12 @@ mod tests {
     #[test]
     fn what_is_no_question_is_said() {
         assert!(
-            question(&mut wire::question(b"\xff\xff").as_slice())
+            question(&mut frame(b"\xff\xff").as_slice())
                 .unwrap_err()
                 .to_string()
                 .contains("does not understand")
         );
-        let nothing = question(&mut wire::question(b"").as_slice()).unwrap();
+        let nothing = question(&mut frame(b"").as_slice()).unwrap();
         let said =
             messages::<ClockResponse>(|answer| tell(&System::real(), nothing.clone(), io::empty(), answer));
         assert!(said.unwrap_err().to_string().contains("asked for nothing"));

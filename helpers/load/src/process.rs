@@ -1,7 +1,8 @@
 //! The personality `kelson-load`: reads the files of a configuration folder so that PID 1 does not have to.
 //!
-//! `kelson-load --config DIR [--mode machine|container] [--containerd on|off|unset]` writes one [`kelson_spec::wire`] message to
-//! standard output and exits 0. What is wrong with the files is in the message. Only what keeps it from writing one gives another status, and a line on standard error.
+//! `kelson-load --config DIR [--mode machine|container] [--containerd on|off|unset]` writes one [`kelson_spec::wire`]
+//! message, as one frame ([`kelson_helper::answer`]), to standard output and exits 0. What is wrong with the files is in
+//! the message. Only what keeps it from writing one gives another status, and a line on standard error.
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -10,6 +11,7 @@ use std::path::PathBuf;
 use crate::folder::load_with;
 use crate::read::text;
 use crate::sources::{Mode, Sources, Switch};
+use kelson_helper::answer::frame;
 use kelson_spec::wire;
 
 const USAGE: &str = "usage: kelson-load --config DIR [--mode machine|container] [--containerd on|off|unset]";
@@ -44,12 +46,14 @@ fn run(args: &[OsString], out: &mut impl std::io::Write) -> Result<(), (i32, Str
         }
     }
     let bytes = wire::encode(&load_with(&config, &sources)).map_err(|error| (1, error.to_string()))?;
-    let written = out.write_all(&bytes).and_then(|()| out.flush());
+    let written = out.write_all(&frame(&bytes)).and_then(|()| out.flush());
     written.map_err(|error| (1, format!("the findings cannot be handed over: {}", text(&error))))
 }
 
 #[cfg(test)]
 mod tests {
+    use kelson_helper::answer::HEADER;
+
     use super::*;
     use crate::folder::load;
 
@@ -57,7 +61,7 @@ mod tests {
     fn hands_over_what_it_found() {
         let mut out = Vec::new();
         assert_eq!(run(&["--config".into(), "/nowhere/at/all".into()], &mut out), Ok(()));
-        let loaded = wire::decode(&out).unwrap();
+        let loaded = wire::decode(&out[HEADER..]).unwrap();
         assert_eq!(loaded, load(std::path::Path::new("/nowhere/at/all")));
         assert_eq!(loaded.diagnostics.len(), 1);
     }

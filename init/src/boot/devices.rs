@@ -12,7 +12,9 @@ use kelson_helper::task::names_disk;
 use kelson_spec::machine::MountSpec;
 
 use super::{Task, TaskFailure};
-use crate::task::{self, Launcher, Request};
+use kelson_helper::Launcher;
+
+use crate::task::{self, Request};
 
 /// How long a disk may take to appear.
 const APPEAR: Duration = Duration::from_secs(10);

@@ -9,8 +9,8 @@ use kelson_spec::MachineSpec;
 
 use super::{Order, Phase, Task, devices, mounts, network, root, settings, state_folder};
 use crate::options::Options;
-use crate::task::Launcher;
 use crate::{log, signals};
+use kelson_helper::Launcher;
 
 /// Before the configuration is read: the kernel's file systems, our own folders, the root.
 pub fn early(options: &Options, launcher: Arc<dyn Launcher>) -> Vec<Phase> {

@@ -12,7 +12,9 @@ use kelson_spec::machine::InterfaceSpec;
 use super::interface::{appear, names};
 use super::{Order, Phase, Task, TaskFailure};
 use crate::kernel_words::IpWord;
-use crate::task::{self, Launcher, Request};
+use kelson_helper::Launcher;
+
+use crate::task::{self, Request};
 
 /// How long an interface may take to appear: a driver is loaded, the card is not found yet.
 const APPEAR: Duration = Duration::from_secs(5);

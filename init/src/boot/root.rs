@@ -8,7 +8,9 @@ use kelson_helper::task::RESTART_NEEDED;
 use kelson_sys::mountinfo::{self, Mount};
 
 use super::{Order, Phase, Task, TaskFailure};
-use crate::task::{self, Launcher, Request};
+use kelson_helper::Launcher;
+
+use crate::task::{self, Request};
 
 /// A check of a large disk after a power cut takes minutes.
 const CHECK: Duration = Duration::from_secs(600);

@@ -10,7 +10,9 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::task::{self, Launcher, Request};
+use kelson_helper::Launcher;
+
+use crate::task::{self, Request};
 
 /// No task of the boot waits longer, unless it says otherwise.
 const USUAL_DEADLINE: Duration = Duration::from_secs(30);

@@ -9,7 +9,9 @@ use kelson_spec::service::ResourceLimit;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use super::Task;
-use crate::task::{Launcher, Request};
+use kelson_helper::Launcher;
+
+use crate::task::Request;
 
 /// What is kept of the kernel's randomness from one run to the next.
 pub const RANDOM_SEED: &str = "/var/lib/kelson/random-seed";

@@ -14,7 +14,9 @@ use kelson_sys::mountinfo::{self, Mount};
 
 use super::{Task, TaskFailure};
 use crate::initramfs;
-use crate::task::{self, Launcher, Request};
+use kelson_helper::Launcher;
+
+use crate::task::{self, Request};
 
 /// The folder on what is laid over the image, beside the overlay's own two.
 const NAME: &str = "state";

@@ -15,6 +15,7 @@ use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, SigmaskHow, Signa
 
 use super::page::{Cause, Facts};
 use super::plan::{Plan, plan};
+use super::stack::alternate_stack;
 use super::trace;
 use crate::options::Mode;
 use crate::signals;
@@ -29,8 +30,6 @@ const FAULTS: [Signal; 7] = [
     Signal::SIGTRAP,
     Signal::SIGSYS,
 ];
-/// A handler runs on a stack of its own, since a stack that is full may be the fault.
-const STACK: usize = 64 << 10;
 /// For the backtrace.
 const REPORT_TIMEOUT: Duration = Duration::from_millis(500);
 /// How often it is tried to execute the program, 100 ms apart: memory may be short for a moment.
@@ -75,33 +74,6 @@ pub fn install() -> std::io::Result<()> {
         let facts = Facts { cause: Cause::Panic, signal: 0, code: 0, sender: 0, address: 0, text };
         die(&facts, None);
     }));
-    Ok(())
-}
-
-/// Gives the calling thread a stack for its faults. It is never given back: threads of PID 1 are few and stay.
-///
-/// # Errors
-/// When there is no memory for it.
-pub fn alternate_stack() -> std::io::Result<()> {
-    // SAFETY: a new mapping, at a place that the kernel chooses.
-    let place = unsafe {
-        libc::mmap(
-            std::ptr::null_mut(),
-            STACK,
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_STACK,
-            -1,
-            0,
-        )
-    };
-    if place == libc::MAP_FAILED {
-        return Err(std::io::Error::last_os_error());
-    }
-    let stack = libc::stack_t { ss_sp: place, ss_flags: 0, ss_size: STACK };
-    // SAFETY: the memory is the stack's alone and stays.
-    if unsafe { libc::sigaltstack(&raw const stack, std::ptr::null_mut()) } != 0 {
-        return Err(std::io::Error::last_os_error());
-    }
     Ok(())
 }
 

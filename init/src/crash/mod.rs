@@ -16,6 +16,7 @@ pub mod last_resort;
 mod page;
 mod plan;
 pub mod report;
+mod stack;
 mod trace;
 pub mod watcher;
 
@@ -28,9 +29,9 @@ use tokio::sync::watch;
 
 use crate::options::{CrashLimit, Mode};
 use crate::supervisor::Intent;
-pub use handler::alternate_stack;
 pub use page::Crash;
 use page::Page;
+pub use stack::alternate_stack;
 
 /// What a life finds when it begins.
 #[derive(Debug, Clone, Default)]

@@ -19,6 +19,7 @@ use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFl
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::handler;
+use super::stack::alternate_stack;
 
 /// From a wake-up of the loop to the look at it.
 const LOOK: Duration = Duration::from_secs(5);
@@ -81,7 +82,7 @@ impl Watcher {
         self.arm();
         let thread = std::thread::Builder::new().name("watcher".to_owned()).stack_size(128 << 10);
         thread.spawn(move || {
-            let _ = handler::alternate_stack();
+            let _ = alternate_stack();
             self.watch(ours, main)
         })?;
         Ok(())

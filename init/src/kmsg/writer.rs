@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-use super::{Console, Level};
+use tracing::Level;
 
 /// So much may wait, in bytes of text; what comes beyond it is lost, and counted.
 const MOST: usize = 256 << 10;
@@ -35,18 +35,19 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Starts the thread. All signals must be blocked by now, as they are to be read by nobody but the main loop.
+    /// Starts the thread, in which `print` writes each line. All signals must be blocked by now, as they are to be read by
+    /// nobody but the main loop.
     ///
     /// # Errors
     /// When there can be no thread.
-    pub fn begin(console: &'static Console) -> io::Result<Writer> {
+    pub fn begin(print: impl Fn(Level, &str) + Send + 'static) -> io::Result<Writer> {
         let (lines, received) = channel();
         let waiting = Arc::new(AtomicUsize::new(0));
         let seen = Arc::clone(&waiting);
         let thread = std::thread::Builder::new().name("log".to_owned()).stack_size(STACK);
         thread.spawn(move || {
             let _ = crate::crash::alternate_stack();
-            write_all(console, &received, &seen);
+            write_all(print, &received, &seen);
         })?;
         Ok(Writer { lines, waiting })
     }
@@ -81,19 +82,17 @@ fn size(line: &str) -> usize {
     line.len().saturating_add(LINE)
 }
 
-fn write_all(console: &Console, lines: &Receiver<(Level, String)>, waiting: &AtomicUsize) {
+fn write_all(print: impl Fn(Level, &str), lines: &Receiver<(Level, String)>, waiting: &AtomicUsize) {
     let mut pace = Pace::default();
     while let Ok((level, line)) = lines.recv() {
         let begun = Instant::now();
-        let past = level == Level::Info && pace.is_slow(begun, waiting.load(Ordering::Acquire));
-        if !console.line(if past { Level::Debug } else { level }, &line) {
-            console.lost();
-        }
+        let past = level == Level::INFO && pace.is_slow(begun, waiting.load(Ordering::Acquire));
+        print(if past { Level::DEBUG } else { level }, &line);
         waiting.fetch_sub(size(&line), Ordering::AcqRel);
         if !past && pace.took(begun, Instant::now()) {
             let told =
                 format!("the console is not read: it does not get information for {} s", REST.as_secs());
-            console.line(Level::Debug, &told);
+            print(Level::DEBUG, &told);
         }
     }
 }
@@ -129,6 +128,7 @@ mod tests {
     use std::io::{BufRead as _, BufReader, Write as _};
     use std::os::fd::OwnedFd;
 
+    use super::super::{Console, number};
     use super::*;
 
     /// A console that takes nothing until somebody reads: whoever writes to it waits.
@@ -184,7 +184,7 @@ mod tests {
         // Four times what may wait.
         let all = 4 * MOST / 200;
         for number in 0..all {
-            console.write(if number % 2 == 0 { Level::Info } else { Level::Warning }, &text(number));
+            console.write(if number % 2 == 0 { Level::INFO } else { Level::WARN }, &text(number));
         }
         assert!(!console.settle(Duration::from_millis(20)), "it still waits");
 
@@ -197,14 +197,14 @@ mod tests {
             }
             assert_eq!(said, text(seen), "in order, and none is missing before there is no room");
             match (seen % 2 == 0, level) {
-                (false, level) => assert_eq!(level, Level::Warning as u8),
+                (false, level) => assert_eq!(level, number(Level::WARN)),
                 (true, 7) => past += 1,
-                (true, level) => assert_eq!(level, Level::Info as u8),
+                (true, level) => assert_eq!(level, number(Level::INFO)),
             }
             seen += 1;
             // Once there is room again the loss is told before what comes then.
             if console.writer.get().unwrap().waiting.load(Ordering::Acquire) < MUCH {
-                console.write(Level::Warning, "room again;");
+                console.write(Level::WARN, "room again;");
             }
         };
         assert!(seen >= MOST / (200 + LINE + 10) && seen < all, "{seen} of {all}");

@@ -4,13 +4,12 @@
 //! reads it, into memory that PID 1 made. What cannot run as PID 1 would be the end of the host: it is tried as a child
 //! first, and asked whether it reads the state that this incarnation has written.
 
-use std::ffi::OsString;
-use std::fs::File;
-use std::io::{self, Read as _};
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use kelson_helper::CONTROL;
 use kelson_runner::{Child, Command, Stdio};
 use kelson_services::state_store::VERSION;
 use tokio::io::AsyncReadExt as _;
@@ -19,15 +18,12 @@ use tokio::time::timeout;
 
 use crate::memory;
 use crate::supervisor::Personalities;
+use crate::task::{self, Request, TaskError};
 
-/// The word by which `kelson-task` copies a file to its standard output.
-pub const COPY: &str = "copy-file";
 /// How long reading the file may take.
 const READ: Duration = Duration::from_secs(20);
 /// How long the program may take to say that it runs.
 const TRY: Duration = Duration::from_secs(10);
-/// No program of ours is larger, built with all of its debugging information.
-const LARGEST: u64 = 1 << 30;
 /// What a program of ours says of itself, before its version.
 const NAME: &str = "kelson ";
 /// More of what a program says is not read.
@@ -76,24 +72,13 @@ pub async fn find(personalities: &Personalities) -> Result<Candidate, String> {
 async fn read(personalities: &Personalities, file: &Path) -> Result<OwnedFd, String> {
     let told = |error: io::Error| error.to_string();
     let copy = memory::executable_memfd().map_err(|errno| errno.desc().to_owned())?;
-    let output = copy.try_clone().map_err(told)?;
-    let command = personalities
-        .command("kelson-task")
-        .map_err(told)?
-        .arg(COPY)
-        .arg(file.as_os_str().as_encoded_bytes())
-        .stdout(Stdio::Descriptor(output));
-    let child = personalities.processes.spawn(command).await.map_err(|error| error.to_string())?;
-    let Child { pidfd, exit, .. } = child;
-    match timeout(READ, exit).await {
-        Ok(exit) if exit.success() => {}
-        Ok(exit) => return Err(format!("it cannot be read: kelson-task {exit}")),
-        Err(_) => {
-            kelson_sys::pidfd::signal(&pidfd, libc::SIGKILL);
-            return Err(format!("its disk did not answer within {} s", READ.as_secs()));
-        }
+    let output = vec![(CONTROL, copy.try_clone().map_err(told)?)];
+    let request = Request::CopyFile { path: file.to_owned() };
+    match task::run_with(&*personalities.tasks(), &request, output, READ).await {
+        Ok(_) => memory::seal(&copy).map_err(told),
+        Err(TaskError::Late { .. }) => Err(format!("its disk did not answer within {} s", READ.as_secs())),
+        Err(error) => Err(format!("it cannot be read: {error}")),
     }
-    memory::seal(&copy).map_err(told)
 }
 
 /// Runs it as a child. Returns what it says of itself.
@@ -131,14 +116,4 @@ async fn attempt(personalities: &Personalities, program: &OwnedFd) -> Result<Str
         )),
         None => Err(format!("it is no init of Kelson, or one that cannot yet do this: it {exit}")),
     }
-}
-
-/// `kelson-task copy-file FILE`: to the standard output.
-pub fn copy(words: &[OsString]) -> i32 {
-    let result = words.get(1).ok_or(io::ErrorKind::InvalidInput.into()).and_then(|file| {
-        let mut from = File::open(file)?.take(LARGEST);
-        let mut to = File::from(io::stdout().as_fd().try_clone_to_owned()?);
-        io::copy(&mut from, &mut to)
-    });
-    i32::from(result.is_err())
 }

@@ -22,7 +22,7 @@ use kelson_sys::process;
 use nix::fcntl::AtFlags;
 use serde::{Deserialize, Serialize};
 
-pub use candidate::{COPY, Candidate, copy, find};
+pub use candidate::{Candidate, find};
 
 use crate::boot::history;
 use crate::options::Options;

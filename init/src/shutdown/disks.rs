@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::task::{self, Launcher, Request};
+use kelson_helper::Launcher;
+
+use crate::task::{self, Request};
 
 /// Turns all swap off; each at most `call` long.
 pub async fn swap_off(launcher: &dyn Launcher, call: Duration) {

@@ -30,7 +30,9 @@ use tokio::time::Instant;
 use crate::boot::settings::RANDOM_SEED;
 use crate::options::Mode;
 use crate::supervisor::Intents;
-use crate::task::{self, Launcher, Request};
+use kelson_helper::Launcher;
+
+use crate::task::{self, Request};
 use crate::watchdog::Watchdog;
 use progress::Progress;
 

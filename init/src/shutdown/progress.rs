@@ -4,15 +4,12 @@
 //! of its own, so the next one that begins is the proof that the last one is over: [`Progress`] stands between the
 //! shutdown and what starts `kelson-task`, and tells of each.
 
-use std::ffi::CString;
-use std::future::Future;
 use std::io;
-use std::os::fd::OwnedFd;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::task::Launcher;
+use kelson_helper::{BoxFuture, Launched, Launcher, Start, task};
+
 use crate::watchdog::Watchdog;
 
 /// Where the shutdown is, for the watchdog of a machine that has one.
@@ -33,16 +30,12 @@ impl Progress {
 }
 
 impl Launcher for Progress {
-    fn launch(
-        &self,
-        arguments: Vec<CString>,
-        output: OwnedFd,
-    ) -> Pin<Box<dyn Future<Output = io::Result<()>> + Send + '_>> {
+    fn launch(&self, start: Start) -> BoxFuture<'static, io::Result<Launched>> {
         if let Some(watchdog) = &self.watchdog {
-            let words: Vec<_> = arguments.iter().map(|word| word.to_string_lossy()).collect();
-            watchdog.due(words.join(" "), self.longest);
+            let words = start.arguments.iter().map(|word| format!(" {}", word.display()));
+            watchdog.due(format!("{}{}", task::NAME, words.collect::<String>()), self.longest);
         }
-        self.launcher.launch(arguments, output)
+        self.launcher.launch(start)
     }
 }
 

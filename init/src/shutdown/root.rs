@@ -10,7 +10,9 @@ use tokio::time::Instant;
 
 use super::disks;
 use super::unmount::Unmounter;
-use crate::task::{self, Launcher, Request};
+use kelson_helper::Launcher;
+
+use crate::task::{self, Request};
 
 /// Where the tmpfs is put together.
 const NEW: &str = "/run/kelson/shutdown";

@@ -9,7 +9,9 @@ use tokio::time::Instant;
 
 use super::disks;
 use crate::initramfs;
-use crate::task::{self, Launcher, Request, TaskError};
+use kelson_helper::Launcher;
+
+use crate::task::{self, Request, TaskError};
 
 /// A mount that did not come off, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -9,19 +9,19 @@ use kelson_services::manager::Manager;
 use kelson_services::node_health::NodeHealth;
 use kelson_services::prober::Prober;
 use kelson_services::state_store::{Kind, StateStore};
-use kelson_spec::{Loaded, ServiceSpec};
+use kelson_spec::Loaded;
 use tokio::sync::{mpsc, oneshot};
 
+use super::api::Api;
+use super::builtin::{apid_spec, containerd_spec};
 use super::configuration::Configuration;
 use super::intent::Intents;
 use super::later_mounts::LaterMounts;
 use super::launchers::Personalities;
-use super::opening::{containerd_spec, socket_group};
-use super::reexec::Fit;
+use super::reexec::Reexec;
 use crate::boot::Sequence;
 use crate::crash::{BootReason, report};
-use crate::options::{Mode, Options};
-use crate::reexec::ReexecState;
+use crate::options::Options;
 use crate::watchdog;
 
 /// Everything that serves the host while it runs.
@@ -38,13 +38,9 @@ pub(super) struct Context {
     /// What the host runs by.
     pub(super) configuration: Configuration,
     pub(super) health: NodeHealth,
-    /// Ends the API server.
-    pub(super) close_api: oneshot::Sender<()>,
-    pub(super) api: tokio::task::JoinHandle<()>,
+    pub(super) api: Api,
     pub(super) store: Option<StateStore>,
-    pub(super) reexec_state: ReexecState,
-    /// A program for the next incarnation is being looked for.
-    pub(super) fit: Option<mpsc::Receiver<Fit>>,
+    pub(super) reexec: Reexec,
     pub(super) watchdog: watchdog::Place,
 }
 
@@ -57,8 +53,8 @@ impl Context {
         }
         loaded.warnings.iter().for_each(|warning| manager.host_event(&warning.to_string()));
         let unknown = |name: &str| manager.get(name).is_none();
-        let door = self.apid(&loaded);
-        if let Some(spec) = door.filter(|spec| unknown(&spec.name)) {
+        let apid = apid_spec(&self.options, &loaded);
+        if let Some(spec) = apid.filter(|spec| unknown(&spec.name)) {
             manager.add(Arc::new(spec), true);
         }
         if loaded.containerd && unknown(containerd::NAME) {
@@ -71,17 +67,11 @@ impl Context {
         self.configuration.write();
     }
 
-    /// The service apid, where the host has one.
-    fn apid(&self, loaded: &Loaded) -> Option<ServiceSpec> {
-        let bounded = self.options.mode == Mode::Machine;
-        apid::spec(&loaded.machine, &self.options.runtime_dir, socket_group(loaded), bounded)
-    }
-
     /// An apid of another version gives way to this version's. Clients connect again.
     pub(super) fn replace_apid(&self, loaded: &Loaded) {
         let runs = self.manager.get(apid::NAME).and_then(|now| now.spec);
         let Some(old) = runs.as_deref().and_then(apid::other_version) else { return };
-        let Some(spec) = self.apid(loaded) else { return };
+        let Some(spec) = apid_spec(&self.options, loaded) else { return };
         let why = format!("the upgrade of PID 1 replaces version {old} of its program");
         self.manager.replace(Arc::new(spec), &why);
     }
@@ -121,7 +111,7 @@ impl Context {
                 let _ = reply.send(self.intents.ask(action, &reason));
             }
             HostRequest::Reload { reply } => self.reload(Some(reply)),
-            HostRequest::Reexec { reason, reply } => self.reexec(reason, reply),
+            HostRequest::Reexec { reason, reply } => self.reexec.ask(reason, reply),
         }
     }
 

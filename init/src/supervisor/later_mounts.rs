@@ -107,6 +107,6 @@ async fn close(personalities: &Personalities, names: &[Arc<str>]) -> Result<(), 
     if cgroups.is_empty() {
         return Ok(());
     }
-    let done = task::run(personalities, &Request::ReadOnly { cgroups }, DEADLINE).await;
+    let done = task::run(&*personalities.tasks(), &Request::ReadOnly { cgroups }, DEADLINE).await;
     done.map(drop).map_err(|error| error.to_string())
 }

@@ -1,225 +1,215 @@
-//! Makes what serves the host: the log, the Manager, the API.
+//! Makes what serves the host, in this order: the log, the probes, the images, the Manager, the API.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use kelson_api::server::{self, AUDIT_LOG, Audit, ServerOptions};
+use kelson_api::server::ServerOptions;
 use kelson_conditions::Sources;
 use kelson_image::{Unpacker, UnpackerOptions};
 use kelson_runner::{CgroupRoot, Containerd};
 use kelson_services::admission::Admission;
 use kelson_services::builtins::{apid, containerd, logd, probe};
-use kelson_services::collector::{Collector, LogOptions};
+use kelson_services::collector::{Collector, Report};
 use kelson_services::groups::{self, Groups};
-use kelson_services::host::Host;
+use kelson_services::host::{Host, HostRequest};
 use kelson_services::images::{ImageStore, UNPACK};
 use kelson_services::inspect::{INSPECT, Inspector};
 use kelson_services::manager::Manager;
 use kelson_services::node_health::{HealthSpecs, NodeHealth};
-use kelson_services::prober::Prober;
+use kelson_services::prober::{self, Prober};
 use kelson_services::runners::Runners;
 use kelson_services::service_runner::gate::Registry;
 use kelson_services::service_runner::host_context::{HostContext, TURNS};
-use kelson_spec::{Loaded, MachineSpec, ServiceSpec};
-use tokio::sync::{mpsc, oneshot};
+use kelson_spec::{Loaded, MachineSpec};
+use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
+use super::api::{Api, audit};
+use super::builtin::socket_group;
 use super::configuration::Configuration;
 use super::context::Context;
 use super::entrance;
-use super::environment::{self, Environment};
-use super::intent::Intents;
+use super::environment::Environment;
+use super::incarnation::Incarnation;
 use super::later_mounts::keep_read_only;
 use super::launchers::Personalities;
 use super::listeners::Listeners;
-use crate::boot::{self, Sequence};
-use crate::options::{Mode, Options};
-use crate::reexec::{self, ReexecState};
+use super::reexec::Reexec;
+use crate::options::Options;
+use crate::reexec;
 
-/// The group that may connect to the sockets: kelson-apid is in it. `None`: PID 1 is not root, and cannot give them away.
-pub(super) fn socket_group(loaded: &Loaded) -> Option<u32> {
-    nix::unistd::geteuid().is_root().then(|| loaded.api_group.unwrap_or(apid::USER))
-}
+impl Incarnation {
+    /// There are no services yet.
+    pub(super) fn open(
+        &self,
+        personalities: Personalities,
+        mut environment: Environment,
+        loaded: &Loaded,
+    ) -> Result<Context, String> {
+        let options = &self.options;
+        let (store, events) = (environment.store.clone(), environment.events.clone());
+        options.complaints.iter().for_each(|complaint| _ = events.host(complaint));
+        let (collector, reports) = log(options, &personalities, &mut environment, loaded)?;
+        let (probes, of_probes) = probes(&personalities, &loaded.machine);
+        let prober = probes.prober.clone();
+        let registry = Registry::default();
+        let unpacker = unpacker(options, &personalities, &loaded.machine);
+        let images = ImageStore::new(unpacker, events.clone(), registry.clone());
 
-/// The log of who changed what. Without it the calls are served all the same, and are in the kernel log.
-fn audit(collector: &Collector) -> Audit {
-    let options = LogOptions { max_size: 1 << 20, max_files: 5, rate_limit: None, console: false };
-    // It is no service, and has no runs.
-    let pipes = collector.pipes(AUDIT_LOG, 0, options);
-    pipes.and_then(Audit::new).unwrap_or_else(|error| {
-        tracing::error!("who changes what is not in the log {AUDIT_LOG}: {error}");
-        Audit::default()
-    })
-}
+        let runners = Arc::new(Runners {
+            processes: personalities.processes.clone(),
+            binary: Arc::clone(&personalities.binary),
+            containerd: Containerd::at(&containerd::socket(&options.runtime_dir)),
+            images: Arc::new(images.clone()),
+            runtime_dir: Arc::from(options.runtime_dir.as_path()),
+            probes,
+        });
+        let manager = self.manager(&personalities, &environment, registry, runners, &collector);
+        manager.set_groups(&loaded.groups);
+        if let Some(warning) = entrance::closed(&options.runtime_dir) {
+            manager.warn(warning);
+        }
+        let specs = HealthSpecs::from(loaded);
+        let health = match environment.health.take() {
+            Some(past) => NodeHealth::recovering(&manager, specs, past),
+            None => NodeHealth::of(&manager, specs),
+        };
+        logd::show(&manager, &events, collector.clone(), reports);
+        probe::show(&manager, &events, prober.clone(), of_probes);
 
-/// Makes the Manager, the log and the API. There are no services yet.
-pub(super) fn open(
-    options: Options,
-    personalities: Personalities,
-    intents: Intents,
-    loaded: &Loaded,
-    sequence: &Sequence,
-    mut environment: Environment,
-    reexec_state: ReexecState,
-) -> Result<Context, String> {
-    let runtime = options.runtime_dir.clone();
-    let (store, events) = (environment.store.clone(), environment.events.clone());
-    for complaint in &options.complaints {
-        events.host(complaint);
+        let (host, requests) = self.host();
+        let socket = options.runtime_dir.join("init.sock");
+        let group = socket_group(loaded);
+        let listener = environment.listener(&socket, group);
+        let (renewed, listeners) = mpsc::channel(1);
+        let cgroups = personalities.processes.cgroups();
+        let admission = Admission::new(manager.clone(), cgroups.cloned(), apid::USER);
+        let judge = admission.clone();
+        collector.admit_by(Arc::new(move |socket| judge.may_read_logs(socket)));
+        let server = ServerOptions {
+            socket: socket.clone(),
+            manager: manager.clone(),
+            images,
+            inspector: Inspector::new(personalities.helpers(INSPECT), cgroups.map(CgroupRoot::path)),
+            health: health.clone(),
+            host,
+            admission,
+            group,
+            audit: audit(&collector),
+            listeners,
+        };
+        let listeners = Listeners {
+            socket,
+            group,
+            store: store.clone(),
+            collector: collector.clone(),
+            events: events.clone(),
+            listeners: renewed,
+        };
+        let api = Api::open(server, listeners, listener);
+
+        if let Some(store) = store.clone() {
+            tokio::spawn(store.clone().keep_up(move |text| _ = events.host(text)));
+            self.intents.remember_in(store);
+        }
+        Ok(Context {
+            options: options.clone(),
+            later_mounts: keep_read_only(manager.clone(), personalities.clone()),
+            reexec: Reexec::new(
+                personalities.clone(),
+                manager.clone(),
+                self.intents.clone(),
+                store.clone(),
+                self.reexec_state.clone(),
+            ),
+            personalities,
+            manager,
+            collector,
+            prober,
+            intents: self.intents.clone(),
+            requests,
+            reloading: Arc::default(),
+            configuration: Configuration::new(loaded, store.clone()),
+            health,
+            api,
+            store,
+            watchdog: environment.watchdog,
+        })
     }
-    let group = socket_group(loaded);
+
+    fn manager(
+        &self,
+        personalities: &Personalities,
+        environment: &Environment,
+        registry: Registry,
+        runners: Arc<Runners>,
+        collector: &Collector,
+    ) -> Manager {
+        let (groups, asked) = Groups::new();
+        let host_context = Arc::new(HostContext {
+            events: environment.events.clone(),
+            store: environment.store.clone(),
+            registry,
+            sources: Sources::new(personalities.tasks()),
+            runners: runners.clone(),
+            logs: Arc::new(logd::Pipes(collector.clone())),
+            notify_directory: notify_directory(&self.options.runtime_dir),
+            groups,
+            turns: Arc::new(tokio::sync::Semaphore::new(TURNS)),
+            origin: Instant::now().checked_sub(self.sequence.elapsed()).unwrap_or_else(Instant::now),
+        });
+        let manager = Manager::new(host_context, runners);
+        tokio::spawn(groups::coordinate(manager.clone(), asked));
+        manager
+    }
+
+    /// What the API knows of the host itself, and what it asks of it.
+    fn host(&self) -> (Host, mpsc::Receiver<HostRequest>) {
+        let (sender, requests) = mpsc::channel(16);
+        let age = self.sequence.elapsed().saturating_add(reexec::suspended());
+        let boot: watch::Receiver<_> = self.sequence.report();
+        let host = Host {
+            requests: sender,
+            boot,
+            mode: self.options.mode.name(),
+            started: SystemTime::now().checked_sub(age).unwrap_or_else(SystemTime::now),
+            reexecs: self.reexec_state.count,
+            crashes: self.reexec_state.crashes,
+        };
+        (host, requests)
+    }
+}
+
+/// What collects the logs, and what it reports.
+fn log(
+    options: &Options,
+    personalities: &Personalities,
+    environment: &mut Environment,
+    loaded: &Loaded,
+) -> Result<(Collector, mpsc::Receiver<Report>), String> {
+    let resources = loaded.machine.builtin(logd::NAME).and_then(|logd| logd.resources.clone());
     let launcher = logd::LogdLauncher {
         processes: personalities.processes.clone(),
         binary: Arc::clone(&personalities.binary),
-        runtime_dir: runtime.clone(),
-        group,
-        resources: loaded
-            .machine
-            .builtin(logd::NAME)
-            .and_then(|logd| logd.resources.clone())
-            .unwrap_or_default(),
+        runtime_dir: options.runtime_dir.clone(),
+        group: socket_group(loaded),
+        resources: resources.unwrap_or_default(),
     };
+    let directory = options.log_dir.clone().unwrap_or_else(|| PathBuf::from("/var/log/kelson"));
     let (descriptor_store, logs) = (environment.descriptor_store(), std::mem::take(&mut environment.logs));
     let (collector, driver, reports) =
-        Collector::resume(Arc::new(launcher), log_directory(&options), descriptor_store, logs)
+        Collector::resume(Arc::new(launcher), directory, descriptor_store, logs)
             .map_err(|error| format!("the log collector: {error}"))?;
     tokio::spawn(driver);
-    let (probes, of_probes) = probes(&personalities, &loaded.machine);
-    let prober = probes.prober.clone();
-    let notify_directory = notify_directory(&runtime);
-    let registry = Registry::default();
-    let images = ImageStore::new(
-        unpacker(&options, &personalities, &loaded.machine),
-        events.clone(),
-        registry.clone(),
-    );
-    let runners = Arc::new(Runners {
-        processes: personalities.processes.clone(),
-        binary: Arc::clone(&personalities.binary),
-        containerd: Containerd::at(&containerd::socket(&runtime)),
-        images: Arc::new(images.clone()),
-        runtime_dir: Arc::from(runtime.as_path()),
-        probes,
-    });
-    let (groups, asked) = Groups::new();
-    let host_context = Arc::new(HostContext {
-        events: events.clone(),
-        store: store.clone(),
-        registry,
-        sources: Sources::new(Arc::new(personalities.clone())),
-        runners: runners.clone(),
-        logs: Arc::new(logd::Pipes(collector.clone())),
-        notify_directory,
-        groups,
-        turns: Arc::new(tokio::sync::Semaphore::new(TURNS)),
-        origin: Instant::now().checked_sub(sequence.elapsed()).unwrap_or_else(Instant::now),
-    });
-    let manager = Manager::new(host_context, runners);
-    tokio::spawn(groups::coordinate(manager.clone(), asked));
-    manager.set_groups(&loaded.groups);
-    let specs = HealthSpecs::from(loaded);
-    if let Some(warning) = entrance::closed(&runtime) {
-        manager.warn(warning);
-    }
-    let health = match environment.health.take() {
-        Some(past) => NodeHealth::recovering(&manager, specs, past),
-        None => NodeHealth::of(&manager, specs),
-    };
-    logd::show(&manager, &events, collector.clone(), reports);
-    probe::show(&manager, &events, prober.clone(), of_probes);
-    let (sender, requests) = mpsc::channel(16);
-    let host = Host {
-        requests: sender,
-        boot: sequence.report(),
-        mode: options.mode.name(),
-        started: SystemTime::now()
-            .checked_sub(sequence.elapsed().saturating_add(reexec::suspended()))
-            .unwrap_or_else(SystemTime::now),
-        reexecs: reexec_state.count,
-        crashes: reexec_state.crashes,
-    };
-    let (close_api, closed) = oneshot::channel::<()>();
-    let socket = runtime.join("init.sock");
-    // Without it the host runs on all the same.
-    let listener = environment.listener(&socket, group);
-    let (renewed, listeners) = mpsc::channel(1);
-    let admission = Admission::new(manager.clone(), personalities.processes.cgroups().cloned(), apid::USER);
-    let judge = admission.clone();
-    collector.admit_by(Arc::new(move |socket| judge.may_read_logs(socket)));
-    let server = ServerOptions {
-        socket: socket.clone(),
-        manager: manager.clone(),
-        images,
-        inspector: Inspector::new(
-            Arc::new(personalities.helpers(INSPECT)),
-            personalities.processes.cgroups().map(CgroupRoot::path),
-        ),
-        health: health.clone(),
-        host,
-        admission,
-        group,
-        audit: audit(&collector),
-        listeners,
-    };
-    let listeners = Listeners {
-        socket: socket.clone(),
-        group,
-        store: store.clone(),
-        collector: collector.clone(),
-        events: events.clone(),
-        listeners: renewed,
-    };
-    let api = tokio::spawn(async move {
-        let shutdown = async {
-            let _ = closed.await;
-        };
-        let served = async {
-            let listener = listener?;
-            let ours = environment::for_server(&listener).map_err(|error| error.to_string())?;
-            tokio::select! {
-                served = server::serve_on(ours, server, shutdown) => served.map_err(|error| error.to_string()),
-                () = listeners.keep(listener) => Ok(()),
-            }
-        };
-        if let Err(error) = served.await {
-            tracing::error!("the API is not served: {error}");
-        }
-        // Clients are told "not there" at once, and not by a socket that nobody serves.
-        let _ = std::fs::remove_file(socket);
-    });
-    if let Some(store) = store.clone() {
-        let events = events.clone();
-        tokio::spawn(store.clone().keep_up(move |text| _ = events.host(text)));
-        intents.remember_in(store);
-    }
-    let later_mounts = keep_read_only(manager.clone(), personalities.clone());
-    Ok(Context {
-        options,
-        personalities,
-        manager,
-        later_mounts,
-        collector,
-        prober,
-        intents,
-        requests,
-        reloading: Arc::default(),
-        configuration: Configuration::new(loaded, store.clone()),
-        health,
-        close_api,
-        api,
-        store,
-        reexec_state,
-        fit: None,
-        watchdog: environment.watchdog,
-    })
+    Ok((collector, reports))
 }
 
-/// What asks network checks, and what is told of it.
+/// What asks network checks, and what it reports.
 fn probes(
     personalities: &Personalities,
     machine: &MachineSpec,
-) -> (probe::Probes, mpsc::Receiver<kelson_services::prober::Report>) {
+) -> (probe::Probes, mpsc::Receiver<prober::Report>) {
     let networks = probe::Networks::default();
     let Personalities { processes, binary } = personalities.clone();
     let launcher = probe::ProbeLauncher::new(processes, binary, machine, networks.clone());
@@ -230,34 +220,14 @@ fn probes(
 
 /// What unpacks images: the command line's folder of archives wins over the machine file's.
 fn unpacker(options: &Options, personalities: &Personalities, machine: &MachineSpec) -> Unpacker {
-    let launcher = personalities.helpers(UNPACK);
     let folder = options.images.as_ref().map(|folder| vec![folder.clone()]);
-    let options = UnpackerOptions {
+    let places = UnpackerOptions {
         images: folder.unwrap_or_else(|| machine.images.clone()),
         containerd_socket: containerd::socket(&options.runtime_dir),
         runtime_dir: options.runtime_dir.clone(),
         state_dir: options.state_dir.clone(),
     };
-    Unpacker::new(Arc::new(launcher), options)
-}
-
-/// The built-in service `containerd`, with what it finds when it starts.
-pub(super) fn containerd_spec(options: &Options, machine: &MachineSpec, manager: &Manager) -> ServiceSpec {
-    let runtime = &options.runtime_dir;
-    if let Err(error) = containerd::write_configuration(runtime, &options.state_dir) {
-        let folder = containerd::folder(runtime);
-        manager.host_event(&format!("containerd cannot start: {}: {error}", folder.display()));
-    }
-    if options.mode == Mode::Machine
-        && let Err(error) = containerd::link(Path::new(containerd::USUAL_FOLDER), runtime)
-    {
-        tracing::warn!("{}: {error}; tools need --address", containerd::USUAL_FOLDER);
-    }
-    containerd::spec(machine, runtime, boot::settings::files_for_child(containerd::FILES))
-}
-
-fn log_directory(options: &Options) -> PathBuf {
-    options.log_dir.clone().unwrap_or_else(|| PathBuf::from("/var/log/kelson"))
+    Unpacker::new(personalities.helpers(UNPACK), places)
 }
 
 pub(super) fn notify_directory(runtime: &Path) -> PathBuf {

@@ -1,24 +1,28 @@
-//! Whose children are reaped: set anew when the boot has mounted what the services need.
+//! Reading the signals of PID 1 and reaping its children, for as long as it lives.
 
+use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use kelson_runner::Processes;
 use kelson_services::state_store::StateStore;
+use tokio::sync::mpsc;
 
-/// Cheap to clone.
+use super::intent::Intents;
+use crate::options::Mode;
+use crate::signals::{Meaning, Signals};
+
+/// Who makes children, and where their exits are written down.
+type Whose = (Processes, Option<StateStore>);
+
+/// Whose children are reaped: set anew when the boot has mounted what the services need. Cheap to clone.
 #[derive(Clone, Default)]
 pub struct Reaper(Arc<Mutex<Option<Whose>>>);
-
-#[derive(Clone)]
-struct Whose {
-    processes: Processes,
-    store: Option<StateStore>,
-}
 
 impl Reaper {
     /// From now on; each exit is written down before the kernel forgets it.
     pub fn set(&self, processes: &Processes, store: Option<&StateStore>) {
-        let whose = Whose { processes: processes.clone(), store: store.cloned() };
+        let whose = (processes.clone(), store.cloned());
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(whose);
     }
 
@@ -26,7 +30,7 @@ impl Reaper {
     pub async fn reap(&self) {
         loop {
             let whose = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            let Some(Whose { processes, store }) = whose else { return };
+            let Some((processes, store)) = whose else { return };
             let report = processes.reap_recording(&mut |pid, exit| {
                 if let Some(store) = &store {
                     store.exit(pid, exit);
@@ -36,6 +40,50 @@ impl Reaper {
                 return;
             }
             tokio::task::yield_now().await;
+        }
+    }
+}
+
+/// Reads signals and reaps, for an end without services.
+///
+/// # Errors
+/// When signals cannot be read.
+pub fn attend(mode: Mode, processes: &Processes, intents: &Intents) -> io::Result<()> {
+    let reaper = Reaper::default();
+    reaper.set(processes, None);
+    let signals = Signals::new(mode)?;
+    let (intents, (reload, _)) = (intents.clone(), mpsc::channel(1));
+    tokio::spawn(async move {
+        // What ended before.
+        reaper.reap().await;
+        listen(signals, reaper, intents, reload).await;
+    });
+    Ok(())
+}
+
+/// Reads signals for as long as PID 1 lives.
+pub(super) async fn listen(
+    mut signals: Signals,
+    reaper: Reaper,
+    intents: Intents,
+    reload: mpsc::Sender<String>,
+) {
+    loop {
+        match signals.next().await {
+            Ok(signal) => match signal.meaning {
+                Meaning::Child => reaper.reap().await,
+                Meaning::Shutdown(action) => {
+                    let answer = intents.ask(action, &signal.to_string());
+                    tracing::info!("{signal}: {answer}");
+                }
+                // One reading is enough for all that asked before it began.
+                Meaning::Reload => drop(reload.try_send(signal.to_string())),
+            },
+            Err(error) => {
+                tracing::error!("signals cannot be read: {error}");
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                reaper.reap().await;
+            }
         }
     }
 }

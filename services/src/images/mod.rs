@@ -24,14 +24,15 @@ use messages::Messages;
 
 use crate::Manager;
 use crate::events::EventLog;
-use crate::helpers::HelperKind;
+use crate::helpers::{HelperKind, Limits};
 use crate::service_runner::gate::Registry;
 
 /// So many unpacks at the same time: their disk is the same, and each has its few megabytes.
 pub const UNPACKS: u32 = 4;
 
 /// Each needs less memory than this for any archive.
-pub const UNPACK: HelperKind = HelperKind { name: kelson_image::NAME, cgroup: "_unpack", memory: 64 << 20 };
+pub const UNPACK: HelperKind =
+    HelperKind { name: kelson_image::NAME, limits: Some(Limits { cgroup: "_unpack", memory: 64 << 20 }) };
 /// So many listings at the same time.
 const LISTINGS: usize = 2;
 /// So many notes are told once.

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use kelson_conditions::{Clock, ClockSource, Helper, HelperSpawner, Sources};
+use kelson_conditions::{Clock, ClockSource, Sources};
+use kelson_helper::{Launched, Launcher, Start};
 use kelson_runner::{BoxFuture, Exit};
 use kelson_services::Manager;
 use kelson_services::events::EventLog;
@@ -61,8 +62,8 @@ impl LogPipes for NoLogs {
 
 struct NoHelper;
 
-impl HelperSpawner for NoHelper {
-    fn spawn(&self) -> BoxFuture<'static, io::Result<Helper>> {
+impl Launcher for NoHelper {
+    fn launch(&self, _: Start) -> BoxFuture<'static, io::Result<Launched>> {
         Box::pin(async { Err(io::Error::other("none here")) })
     }
 }

@@ -1,0 +1,69 @@
+//! The API on the host's socket.
+
+use std::time::Duration;
+
+use kelson_api::server::{self, AUDIT_LOG, Audit, ServerOptions};
+use kelson_services::collector::{Collector, LogOptions};
+use kelson_services::state_store::KeptDescriptor;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use super::environment;
+use super::listeners::Listeners;
+
+/// How long clients have to read the last events.
+pub(super) const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// The server, in a task of its own.
+pub(super) struct Api {
+    close: oneshot::Sender<()>,
+    task: JoinHandle<()>,
+}
+
+impl Api {
+    /// Serves on `listener`, and on what takes its place. Without one the host runs on all the same.
+    pub(super) fn open(
+        server: ServerOptions,
+        listeners: Listeners,
+        listener: Result<KeptDescriptor, String>,
+    ) -> Api {
+        let (close, closed) = oneshot::channel::<()>();
+        let socket = server.socket.clone();
+        let task = tokio::spawn(async move {
+            let shutdown = async {
+                let _ = closed.await;
+            };
+            let served = async {
+                let listener = listener?;
+                let ours = environment::for_server(&listener).map_err(|error| error.to_string())?;
+                tokio::select! {
+                    served = server::serve_on(ours, server, shutdown) => served.map_err(|error| error.to_string()),
+                    () = listeners.keep(listener) => Ok(()),
+                }
+            };
+            if let Err(error) = served.await {
+                tracing::error!("the API is not served: {error}");
+            }
+            // Clients are told "not there" at once, and not by a socket that nobody serves.
+            let _ = std::fs::remove_file(socket);
+        });
+        Api { close, task }
+    }
+
+    /// Ends the server once its clients have read the last events, or their time is over.
+    pub(super) async fn close(self) {
+        let _ = self.close.send(());
+        let _ = tokio::time::timeout(LAST_WORDS, self.task).await;
+    }
+}
+
+/// The log of who changed what. Without it the calls are served all the same, and are in the kernel log.
+pub(super) fn audit(collector: &Collector) -> Audit {
+    let options = LogOptions { max_size: 1 << 20, max_files: 5, rate_limit: None, console: false };
+    // It is no service, and has no runs.
+    let pipes = collector.pipes(AUDIT_LOG, 0, options);
+    pipes.and_then(Audit::new).unwrap_or_else(|error| {
+        tracing::error!("who changes what is not in the log {AUDIT_LOG}: {error}");
+        Audit::default()
+    })
+}

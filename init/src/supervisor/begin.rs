@@ -1,0 +1,70 @@
+//! The first incarnation of PID 1: the host boots.
+
+use kelson_services::state_store::Kind;
+use kelson_spec::Loaded;
+use tokio::sync::mpsc;
+
+use super::environment::Environment;
+use super::incarnation::Incarnation;
+use super::opening::{make_notify_directory, notify_directory};
+use super::serve::{Ended, serve};
+use crate::boot::{self, BootFailure, Phase};
+use crate::options::Mode;
+
+impl Incarnation {
+    pub(super) async fn begin(self, reloads: mpsc::Receiver<String>) -> Result<Ended, String> {
+        let options = &self.options;
+        // The kernel's file systems are mounted by children that have no cgroup yet: cgroup2 is one of those.
+        let early = self.personalities(None, None)?;
+        self.reaper.set(&early.processes, None);
+        let phases = match options.mode {
+            Mode::Machine => boot::machine::early(options, early.tasks()),
+            Mode::Container => boot::container::early(options),
+        };
+        let mut failure = self.boot(phases).await;
+        drop(early);
+
+        let mut environment = Environment::lay(&options.runtime_dir);
+        let cgroups = environment.cgroups();
+        let personalities = self.personalities(cgroups, environment.store.as_ref())?;
+        self.reaper.set(&personalities.processes, environment.store.as_ref());
+        let loaded = tokio::select! {
+            loaded = personalities.load(&options.config, options.mode) => loaded,
+            _ = self.intents.asked() => Loaded::default(),
+        };
+        if failure.is_none() && options.mode == Mode::Machine && self.intents.current().is_none() {
+            let watchdog =
+                environment.watchdog.task(loaded.machine.watchdog.clone(), environment.store.clone());
+            let tasks = personalities.tasks();
+            failure = self.boot(boot::machine::configured(options, &loaded.machine, tasks, watchdog)).await;
+        }
+        if failure.is_none() {
+            // From here on a next incarnation goes on; before, it does the boot again.
+            environment.write(Kind::Boot, &*self.sequence.report().borrow());
+            environment.write(Kind::ReexecState, &self.reexec_state);
+        }
+        make_notify_directory(&notify_directory(&options.runtime_dir));
+        let context = self.open(personalities, environment, &loaded)?;
+        context.watchdog.events().iter().for_each(|event| context.manager.host_event(event));
+        context.tell_of(&self.boot_reason);
+        context.begin(loaded);
+        match &failure {
+            Some(failure) => context.manager.host_event(&failure.to_string()),
+            None => {
+                if context.intents.current().is_none() {
+                    context.manager.begin();
+                }
+                context.watch_boot(&self.sequence);
+            }
+        }
+        Ok(serve(context, reloads, failure).await)
+    }
+
+    /// Runs phases of the boot, until somebody asks for an end.
+    async fn boot(&self, phases: Vec<Phase>) -> Option<BootFailure> {
+        tokio::select! {
+            result = self.sequence.run_all(phases) => result.err(),
+            _ = self.intents.asked() => None,
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! The built-in services that have a process of the host's own: containerd and apid.
+
+use std::path::Path;
+
+use kelson_services::builtins::{apid, containerd};
+use kelson_services::manager::Manager;
+use kelson_spec::{Loaded, MachineSpec, ServiceSpec};
+
+use crate::boot::settings;
+use crate::options::{Mode, Options};
+
+/// The group that may connect to the sockets: kelson-apid is in it. `None`: PID 1 is not root, and cannot give them away.
+pub(super) fn socket_group(loaded: &Loaded) -> Option<u32> {
+    nix::unistd::geteuid().is_root().then(|| loaded.api_group.unwrap_or(apid::USER))
+}
+
+/// The service apid, where the host has one.
+pub(super) fn apid_spec(options: &Options, loaded: &Loaded) -> Option<ServiceSpec> {
+    let bounded = options.mode == Mode::Machine;
+    apid::spec(&loaded.machine, &options.runtime_dir, socket_group(loaded), bounded)
+}
+
+/// The service containerd, with what it finds when it starts.
+pub(super) fn containerd_spec(options: &Options, machine: &MachineSpec, manager: &Manager) -> ServiceSpec {
+    let runtime = &options.runtime_dir;
+    if let Err(error) = containerd::write_configuration(runtime, &options.state_dir) {
+        let folder = containerd::folder(runtime);
+        manager.host_event(&format!("containerd cannot start: {}: {error}", folder.display()));
+    }
+    if options.mode == Mode::Machine
+        && let Err(error) = containerd::link(Path::new(containerd::USUAL_FOLDER), runtime)
+    {
+        tracing::warn!("{}: {error}; tools need --address", containerd::USUAL_FOLDER);
+    }
+    containerd::spec(machine, runtime, settings::files_for_child(containerd::FILES))
+}

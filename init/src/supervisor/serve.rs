@@ -1,0 +1,99 @@
+//! Answers until the host is to end, then ends all services.
+
+use std::time::Duration;
+
+use kelson_services::builtins::apid;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use super::api::LAST_WORDS;
+use super::context::Context;
+use super::intent::{Intents, verb};
+use super::launchers::Personalities;
+use crate::boot::BootFailure;
+use crate::watchdog::Watchdog;
+
+/// How long the probes have to end: they hold nothing.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long logd has to write what it holds.
+const LOGD_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What is left to do once all services are down.
+pub struct Ended {
+    pub intents: Intents,
+    /// Starts what unmounts and syncs.
+    pub personalities: Personalities,
+    /// The boot failed: why.
+    pub failure: Option<BootFailure>,
+    pub watchdog: Option<Watchdog>,
+}
+
+/// Serves the host, unless its boot has failed, and stops its services.
+pub(super) async fn serve(
+    mut context: Context,
+    reloads: mpsc::Receiver<String>,
+    failure: Option<BootFailure>,
+) -> Ended {
+    if failure.is_none() {
+        answer(&mut context, reloads).await;
+    }
+    let intent = context.intents.current();
+    let timeout = context.configuration.machine().shutdown_timeout;
+    let left = intent.map_or(timeout, |intent| intent.left_of(timeout));
+    let deadline = Instant::now().checked_add(left).unwrap_or_else(Instant::now);
+    let watchdog = context.watchdog.get().cloned();
+    if let Some(watchdog) = &watchdog {
+        let patience = PROBE_TIMEOUT.saturating_add(LOGD_TIMEOUT).saturating_add(LAST_WORDS);
+        watchdog.due("stopping the services", left.saturating_add(patience));
+    }
+    let (manager, collector, prober) =
+        (context.manager.clone(), context.collector.clone(), context.prober.clone());
+    let stopping = async {
+        let stopped = manager.stop_all(deadline, &[apid::NAME]).await;
+        if stopped.given_up.is_empty() {
+            manager.host_event("all services are down");
+        }
+        // All checks have ended with their runs.
+        prober.shutdown(Instant::now().checked_add(PROBE_TIMEOUT).unwrap_or(deadline)).await;
+        collector.shutdown(Instant::now().checked_add(LOGD_TIMEOUT).unwrap_or(deadline)).await;
+    };
+    tokio::pin!(stopping);
+    loop {
+        tokio::select! {
+            () = &mut stopping => break,
+            Some(request) = context.requests.recv() => context.answer(request),
+        }
+    }
+    if let Some(intent) = context.intents.current() {
+        manager.host_event(&format!(
+            "{}: services and logd have stopped, the rest follows",
+            verb(intent.action)
+        ));
+    }
+    manager.close().await;
+    context.later_mounts.end().await;
+    context.api.close().await;
+    Ended { intents: context.intents, personalities: context.personalities, failure, watchdog }
+}
+
+/// Answers until somebody asks for the end of the host.
+async fn answer(context: &mut Context, mut reloads: mpsc::Receiver<String>) {
+    let intents = context.intents.clone();
+    let asked = intents.asked();
+    tokio::pin!(asked);
+    loop {
+        tokio::select! {
+            biased;
+            intent = &mut asked => {
+                context.manager.host_event(&format!("{}: asked for by {}", verb(intent.action), intent.reason));
+                return;
+            }
+            Some(request) = context.requests.recv() => context.answer(request),
+            Some(fit) = context.reexec.found() => context.reexec.execute(fit).await,
+            Some(by) = reloads.recv() => {
+                context.manager.host_event(&format!("reading the files again: asked for by {by}"));
+                context.reload(None);
+            }
+        }
+    }
+}
