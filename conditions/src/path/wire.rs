@@ -1,14 +1,14 @@
-//! What PID 1 and the process that watches disks say to each other: small frames over a stream socket.
-//!
-//! A frame is its length (two bytes, of what follows), a kind (one byte), the number of a path (eight bytes) and what
-//! the kind needs; all numbers little-endian. Whatever is longer than allowed or makes no sense ends the connection.
+//! What PID 1 and the process that watches disks say to each other: small frames ([`kelson_helper::answer`]) of postcard
+//! over a stream socket. Whatever is longer than allowed or makes no sense ends the connection.
 
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::PathBuf;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::{Path, PathBuf};
 
+use kelson_helper::answer::{HEADER, frame, length};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 
@@ -23,12 +23,13 @@ const LONGEST_FRAME: usize = 4096 + 128;
 /// Of what the other side has not read yet.
 const MOST_WAITING: usize = 1 << 20;
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Frame {
     /// Follow this path, and answer at once and at each change.
     Watch {
         id: u64,
         allowed: Vec<u32>,
+        #[serde(serialize_with = "write_path", deserialize_with = "read_path")]
         path: PathBuf,
     },
     Forget {
@@ -41,7 +42,16 @@ pub(super) enum Frame {
     },
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Its bytes, which need not be text.
+fn write_path<S: Serializer>(path: &Path, to: S) -> Result<S::Ok, S::Error> {
+    path.as_os_str().as_bytes().serialize(to)
+}
+
+fn read_path<'de, D: Deserializer<'de>>(from: D) -> Result<PathBuf, D::Error> {
+    Vec::deserialize(from).map(|bytes| OsString::from_vec(bytes).into())
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Found {
     Missing,
     Exists,
@@ -61,74 +71,28 @@ impl From<Finding> for Found {
 impl Frame {
     /// `None`: longer than a frame may be.
     fn encode(&self) -> Option<Vec<u8>> {
-        let (kind, id) = match self {
-            Frame::Watch { id, .. } => (1_u8, id),
-            Frame::Forget { id } => (2, id),
-            Frame::Found { id, .. } => (3, id),
-        };
-        let mut body = vec![kind];
-        body.extend(id.to_le_bytes());
-        match self {
-            Frame::Watch { allowed, path, .. } => {
-                body.push(u8::try_from(allowed.len()).ok()?);
-                body.extend(allowed.iter().flat_map(|mount| mount.to_le_bytes()));
-                body.extend(path.as_os_str().as_bytes());
-            }
-            Frame::Forget { .. } => {}
-            Frame::Found { found: Found::Missing, .. } => body.push(0),
-            Frame::Found { found: Found::Exists, .. } => body.push(1),
-            Frame::Found { found: Found::Elsewhere(mount), .. } => {
-                body.push(2);
-                body.extend(mount.to_le_bytes());
-            }
-        }
-        if body.len() > LONGEST_FRAME {
-            return None;
-        }
-        let mut bytes = u16::try_from(body.len()).ok()?.to_le_bytes().to_vec();
-        bytes.append(&mut body);
-        Some(bytes)
+        let body = postcard::to_allocvec(self).ok().filter(|body| body.len() <= LONGEST_FRAME)?;
+        Some(frame(&body))
     }
 
     /// `None`: makes no sense.
     fn decode(body: &[u8]) -> Option<Frame> {
-        let (kind, rest) = body.split_first()?;
-        let (id, rest) = rest.split_first_chunk::<8>()?;
-        let id = u64::from_le_bytes(*id);
-        match (kind, rest) {
-            (1, [count, rest @ ..]) => {
-                let count = usize::from(*count);
-                if count > MOST_ALLOWED {
-                    return None;
-                }
-                let (numbers, path) = rest.split_at_checked(count.checked_mul(4)?)?;
-                let (numbers, _) = numbers.as_chunks::<4>();
-                let allowed = numbers.iter().map(|mount| u32::from_le_bytes(*mount)).collect();
-                let path = PathBuf::from(OsString::from_vec(path.to_vec()));
-                path.is_absolute().then_some(Frame::Watch { id, allowed, path })
-            }
-            (2, []) => Some(Frame::Forget { id }),
-            (3, [0]) => Some(Frame::Found { id, found: Found::Missing }),
-            (3, [1]) => Some(Frame::Found { id, found: Found::Exists }),
-            (3, [2, mount @ ..]) => {
-                let mount = u32::from_le_bytes(mount.try_into().ok()?);
-                Some(Frame::Found { id, found: Found::Elsewhere(mount) })
-            }
-            _ => None,
-        }
+        let (frame, rest) = postcard::take_from_bytes(body).ok()?;
+        let sound = match &frame {
+            Frame::Watch { allowed, path, .. } => allowed.len() <= MOST_ALLOWED && path.is_absolute(),
+            Frame::Forget { .. } | Frame::Found { .. } => true,
+        };
+        (sound && rest.is_empty()).then_some(frame)
     }
 }
 
 /// Takes the first frame off the front of `input`; `None`: it is not whole yet.
 fn take_frame(input: &mut Vec<u8>) -> io::Result<Option<Frame>> {
-    let Some((length, rest)) = input.split_first_chunk::<2>() else { return Ok(None) };
-    let length = usize::from(u16::from_le_bytes(*length));
-    if length > LONGEST_FRAME {
-        return Err(senseless());
-    }
+    let Some((head, rest)) = input.split_first_chunk::<HEADER>() else { return Ok(None) };
+    let length = length(*head, LONGEST_FRAME).ok_or_else(senseless)?;
     let Some(body) = rest.get(..length) else { return Ok(None) };
     let frame = Frame::decode(body).ok_or_else(senseless)?;
-    input.drain(..length.saturating_add(2));
+    input.drain(..length.saturating_add(HEADER));
     Ok(Some(frame))
 }
 
@@ -227,22 +191,23 @@ mod tests {
 
     #[test]
     fn what_makes_no_sense_is_refused() {
-        let bodies: [&[u8]; 8] = [
-            b"",
-            b"\x01",
-            b"\x09\0\0\0\0\0\0\0\0",
-            b"\x01\0\0\0\0\0\0\0\0\x02\0\0\0\0/",
-            b"\x01\0\0\0\0\0\0\0\0\0not/absolute",
-            b"\x01\0\0\0\0\0\0\0\0\xff/",
-            b"\x02\0\0\0\0\0\0\0\0more",
-            b"\x03\0\0\0\0\0\0\0\0\x02\0\0",
-        ];
-        for body in bodies {
-            let mut input = u16::try_from(body.len()).expect("short").to_le_bytes().to_vec();
-            input.extend(body);
-            assert!(take_frame(&mut input).is_err(), "{body:?}");
+        let watch = |allowed: usize, path: &str| {
+            let frame = Frame::Watch { id: 0, allowed: vec![0; allowed], path: path.into() };
+            frame.encode().expect("short")[HEADER..].to_vec()
+        };
+        assert!(Frame::decode(&watch(MOST_ALLOWED, "/")).is_some());
+        let forget = Frame::Forget { id: 7 }.encode().expect("short")[HEADER..].to_vec();
+        for body in [
+            vec![],
+            vec![9, 0],
+            watch(0, "not/absolute"),
+            watch(MOST_ALLOWED + 1, "/"),
+            watch(0, "/cut")[..4].to_vec(),
+            [forget, b"more".to_vec()].concat(),
+        ] {
+            assert!(take_frame(&mut frame(&body)).is_err(), "{body:?}");
         }
-        assert!(take_frame(&mut vec![0xff, 0xff]).is_err(), "too long");
+        assert!(take_frame(&mut vec![0xff; HEADER]).is_err(), "too long");
         let path = PathBuf::from(format!("/{}", "x".repeat(5000)));
         assert!(Frame::Watch { id: 1, allowed: vec![], path }.encode().is_none());
     }
