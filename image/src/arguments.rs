@@ -7,12 +7,18 @@ use std::path::PathBuf;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Arguments {
     pub work: Work,
-    /// Folders of archives.
+    pub places: UnpackerOptions,
+}
+
+/// Where images come from and go to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnpackerOptions {
+    /// Folders of archives; the first that holds a reference counts.
     pub images: Vec<PathBuf>,
     pub containerd_socket: PathBuf,
-    /// Its locks are below: a file system of this boot.
+    /// `/run/kelson`: locks are in `unpack/` below it.
     pub runtime_dir: PathBuf,
-    /// What it remembers of archives is below.
+    /// What is remembered of archives between boots.
     pub state_dir: PathBuf,
 }
 
@@ -57,10 +63,11 @@ impl Arguments {
         );
         let mut flag =
             |name: &str, value: &PathBuf| words.extend([name.into(), value.as_os_str().to_owned()]);
-        flag("--containerd", &self.containerd_socket);
-        flag("--runtime-dir", &self.runtime_dir);
-        flag("--state-dir", &self.state_dir);
-        for folder in &self.images {
+        let places = &self.places;
+        flag("--containerd", &places.containerd_socket);
+        flag("--runtime-dir", &places.runtime_dir);
+        flag("--state-dir", &places.state_dir);
+        for folder in &places.images {
             flag("--images", folder);
         }
         match &self.work {
@@ -119,13 +126,13 @@ impl Arguments {
             Some("prune") => Work::Prune { keep: names, dry_run },
             _ => return Err(format!("{} is not known", work.display())),
         };
-        Ok(Self {
-            work,
+        let places = UnpackerOptions {
             images,
             containerd_socket: socket.ok_or("--containerd is missing")?,
             runtime_dir: runtime_dir.ok_or("--runtime-dir is missing")?,
             state_dir: state_dir.ok_or("--state-dir is missing")?,
-        })
+        };
+        Ok(Self { work, places })
     }
 }
 
@@ -138,13 +145,13 @@ mod tests {
     use super::*;
 
     fn arguments(work: Work) -> Arguments {
-        Arguments {
-            work,
+        let places = UnpackerOptions {
             images: vec!["/a".into(), "-b".into()],
             containerd_socket: "/run/c.sock".into(),
             runtime_dir: "/run/kelson".into(),
             state_dir: "/var/lib/kelson".into(),
-        }
+        };
+        Arguments { work, places }
     }
 
     #[test]

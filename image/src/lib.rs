@@ -11,10 +11,10 @@ mod reference;
 mod report;
 mod unpacker;
 
-pub use arguments::{Arguments, NAME, REPORT_DESCRIPTOR, Work};
+pub use arguments::{Arguments, NAME, REPORT_DESCRIPTOR, UnpackerOptions, Work};
 pub use digest::{Digest, DigestError};
 pub use frame::{bounded, encode};
 pub use kelson_spec::image::ImageConfig;
 pub use reference::{Reference, ReferenceError, is_tag};
 pub use report::{ImageRow, Progress, Pruned, Report, Unpacked};
-pub use unpacker::{Listing, News, PruneResult, UnpackFailure, Unpacker, UnpackerOptions};
+pub use unpacker::{Listing, News, PruneResult, UnpackFailure, Unpacker};

@@ -7,27 +7,14 @@ mod hearing;
 #[cfg(test)]
 mod tests;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use kelson_helper::Launcher;
 
-use crate::arguments::{Arguments, Work};
+use crate::arguments::{Arguments, UnpackerOptions, Work};
 use crate::report::{ImageRow, Progress, Pruned, Report, Unpacked};
 use Part::{End, More, Nonsense};
 use hearing::Hearing;
-
-/// Where images come from and go to.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UnpackerOptions {
-    /// Folders of archives; the first that holds a reference counts.
-    pub images: Vec<PathBuf>,
-    pub containerd_socket: PathBuf,
-    /// `/run/kelson`: locks are in `unpack/` below it.
-    pub runtime_dir: PathBuf,
-    /// What is remembered of archives between boots.
-    pub state_dir: PathBuf,
-}
 
 /// Has images unpacked, listed and pruned. Cheap to clone.
 #[derive(Clone)]
@@ -176,14 +163,7 @@ impl Unpacker {
         work: Work,
         mut take: impl FnMut(Report) -> Part<T> + Send,
     ) -> Result<T, UnpackFailure> {
-        let options = &self.options;
-        let arguments = Arguments {
-            work,
-            images: options.images.clone(),
-            containerd_socket: options.containerd_socket.clone(),
-            runtime_dir: options.runtime_dir.clone(),
-            state_dir: options.state_dir.clone(),
-        };
+        let arguments = Arguments { work, places: (*self.options).clone() };
         let mut hearing = Hearing::start(&*self.launcher, arguments.words()).await?;
         let heard = loop {
             match hearing.next().await? {

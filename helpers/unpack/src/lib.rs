@@ -122,14 +122,14 @@ async fn run(arguments: Arguments, reporter: &Arc<Reporter>) -> Report {
 
 impl Context {
     fn new(arguments: Arguments, reporter: Arc<Reporter>) -> Result<Self, UnpackError> {
-        let folder = arguments.runtime_dir.join("unpack");
+        let folder = arguments.places.runtime_dir.join("unpack");
         Ok(Self {
             reporter,
-            containerd: Containerd::at(&arguments.containerd_socket).patient(),
+            containerd: Containerd::at(&arguments.places.containerd_socket).patient(),
             locks: Locks::below(&folder)?,
             host: Platform::host(),
-            images: arguments.images,
-            state_dir: arguments.state_dir,
+            images: arguments.places.images,
+            state_dir: arguments.places.state_dir,
             folder,
         })
     }
