@@ -5,7 +5,7 @@
 //! it is written down (a stack that cannot be unwound, another fault) costs the backtrace and not the next incarnation.
 
 use std::ffi::{c_int, c_void};
-use std::fmt::Write as _;
+use std::io::Write as _;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::time::Duration;
@@ -63,14 +63,17 @@ pub fn install() -> std::io::Result<()> {
     // SAFETY: as above.
     unsafe { sigaction(Signal::SIGALRM, &alarm) }?;
     std::panic::set_hook(Box::new(|panic| {
-        let mut text = Text { bytes: [0; 384], length: 0 };
+        let mut text = [0; 384];
+        let mut rest = text.as_mut_slice();
         if let Some(place) = panic.location() {
-            let _ = write!(text, "{}:{}:{}: ", place.file(), place.line(), place.column());
+            let _ = write!(rest, "{}:{}:{}: ", place.file(), place.line(), place.column());
         }
         let said = panic.payload();
         let said = said.downcast_ref::<&str>().copied().or_else(|| said.downcast_ref().map(String::as_str));
-        let _ = text.write_str(said.unwrap_or("it did not say why"));
-        let text = text.bytes.get(..text.length).unwrap_or_default();
+        // What does not fit is left out.
+        let _ = rest.write_all(said.unwrap_or("it did not say why").as_bytes());
+        let left = rest.len();
+        let text = text.get(..text.len().saturating_sub(left)).unwrap_or_default();
         let facts = Facts { cause: Cause::Panic, signal: 0, code: 0, sender: 0, address: 0, text };
         die(&facts, None);
     }));
@@ -96,23 +99,6 @@ pub fn end_after(patience: Duration) {
     set.add(Signal::SIGALRM);
     let _ = sigprocmask(SigmaskHow::SIG_UNBLOCK, Some(&set), None);
     alarm_after(patience);
-}
-
-/// A text of bounded length that needs no memory.
-struct Text {
-    bytes: [u8; 384],
-    length: usize,
-}
-
-impl std::fmt::Write for Text {
-    fn write_str(&mut self, text: &str) -> std::fmt::Result {
-        for byte in text.bytes() {
-            let Some(place) = self.bytes.get_mut(self.length) else { return Err(std::fmt::Error) };
-            *place = byte;
-            self.length = self.length.saturating_add(1);
-        }
-        Ok(())
-    }
 }
 
 extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {

@@ -19,8 +19,6 @@ use crate::entry;
 const VARIABLE: &str = "KELSON_CRASHES";
 /// "KELSONC" and the version of what follows.
 const MAGIC: u64 = 0x4b45_4c53_4f4e_4302;
-/// In words of eight bytes. A later release may have made a longer one, of which this one uses so much.
-const SIZE: usize = 2048;
 const SEALS: SealFlag = SealFlag::F_SEAL_SHRINK.union(SealFlag::F_SEAL_GROW).union(SealFlag::F_SEAL_SEAL);
 
 /// How many crashes a life can tell apart in time. A limit above it is never reached.
@@ -29,19 +27,51 @@ pub const TIMES: usize = 1024;
 pub const FRAMES: usize = 40;
 /// How much of a text is kept, in words.
 const TEXT: usize = 48;
-const NAME: usize = 2;
 
-// Where what stands.
-const COUNT: usize = 1;
-const REPORTED: usize = 2;
-const ENDING: usize = 3;
-const LAST: usize = 4;
-/// The length of all of it, in words.
-const LENGTH: usize = 5;
-const CRASH: usize = 16;
-const FRAMES_AT: usize = CRASH + 16;
-const TEXT_AT: usize = FRAMES_AT + FRAMES;
-const TIMES_AT: usize = 512;
+/// What stands in the memory. All releases agree on it: the next incarnation may be of another one. A later one may have
+/// made a longer page, of which this one uses so much.
+#[repr(C)]
+#[derive(Debug)]
+struct Words {
+    magic: AtomicU64,
+    /// Crashes so far, and those of them that were told.
+    count: AtomicU64,
+    reported: AtomicU64,
+    ending: AtomicU64,
+    last: AtomicU64,
+    /// Of all of it, in words.
+    length: AtomicU64,
+    _later: [AtomicU64; 10],
+    // The newest crash.
+    cause: AtomicU64,
+    signal: AtomicU64,
+    code: AtomicU64,
+    sender: AtomicU64,
+    address: AtomicU64,
+    time: AtomicU64,
+    frame_count: AtomicU64,
+    _unused: AtomicU64,
+    thread: [AtomicU64; 2],
+    _more: [AtomicU64; 6],
+    frames: [AtomicU64; FRAMES],
+    text: [AtomicU64; TEXT],
+    _between: [AtomicU64; 392],
+    /// A ring.
+    times: [AtomicU64; TIMES],
+    _rest: [AtomicU64; 512],
+}
+
+/// In words of eight bytes.
+const SIZE: usize = size_of::<Words>() / 8;
+const _: () = assert!(SIZE == 2048 && std::mem::offset_of!(Words, times) == 512 * 8);
+
+fn get(word: &AtomicU64) -> u64 {
+    word.load(Ordering::Relaxed)
+}
+
+fn set(word: &AtomicU64, value: u64) {
+    word.store(value, Ordering::Relaxed);
+}
 
 /// Why PID 1 crashed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,7 +116,7 @@ pub struct Facts<'a> {
 /// The memory.
 #[derive(Debug)]
 pub struct Page {
-    words: &'static [AtomicU64; SIZE],
+    words: &'static Words,
     memory: OwnedFd,
 }
 
@@ -108,9 +138,9 @@ impl Page {
         fcntl(&memory, FcntlArg::F_ADD_SEALS(SEALS))?;
         let page = Page { words: map(&memory)?, memory };
         // All of it is there from now on: a fault must not need memory.
-        page.words.iter().for_each(|word| word.store(0, Ordering::Relaxed));
-        page.set(0, MAGIC);
-        page.set(LENGTH, SIZE as u64);
+        page.all().iter().for_each(|word| set(word, 0));
+        set(&page.words.magic, MAGIC);
+        set(&page.words.length, SIZE as u64);
         Ok(page)
     }
 
@@ -133,18 +163,13 @@ impl Page {
         // Children have no use for it.
         let _ = fcntl(&memory, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC));
         let page = Page { words: map(&memory).ok()?, memory };
-        let whole = page.get(LENGTH).checked_mul(8) == Some(size);
-        (page.get(0) == MAGIC && whole).then_some(page)
+        let whole = get(&page.words.length).checked_mul(8) == Some(size);
+        (get(&page.words.magic) == MAGIC && whole).then_some(page)
     }
 
-    fn get(&self, word: usize) -> u64 {
-        self.words.get(word).map_or(0, |word| word.load(Ordering::Relaxed))
-    }
-
-    fn set(&self, word: usize, value: u64) {
-        if let Some(word) = self.words.get(word) {
-            word.store(value, Ordering::Relaxed);
-        }
+    fn all(&self) -> &'static [AtomicU64; SIZE] {
+        // SAFETY: the words are these, one after the other.
+        unsafe { &*std::ptr::from_ref(self.words).cast() }
     }
 
     /// The environment for the next program, in which it alone is named.
@@ -160,98 +185,78 @@ impl Page {
 
     /// Writes a crash down, but for its frames. Safe in a signal handler.
     pub fn write(&self, facts: &Facts<'_>) {
+        let words = self.words;
         let time = u64::try_from(now().as_nanos()).unwrap_or(u64::MAX);
-        let count = self.get(COUNT);
-        self.set(TIMES_AT.saturating_add(slot(count)), time);
+        let count = get(&words.count);
+        if let Some(slot) = words.times.get(slot(count)) {
+            set(slot, time);
+        }
         let cause = match facts.cause {
             Cause::Signal => 0,
             Cause::Panic => 1,
             Cause::Stall => 2,
         };
-        let numbers = [
-            cause,
-            u64::from(facts.signal.cast_unsigned()),
-            u64::from(facts.code.cast_unsigned()),
-            u64::from(facts.sender.cast_unsigned()),
-            facts.address,
-            time,
-            0,
-        ];
-        for (place, number) in (CRASH..).zip(numbers) {
-            self.set(place, number);
-        }
+        set(&words.cause, cause);
+        set(&words.signal, u64::from(facts.signal.cast_unsigned()));
+        set(&words.code, u64::from(facts.code.cast_unsigned()));
+        set(&words.sender, u64::from(facts.sender.cast_unsigned()));
+        set(&words.address, facts.address);
+        set(&words.time, time);
+        set(&words.frame_count, 0);
         let mut name = [0_u8; 16];
         // SAFETY: the kernel writes at most 16 bytes there.
         unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
-        self.set_bytes(CRASH.saturating_add(8), NAME, &name);
-        self.set_bytes(TEXT_AT, TEXT, facts.text);
-        self.set(COUNT, count.saturating_add(1));
+        set_bytes(&words.thread, &name);
+        set_bytes(&words.text, facts.text);
+        set(&words.count, count.saturating_add(1));
     }
 
     /// Adds an address to the backtrace. False when there is no room. Safe in a signal handler.
     pub fn add_frame(&self, offset: u64) -> bool {
-        let count = usize::try_from(self.get(CRASH.saturating_add(6))).unwrap_or(FRAMES);
-        if count >= FRAMES {
+        let count = get(&self.words.frame_count);
+        let Some(frame) = usize::try_from(count).ok().and_then(|count| self.words.frames.get(count)) else {
             return false;
-        }
-        self.set(FRAMES_AT.saturating_add(count), offset);
-        self.set(CRASH.saturating_add(6), self.get(CRASH.saturating_add(6)).saturating_add(1));
+        };
+        set(frame, offset);
+        set(&self.words.frame_count, count.saturating_add(1));
         true
-    }
-
-    fn set_bytes(&self, place: usize, words: usize, bytes: &[u8]) {
-        let mut parts = bytes.chunks(8);
-        for place in place..place.saturating_add(words) {
-            let mut word = [0_u8; 8];
-            for (to, from) in word.iter_mut().zip(parts.next().unwrap_or_default()) {
-                *to = *from;
-            }
-            self.set(place, u64::from_le_bytes(word));
-        }
-    }
-
-    fn bytes(&self, place: usize, words: usize) -> String {
-        let words = (place..place.saturating_add(words)).map(|place| self.get(place).to_le_bytes());
-        let bytes: Vec<u8> = words.flatten().take_while(|byte| *byte != 0).collect();
-        // A text that was cut may end in the middle of a character.
-        String::from_utf8_lossy(&bytes).trim_end_matches('\u{fffd}').to_owned()
     }
 
     /// The last crash, if nobody has told of it.
     pub fn newest(&self) -> Option<Crash> {
-        if self.get(COUNT) == self.get(REPORTED) {
+        let words = self.words;
+        if get(&words.count) == get(&words.reported) {
             return None;
         }
-        let number = |place: usize| self.get(CRASH.saturating_add(place));
-        let signed = |place: usize| u32::try_from(number(place)).unwrap_or_default().cast_signed();
-        let frames = usize::try_from(number(6)).unwrap_or_default().min(FRAMES);
+        let signed = |word| u32::try_from(get(word)).unwrap_or_default().cast_signed();
+        let frames = usize::try_from(get(&words.frame_count)).unwrap_or_default();
         Some(Crash {
-            cause: match number(0) {
+            cause: match get(&words.cause) {
                 0 => Cause::Signal,
                 1 => Cause::Panic,
                 _ => Cause::Stall,
             },
-            signal: signed(1),
-            code: signed(2),
-            sender: signed(3),
-            address: number(4),
-            time: Duration::from_nanos(number(5)),
-            thread: self.bytes(CRASH.saturating_add(8), NAME),
-            frames: (FRAMES_AT..FRAMES_AT.saturating_add(frames)).map(|place| self.get(place)).collect(),
-            text: self.bytes(TEXT_AT, TEXT),
+            signal: signed(&words.signal),
+            code: signed(&words.code),
+            sender: signed(&words.sender),
+            address: get(&words.address),
+            time: Duration::from_nanos(get(&words.time)),
+            thread: text(&words.thread),
+            frames: words.frames.iter().take(frames).map(get).collect(),
+            text: text(&words.text),
         })
     }
 
     /// Nobody needs to tell of what there has been.
     pub fn reported(&self) {
-        self.set(REPORTED, self.get(COUNT));
+        set(&self.words.reported, get(&self.words.count));
     }
 
     /// How many crashes there have been since then, of the last [`TIMES`].
     pub fn crashes_since(&self, since: Duration) -> u32 {
-        let known = usize::try_from(self.get(COUNT)).unwrap_or(TIMES).min(TIMES);
+        let known = usize::try_from(get(&self.words.count)).unwrap_or(TIMES);
         let since = u64::try_from(since.as_nanos()).unwrap_or(u64::MAX);
-        let times = (TIMES_AT..TIMES_AT.saturating_add(known)).map(|place| self.get(place));
+        let times = self.words.times.iter().take(known).map(get);
         u32::try_from(times.filter(|time| *time >= since).count()).unwrap_or(u32::MAX)
     }
 
@@ -262,12 +267,12 @@ impl Page {
             ShutdownAction::PowerOff => 2,
             ShutdownAction::Halt => 3,
         };
-        self.set(ENDING, action);
+        set(&self.words.ending, action);
     }
 
     /// What the run is on its way to, once the services are past.
     pub fn ending(&self) -> Option<ShutdownAction> {
-        match self.get(ENDING) {
+        match get(&self.words.ending) {
             1 => Some(ShutdownAction::Reboot),
             2 => Some(ShutdownAction::PowerOff),
             3 => Some(ShutdownAction::Halt),
@@ -277,12 +282,31 @@ impl Page {
 
     /// There will be no other life.
     pub fn make_last(&self) {
-        self.set(LAST, 1);
+        set(&self.words.last, 1);
     }
 
     pub fn is_last(&self) -> bool {
-        self.get(LAST) != 0
+        get(&self.words.last) != 0
     }
+}
+
+/// Safe in a signal handler.
+fn set_bytes(words: &[AtomicU64], bytes: &[u8]) {
+    let mut parts = bytes.chunks(8);
+    for place in words {
+        let mut word = [0_u8; 8];
+        for (to, from) in word.iter_mut().zip(parts.next().unwrap_or_default()) {
+            *to = *from;
+        }
+        set(place, u64::from_le_bytes(word));
+    }
+}
+
+fn text(words: &[AtomicU64]) -> String {
+    let bytes = words.iter().flat_map(|word| get(word).to_le_bytes());
+    let bytes: Vec<u8> = bytes.take_while(|byte| *byte != 0).collect();
+    // A text that was cut may end in the middle of a character.
+    String::from_utf8_lossy(&bytes).trim_end_matches('\u{fffd}').to_owned()
 }
 
 fn slot(count: u64) -> usize {
@@ -294,12 +318,12 @@ pub fn now() -> Duration {
     crate::boot::history::since_kernel()
 }
 
-fn map(memory: &OwnedFd) -> std::io::Result<&'static [AtomicU64; SIZE]> {
+fn map(memory: &OwnedFd) -> std::io::Result<&'static Words> {
     // SAFETY: a new mapping, at a place that the kernel chooses.
     let place = unsafe {
         libc::mmap(
             std::ptr::null_mut(),
-            SIZE.saturating_mul(8),
+            size_of::<Words>(),
             libc::PROT_READ | libc::PROT_WRITE,
             libc::MAP_SHARED,
             memory.as_raw_fd(),
@@ -309,9 +333,9 @@ fn map(memory: &OwnedFd) -> std::io::Result<&'static [AtomicU64; SIZE]> {
     if place == libc::MAP_FAILED {
         return Err(std::io::Error::last_os_error());
     }
-    // SAFETY: the mapping is aligned to a page, as large as the array, zeroed or written by an equal array, sealed
-    // against shrinking, and never unmapped; every access to it is atomic.
-    Ok(unsafe { &*place.cast::<[AtomicU64; SIZE]>() })
+    // SAFETY: the mapping is aligned to a page, as large as the words, zeroed or written by equal words, sealed against
+    // shrinking, and never unmapped; every access to it is atomic.
+    Ok(unsafe { &*place.cast::<Words>() })
 }
 
 #[cfg(test)]
@@ -394,10 +418,10 @@ mod tests {
         let page = Page::make().unwrap();
         let mut state = 1_u64;
         for round in 0..500 {
-            for word in (1..SIZE).filter(|word| *word != LENGTH) {
+            for word in page.all().iter().skip(1).filter(|word| !std::ptr::eq(*word, &page.words.length)) {
                 // Numbers near the ends are what counts and lengths go wrong with.
                 state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                page.set(word, [state, state >> 60, u64::MAX - (state >> 60)][round % 3]);
+                set(word, [state, state >> 60, u64::MAX - (state >> 60)][round % 3]);
             }
             if let Some(crash) = page.newest() {
                 assert!(crash.frames.len() <= FRAMES && crash.text.len() <= TEXT * 8 * 3);
@@ -466,12 +490,12 @@ mod tests {
         page.end(ShutdownAction::PowerOff);
         page.make_last();
         let bytes =
-            |page: &Page| page.words.iter().flat_map(|word| word.load(Ordering::Relaxed).to_le_bytes());
+            |page: &Page| page.all().iter().flat_map(|word| get(word).to_le_bytes()).collect::<Vec<u8>>();
         let store = |release: &str, bytes: Vec<u8>| {
             std::fs::write(std::path::Path::new(STORED).join(release).join("crashes"), bytes).unwrap();
         };
-        store(env!("CARGO_PKG_VERSION"), bytes(&page).collect());
-        page.set(LENGTH, (SIZE + LATER) as u64);
-        store("variant", bytes(&page).chain([7; LATER * 8]).collect());
+        store(env!("CARGO_PKG_VERSION"), bytes(&page));
+        set(&page.words.length, (SIZE + LATER) as u64);
+        store("variant", [bytes(&page), vec![7; LATER * 8]].concat());
     }
 }
