@@ -38,6 +38,9 @@ pub struct CrashLimit {
     pub window: Duration,
 }
 
+/// An option that somebody names: its key, its value, and how it was written.
+type Named = (String, String, String);
+
 /// What `init` was told, with defaults where it was told nothing.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
@@ -83,24 +86,34 @@ impl Options {
     /// `usual` is the mode where nobody names one. The command line is asked for in machine mode only.
     pub fn gather(args: &[String], usual: Mode, command_line: impl FnOnce() -> Option<String>) -> Options {
         let mut options = Options::new(usual);
-        let mode_named = named_mode(args);
-        let read_command_line = mode_named.unwrap_or(usual) == Mode::Machine;
-        if let Some(text) = read_command_line.then(command_line).flatten() {
+        let named = options.arguments(args);
+        let mode = named
+            .iter()
+            .rev()
+            .filter(|(key, _, _)| key == "mode")
+            .find_map(|(_, value, _)| parse_mode(value));
+        if mode.unwrap_or(usual) == Mode::Machine
+            && let Some(text) = command_line()
+        {
             let words = kernel_words::split(&text);
-            for word in &words {
-                options.kernel_word(word);
+            for (key, value, word) in words.iter().filter_map(|word| kernel_option(word)) {
+                options.set(&key, &value, &word);
             }
             options.kernel = KernelWords::parse(&words, &mut options.complaints);
         }
-        options.arguments(args);
+        for (key, value, word) in named {
+            options.set(&key, &value, &word);
+        }
         options
     }
 
-    fn arguments(&mut self, args: &[String]) {
+    /// The options that the arguments name.
+    fn arguments(&mut self, args: &[String]) -> Vec<Named> {
+        let mut named = Vec::new();
         let mut rest = args.iter();
         while let Some(arg) = rest.next() {
             let Some(flag) = arg.strip_prefix("--") else {
-                self.kernel_word(arg);
+                named.extend(kernel_option(arg));
                 continue;
             };
             let (name, attached) = match flag.split_once('=') {
@@ -113,17 +126,11 @@ impl Options {
                 _ => continue,
             };
             match attached.or_else(|| rest.next().cloned()) {
-                Some(value) => self.set(key, &value, &format!("--{name}")),
+                Some(value) => named.push((key.to_owned(), value, format!("--{name}"))),
                 None => self.complaints.push(format!("--{name} needs a value after it; the default stands")),
             }
         }
-    }
-
-    fn kernel_word(&mut self, word: &str) {
-        let Some((key, value)) = word.strip_prefix("kelson.").and_then(|own| own.split_once('=')) else {
-            return;
-        };
-        self.set(key, value, &format!("kelson.{key}"));
+        named
     }
 
     /// Sets one option; `word` is how it was written, for the complaint.
@@ -167,18 +174,10 @@ impl Options {
     }
 }
 
-/// The mode that the arguments name, if they name a right one.
-fn named_mode(args: &[String]) -> Option<Mode> {
-    let mut rest = args.iter();
-    let mut found = None;
-    while let Some(arg) = rest.next() {
-        if arg == "--mode" {
-            found = rest.next().and_then(|value| parse_mode(value)).or(found);
-        } else if let Some(value) = arg.strip_prefix("--mode=").or_else(|| arg.strip_prefix("kelson.mode=")) {
-            found = parse_mode(value).or(found);
-        }
-    }
-    found
+/// Of a word of the kernel's command line that is ours.
+fn kernel_option(word: &str) -> Option<Named> {
+    let (key, value) = word.strip_prefix("kelson.")?.split_once('=')?;
+    Some((key.to_owned(), value.to_owned(), format!("kelson.{key}")))
 }
 
 fn parse_mode(value: &str) -> Option<Mode> {
@@ -191,21 +190,7 @@ fn absolute(value: &str) -> Option<PathBuf> {
 
 fn parse_crash_limit(value: &str) -> Option<CrashLimit> {
     let (count, window) = value.split_once('/')?;
-    Some(CrashLimit { count: count.parse().ok()?, window: parse_duration(window)? })
-}
-
-/// `500ms`, `10s`, `1m`, `2h`.
-fn parse_duration(text: &str) -> Option<Duration> {
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let (number, unit) = text.split_at_checked(digits)?;
-    let number: u64 = number.parse().ok()?;
-    match unit {
-        "ms" => Some(Duration::from_millis(number)),
-        "s" => Some(Duration::from_secs(number)),
-        "m" => number.checked_mul(60).map(Duration::from_secs),
-        "h" => number.checked_mul(3600).map(Duration::from_secs),
-        _ => None,
-    }
+    Some(CrashLimit { count: count.parse().ok()?, window: kelson_spec::parse_duration(window)? })
 }
 
 /// The number of the initial PID namespace: `PROC_PID_INIT_INO` of the kernel's `proc_ns.h`.
@@ -281,15 +266,5 @@ mod tests {
     #[test]
     fn the_kernel_may_name_container_mode() {
         assert_eq!(gather(&[], "kelson.mode=container").mode, Mode::Container);
-    }
-
-    #[test]
-    fn durations() {
-        assert_eq!(parse_duration("250ms"), Some(Duration::from_millis(250)));
-        assert_eq!(parse_duration("1m"), Some(Duration::from_secs(60)));
-        assert_eq!(parse_duration("2h"), Some(Duration::from_secs(7200)));
-        for bad in ["", "1", "s", "-1s", "99999999999999999999h", "18446744073709551615h"] {
-            assert_eq!(parse_duration(bad), None, "{bad}");
-        }
     }
 }
