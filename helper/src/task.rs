@@ -131,8 +131,8 @@ requests! {
     /// Set the clock from the hardware's.
     "clock" => SetClock,
     "loopback" => SetUpLoopback,
-    /// Set up an interface that exists, given by its name and number.
-    "interface" => SetUpInterface { name: String, index: u32, address: Prefixed, gateway: Option<IpAddr> },
+    /// Set up an interface; one that has not come yet is waited for. An empty name: the first network card.
+    "interface" => SetUpInterface { name: String, patience: Duration, address: Prefixed, gateway: Option<IpAddr> },
     /// Write this file of name servers, and make `/etc/resolv.conf` lead to it.
     "resolver" => WriteResolver { resolver: PathBuf, servers: Vec<IpAddr> },
     /// Make the mounts of the machine read-only in the mount namespaces of what runs in these cgroups.
@@ -230,7 +230,6 @@ macro_rules! words {
 
 words! {
     String: String::clone, |text| Some(text.to_owned());
-    u32: u32::to_string, |text| text.parse().ok();
     IpAddr: IpAddr::to_string, |text| text.parse().ok();
     // In milliseconds.
     Duration: |time| time.as_millis().to_string(), |text| text.parse().ok().map(Duration::from_millis);
@@ -289,13 +288,13 @@ mod tests {
             Request::SetUpLoopback,
             Request::SetUpInterface {
                 name: "eth0".to_owned(),
-                index: 2,
+                patience: Duration::from_secs(5),
                 address: Prefixed("fd00::5".parse().unwrap(), 64),
                 gateway: Some("fd00::1".parse().unwrap()),
             },
             Request::SetUpInterface {
                 name: "eth1".to_owned(),
-                index: 3,
+                patience: Duration::ZERO,
                 address: Prefixed("10.0.2.15".parse().unwrap(), 24),
                 gateway: None,
             },

@@ -16,12 +16,30 @@ use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 
 /// What is asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wish {
-    Reboot,
-    PowerOff,
-    Halt,
+#[derive(Debug, Clone, Copy)]
+pub struct Wish {
+    name: &'static str,
+    action: Action,
+    /// As [`crate::signals`] understands it.
+    signal: Signal,
+    mode: RebootMode,
 }
+
+pub const REBOOT: Wish = Wish {
+    name: "reboot",
+    action: Action::Reboot,
+    // SIGTERM is another thing to a container.
+    signal: Signal::SIGINT,
+    mode: RebootMode::RB_AUTOBOOT,
+};
+pub const POWER_OFF: Wish = Wish {
+    name: "poweroff",
+    action: Action::Poweroff,
+    signal: Signal::SIGUSR2,
+    mode: RebootMode::RB_POWER_OFF,
+};
+pub const HALT: Wish =
+    Wish { name: "halt", action: Action::Halt, signal: Signal::SIGUSR1, mode: RebootMode::RB_HALT_SYSTEM };
 
 /// For the answer of PID 1.
 const ANSWER: Duration = Duration::from_secs(5);
@@ -97,7 +115,7 @@ fn ask(wish: Wish, runtime: PathBuf) -> Result<String, Failure> {
     let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
     let asking = async {
         let client = Client::connect(&Endpoint::Unix(runtime.join(kelson_proto::call::INIT_SOCKET)), None)?;
-        let request = ShutdownRequest { action: wish.action().into(), reason: whoami(wish) };
+        let request = ShutdownRequest { action: wish.action.into(), reason: whoami(wish) };
         let answer = client.machine().shutdown(request).await?;
         Ok(answer.into_inner().message)
     };
@@ -108,18 +126,18 @@ fn ask(wish: Wish, runtime: PathBuf) -> Result<String, Failure> {
 }
 
 fn whoami(wish: Wish) -> String {
-    format!("{} (PID {}, user {})", wish.name(), std::process::id(), nix::unistd::getuid())
+    format!("{} (PID {}, user {})", wish.name, std::process::id(), nix::unistd::getuid())
 }
 
 /// PID 1 hears signals also when it hears nothing else.
 fn signal(wish: Wish, failure: &Failure) -> u8 {
-    match nix::sys::signal::kill(Pid::from_raw(1), wish.signal()) {
+    match nix::sys::signal::kill(Pid::from_raw(1), wish.signal) {
         Ok(()) => {
-            say(&format!("{failure}; PID 1 was sent {}\n", wish.signal()));
+            say(&format!("{failure}; PID 1 was sent {}\n", wish.signal));
             0
         }
         Err(errno) => {
-            complain(&format!("{failure}; sending {} to PID 1: {}\n", wish.signal(), errno.desc()));
+            complain(&format!("{failure}; sending {} to PID 1: {}\n", wish.signal, errno.desc()));
             if errno == nix::errno::Errno::EPERM { 4 } else { 3 }
         }
     }
@@ -135,46 +153,11 @@ fn force(wish: Wish) -> u8 {
     if synced.recv_timeout(SYNC).is_err() {
         complain("the disks do not answer; going on without them\n");
     }
-    match reboot(wish.mode()) {
+    match reboot(wish.mode) {
         Ok(never) => match never {},
         Err(errno) => {
             complain(&format!("reboot(2): {}\n", errno.desc()));
             if errno == nix::errno::Errno::EPERM { 4 } else { 1 }
-        }
-    }
-}
-
-impl Wish {
-    fn name(self) -> &'static str {
-        match self {
-            Wish::Reboot => "reboot",
-            Wish::PowerOff => "poweroff",
-            Wish::Halt => "halt",
-        }
-    }
-
-    fn action(self) -> Action {
-        match self {
-            Wish::Reboot => Action::Reboot,
-            Wish::PowerOff => Action::Poweroff,
-            Wish::Halt => Action::Halt,
-        }
-    }
-
-    /// As [`crate::signals`] understands it; SIGINT, because SIGTERM is another thing to a container.
-    fn signal(self) -> Signal {
-        match self {
-            Wish::Reboot => Signal::SIGINT,
-            Wish::PowerOff => Signal::SIGUSR2,
-            Wish::Halt => Signal::SIGUSR1,
-        }
-    }
-
-    fn mode(self) -> RebootMode {
-        match self {
-            Wish::Reboot => RebootMode::RB_AUTOBOOT,
-            Wish::PowerOff => RebootMode::RB_POWER_OFF,
-            Wish::Halt => RebootMode::RB_HALT_SYSTEM,
         }
     }
 }
@@ -209,7 +192,7 @@ mod tests {
 
     #[test]
     fn nobody_at_the_socket_is_not_reachable() {
-        let failure = ask(Wish::Reboot, PathBuf::from("/nonexistent")).unwrap_err();
+        let failure = ask(REBOOT, PathBuf::from("/nonexistent")).unwrap_err();
         assert!(matches!(failure, Failure::NotReachable(_)), "{failure:?}");
     }
 }

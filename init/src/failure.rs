@@ -11,7 +11,7 @@ use kelson_runner::{Options as ProcessOptions, Processes};
 use nix::sys::reboot::{RebootMode, reboot};
 
 use crate::options::{Mode, Options};
-use crate::shutdown::{Failure, Finish, finish};
+use crate::shutdown::{Failure, Finish, final_call, finish};
 use crate::supervisor::{self, Intents, Personalities};
 use crate::watchdog::Watchdog;
 
@@ -20,19 +20,11 @@ pub const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Ends a run in which nothing has been started and nothing that matters is mounted.
 pub fn at_the_start(options: &Options, reason: &str) -> ! {
-    tracing::error!("the boot has failed: {reason}");
+    let wait = final_call::tell_failure(options.mode, reason, options.panic);
     if options.mode == Mode::Container {
         std::process::exit(1);
     }
-    if options.panic.is_zero() {
-        tracing::error!(
-            "waiting for somebody to look (kelson.panic=0); ctrl-alt-del starts this machine again"
-        );
-        wait_for_signal(None);
-    } else {
-        tracing::error!("this machine starts again in {} s (kelson.panic)", options.panic.as_secs());
-        wait_for_signal(Some(options.panic));
-    }
+    wait_for_signal(wait);
     restart()
 }
 

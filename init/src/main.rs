@@ -15,6 +15,7 @@ mod ask;
 mod boot;
 mod crash;
 mod entry;
+mod error;
 mod failure;
 mod heap;
 mod initramfs;
@@ -38,7 +39,6 @@ use std::panic::AssertUnwindSafe;
 use std::path::Path;
 use std::time::Duration;
 
-use ask::Wish;
 use boot::{Sequence, history};
 use crash::watcher::Watcher;
 use crash::{BootReason, last_resort, report};
@@ -84,9 +84,9 @@ const PERSONALITIES: [(&CStr, Main); 10] = [
     (c"kelson-unpack", |words| kelson_unpack::main(words.iter().cloned())),
     (c"kelson-inspect", |_| kelson_inspect::main()),
     (c"kelson-task", |words| kelson_task::main(words).into()),
-    (c"reboot", |words| ask::main(Wish::Reboot, words).into()),
-    (c"poweroff", |words| ask::main(Wish::PowerOff, words).into()),
-    (c"halt", |words| ask::main(Wish::Halt, words).into()),
+    (c"reboot", |words| ask::main(ask::REBOOT, words).into()),
+    (c"poweroff", |words| ask::main(ask::POWER_OFF, words).into()),
+    (c"halt", |words| ask::main(ask::HALT, words).into()),
 ];
 
 /// Whatever is not known is `init`.
@@ -144,12 +144,12 @@ fn init(program: &str, rest: &[OsString]) -> ! {
     let options = Options::gather(&arguments, usual, || std::fs::read_to_string("/proc/cmdline").ok());
     log::install(options.mode);
     if let Some(Some(Err(error))) = proc {
-        tracing::error!("{}", error.message);
+        tracing::error!("{error}");
     }
     let boot_reason = crash::install(options.mode, options.crash_limit);
     if options.mode == Mode::Machine && initramfs::is_first_stage(program, &options.kernel) {
         let Err(reason) = initramfs::run(&options.kernel, kelson_task::perform);
-        failure::at_the_start(&options, &reason);
+        failure::at_the_start(&options, &reason.to_string());
     }
     let started = reexec::started().unwrap_or(now);
     move_into_memory(started);
@@ -199,8 +199,8 @@ fn run(options: Options, started: Duration, now: Duration, boot_reason: BootReas
         let reason = report::too_often(crash, boot_reason.crashes, options.crash_limit);
         last_resort::run(&options, &boot_reason, past, now.saturating_sub(began), &reason);
     }
-    let limits = match boot::settings::raise_file_limit() {
-        Ok(was) => vec![was.for_children()],
+    let limits = match boot::file_limit::raise() {
+        Ok(was) => vec![was],
         Err(error) => {
             tracing::warn!("the limit on open files stays as it is: {error}");
             Vec::new()
@@ -244,7 +244,7 @@ fn run(options: Options, started: Duration, now: Duration, boot_reason: BootReas
                 })
                 .await
             }
-            Err(reason) => reason,
+            Err(why) => why.to_string(),
         }
     })
 }

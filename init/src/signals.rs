@@ -12,6 +12,7 @@ use std::io;
 
 use kelson_services::host::ShutdownAction;
 use kelson_sys::descriptor::Watched;
+use kelson_sys::process;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal as Number, sigprocmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
@@ -183,7 +184,7 @@ fn sender(code: i32, pid: u32, uid: u32, number: i32) -> Sender {
     // A child's own end names the child; its command would be read for nothing.
     let command = match number {
         libc::SIGCHLD => String::new(),
-        _ => std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim_end().to_owned(),
+        _ => process::stat(pid, |stat| Some(stat.name())).ok().flatten().unwrap_or_default(),
     };
     Sender::Process { pid, uid, command }
 }

@@ -20,13 +20,11 @@ use std::time::Duration;
 
 use kelson_runner::SET_IO_FLUSHER;
 use kelson_sys::descriptor::Watched;
+use kelson_sys::swaps;
 use nix::errno::Errno;
 use tokio::io::Interest;
 
 use crate::memory;
-
-/// The kernel's list of swap, and what tells when it changes.
-const SWAPS: &str = "/proc/swaps";
 
 /// How often the state is looked at while there is swap.
 const LOOK: Duration = Duration::from_secs(5);
@@ -50,7 +48,7 @@ impl Guard {
 
     /// Does what the machine's swap asks for now.
     pub fn look(&mut self) {
-        let swap = std::fs::read_to_string(SWAPS).is_ok_and(|text| has_swap(&text));
+        let swap = !swaps::read().is_empty();
         self.lock_state(swap);
         if swap == self.program.is_some() {
             return;
@@ -104,13 +102,16 @@ impl Guard {
 
     /// Looks again whenever swap is added or removed, and regularly while there is any.
     pub async fn watch(mut self) {
-        let watched = File::open(SWAPS).and_then(|file| Watched::new(file, Interest::PRIORITY));
+        let watched = File::open(swaps::PATH).and_then(|file| Watched::new(file, Interest::PRIORITY));
         let watched = match watched {
             Ok(watched) => watched,
             // A kernel without swap has no such file.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return,
             Err(error) => {
-                tracing::warn!("{SWAPS} cannot be watched, swap that is added is not noticed: {error}");
+                tracing::warn!(
+                    "{} cannot be watched, swap that is added is not noticed: {error}",
+                    swaps::PATH
+                );
                 return;
             }
         };
@@ -126,11 +127,6 @@ impl Guard {
             }
         }
     }
-}
-
-/// Below a heading, a line for each.
-fn has_swap(text: &str) -> bool {
-    text.lines().nth(1).is_some()
 }
 
 /// The length of a file after it was made as long as the room that it has: only what is within its length can be locked,
@@ -216,13 +212,6 @@ fn loaded_length(maps: &str) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn swap_is_known_by_its_line() {
-        let heading = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n";
-        assert!(!has_swap("") && !has_swap(heading));
-        assert!(has_swap(&format!("{heading}/dev/vda2 partition\t1048572\t0\t-2\n")));
-    }
 
     #[test]
     fn the_state_is_locked_while_there_is_swap() {

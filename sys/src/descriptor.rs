@@ -7,11 +7,21 @@
 use std::fs::File;
 use std::io;
 use std::ops::Deref;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::path::PathBuf;
 
 use nix::sys::signalfd::SignalFd;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
+
+use crate::process;
+
+/// The numbers that this process has open, each with what `/proc` calls it.
+pub fn open() -> Vec<(RawFd, PathBuf)> {
+    let numbers: Vec<RawFd> = process::numbers("/proc/self/fd").unwrap_or_default();
+    let file = |number| Some((number, std::fs::read_link(format!("/proc/self/fd/{number}")).ok()?));
+    numbers.into_iter().filter_map(file).collect()
+}
 
 /// What owns one open descriptor, always the same one.
 ///

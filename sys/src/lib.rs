@@ -7,7 +7,9 @@ pub mod mountinfo;
 pub mod netlink;
 pub mod pidfd;
 pub mod process;
+pub mod swaps;
 pub mod text;
 pub mod units;
+pub mod watchdog;
 
 pub use lock::lock;

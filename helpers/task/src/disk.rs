@@ -1,17 +1,10 @@
 //! Finding a disk by path, `LABEL=` or `UUID=`, and waiting for one that the kernel has not found yet.
-//!
-//! It waits for the kernel's word (a uevent) that a device has
-//! come, asks again, and gives up at a deadline.
 
 use std::fs::File;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use kelson_sys::netlink;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::socket::{MsgFlags, SockProtocol, recv};
-
+use crate::news::{self, DEVICES};
 use crate::superblock::{Superblock, identify};
 
 /// What names a disk.
@@ -49,23 +42,8 @@ impl<'a> Name<'a> {
 /// A sentence, when there is none by then.
 pub fn find(source: &str, patience: Duration) -> Result<PathBuf, String> {
     let name = Name::parse(source)?;
-    let deadline = Instant::now().checked_add(patience);
-    // Before the first look, so that a device that comes between look and wait is not missed.
-    // The kernel tells of each device that comes or goes.
-    let news = netlink::open(SockProtocol::NetlinkKObjectUEvent, 1);
-    loop {
-        if let Some(device) = look(&name) {
-            return Ok(device);
-        }
-        let left = deadline.map_or(Duration::ZERO, |at| at.saturating_duration_since(Instant::now()));
-        let told = match &news {
-            Ok(news) => wait(news, left),
-            Err(_) => false,
-        };
-        if !told {
-            return Err(format!("no disk {source} has come within {} s", patience.as_secs()));
-        }
-    }
+    news::wait(DEVICES, patience, || look(&name))
+        .ok_or_else(|| format!("no disk {source} has come within {} s", patience.as_secs()))
 }
 
 fn look(name: &Name<'_>) -> Option<PathBuf> {
@@ -84,19 +62,6 @@ fn look(name: &Name<'_>) -> Option<PathBuf> {
         let path = Path::new("/dev").join(text.replace('!', "/"));
         identify(&File::open(&path).ok()?).filter(|found| name.is(found)).map(|_| path)
     })
-}
-
-/// Returns true once there is news, false when the time is over.
-fn wait(news: &OwnedFd, left: Duration) -> bool {
-    let Ok(timeout) = PollTimeout::try_from(left) else { return false };
-    let mut fds = [PollFd::new(news.as_fd(), PollFlags::POLLIN)];
-    if left.is_zero() || !matches!(poll(&mut fds, timeout), Ok(1)) {
-        return false;
-    }
-    // All that is there: one look at the disks answers for all of it. A full buffer (ENOBUFS) is news as well.
-    let mut buffer = [0; 4096];
-    while recv(news.as_raw_fd(), &mut buffer, MsgFlags::MSG_DONTWAIT).is_ok() {}
-    true
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ mod modules;
 mod mount;
 mod mount_options;
 mod network;
+mod news;
 mod parameters;
 mod read_only;
 mod seed;
@@ -104,8 +105,8 @@ pub fn perform(request: &Request) -> Result<String, String> {
         Request::SetMachineId { transient } => identity::set_machine_id(transient),
         Request::SetClock => clock::set(),
         Request::SetUpLoopback => network::set_up_loopback(),
-        Request::SetUpInterface { name, index, address, gateway } => {
-            network::set_up(name, *index, *address, *gateway)
+        Request::SetUpInterface { name, patience, address, gateway } => {
+            network::set_up(name, *patience, *address, *gateway)
         }
         Request::WriteResolver { resolver, servers } => network::write_resolver(servers, resolver),
         Request::ReadOnly { cgroups } => read_only::make_read_only(cgroups).map(|()| String::new()),

@@ -3,11 +3,13 @@
 use std::fmt::Write as _;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-
-use nix::mount::{MsFlags, mount};
+use std::time::Duration;
 
 use kelson_helper::task::Prefixed;
 use kelson_sys::netlink;
+use nix::mount::{MsFlags, mount};
+
+use crate::news::{self, INTERFACES};
 
 const RESOLVER: &str = "/etc/resolv.conf";
 
@@ -17,13 +19,26 @@ pub fn set_up_loopback() -> Result<String, String> {
     Ok(String::new())
 }
 
-/// Takes an interface up and gives it its address and the default route.
+/// Waits for an interface, takes it up and gives it its address and the default route. Without a name it is the first
+/// network card.
 pub fn set_up(
     name: &str,
-    index: u32,
+    patience: Duration,
     Prefixed(address, prefix): Prefixed,
     gateway: Option<IpAddr>,
 ) -> Result<String, String> {
+    let find = || match name {
+        "" => first_card(),
+        name => netlink::index_of(name).map(|index| (index, name.to_owned())),
+    };
+    let (index, name) = news::wait(INTERFACES, patience, find).ok_or_else(|| {
+        format!(
+            "no {} has come within {} s (there are: {}); is its driver among the modules of machine.yaml?",
+            if name.is_empty() { "network card" } else { name },
+            patience.as_secs(),
+            names().join(", ")
+        )
+    })?;
     netlink::set_up(index).map_err(|error| format!("{name}: taking it up: {error}"))?;
     netlink::add_address(index, address, prefix)
         .map_err(|error| format!("{name}: address {address}/{prefix}: {error}"))?;
@@ -31,6 +46,25 @@ pub fn set_up(
     netlink::set_default_route(index, gateway)
         .map_err(|error| format!("{name}: default route by {gateway}: {error}"))?;
     Ok(format!("{name} has {address}/{prefix}, default route by {gateway}"))
+}
+
+/// The names of all interfaces, sorted.
+fn names() -> Vec<String> {
+    let folder = std::fs::read_dir("/sys/class/net").into_iter().flatten().flatten();
+    let mut names: Vec<String> = folder.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    names.sort();
+    names
+}
+
+/// The network card that came first: the lowest number of those that are Ethernet and belong to a device.
+fn first_card() -> Option<(u32, String)> {
+    let is_card = |name: &String| {
+        let folder = Path::new("/sys/class/net").join(name);
+        let kind = std::fs::read_to_string(folder.join("type")).unwrap_or_default();
+        kind.trim() == "1" && folder.join("device").exists()
+    };
+    let cards = names().into_iter().filter(is_card);
+    cards.filter_map(|name| netlink::index_of(&name).map(|index| (index, name))).min()
 }
 
 /// Writes the file `resolver` and makes `/etc/resolv.conf` lead to it.
@@ -67,6 +101,14 @@ fn write_public(servers: &[IpAddr], resolver: &Path, public: &Path) -> Result<St
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_card_that_never_comes_is_said() {
+        let address = Prefixed("10.0.0.1".parse().unwrap(), 24);
+        let error = set_up("nope0", Duration::from_millis(1), address, None).unwrap_err();
+        assert!(error.starts_with("no nope0 has come within 0 s (there are: "), "{error}");
+        assert!(names().contains(&"lo".to_owned()));
+    }
 
     #[test]
     fn the_public_file_becomes_a_link_but_a_strangers_link_is_left() {

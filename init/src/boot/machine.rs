@@ -4,13 +4,22 @@
 //! say. The services come after that, and are the supervisor's.
 
 use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use kelson_helper::Launcher;
+use kelson_helper::task::{EARLIEST_TIME, Request};
 use kelson_spec::MachineSpec;
 
-use super::{Order, Phase, Task, devices, mounts, network, root, settings, state_folder};
+use super::{Order, Phase, Task, devices, mounts, network, root, state_folder};
 use crate::options::Options;
 use crate::{log, signals};
-use kelson_helper::Launcher;
+
+/// What is kept of the kernel's randomness from one run to the next.
+pub const RANDOM_SEED: &str = "/var/lib/kelson/random-seed";
+/// How long drivers may take to start.
+const MODULES: Duration = Duration::from_secs(60);
+/// How long a setting may wait for its disk.
+const STEP: Duration = Duration::from_secs(10);
 
 /// Before the configuration is read: the kernel's file systems, our own folders, the root.
 pub fn early(options: &Options, launcher: Arc<dyn Launcher>) -> Vec<Phase> {
@@ -30,8 +39,12 @@ pub fn configured(
     launcher: Arc<dyn Launcher>,
     watchdog: Task,
 ) -> Vec<Phase> {
+    let ask = |name, request, deadline| Task::request(name, &launcher, request, deadline);
     let mut phases = vec![
-        Phase::new("modules", Order::InTurn).task(settings::modules(&launcher, machine.modules.clone())),
+        Phase::new("modules", Order::InTurn).task(
+            ask("kernel modules", Request::LoadModules { names: machine.modules.clone() }, MODULES)
+                .when(!machine.modules.is_empty(), "none are named"),
+        ),
         // Its driver may be one of those, and what comes now can hang on a disk.
         Phase::new("watchdog", Order::InTurn).task(watchdog),
     ];
@@ -41,13 +54,19 @@ pub fn configured(
     let state = state_folder::task(launcher.clone(), options.state_dir.clone());
     phases.push(Phase::new("mounts", Order::InTurn).task(state));
     let from_kernel = || options.kernel.ip.iter().find_map(|word| word.hostname.clone());
+    let name = machine.hostname.clone().or_else(from_kernel);
+    let transient = options.runtime_dir.join("machine-id");
+    let clock_is_set = SystemTime::now().duration_since(UNIX_EPOCH).is_ok_and(|time| time >= EARLIEST_TIME);
     phases.push(
         Phase::new("settings", Order::SideBySide)
-            .task(settings::parameters(&launcher, machine.sysctl.clone()))
-            .task(settings::host_name(&launcher, machine.hostname.clone().or_else(from_kernel)))
-            .task(settings::machine_id(&launcher, &options.runtime_dir))
-            .task(settings::clock(&launcher))
-            .task(settings::seed(&launcher)),
+            .task(
+                ask("kernel parameters", Request::SetParameters { settings: machine.sysctl.clone() }, STEP)
+                    .when(!machine.sysctl.is_empty(), "none are named"),
+            )
+            .task(ask("host name", Request::SetHostName { name }, STEP))
+            .task(ask("machine id", Request::SetMachineId { transient }, STEP))
+            .task(ask("clock", Request::SetClock, STEP).when(!clock_is_set, "the kernel has set it"))
+            .task(ask("random seed", Request::LoadSeed { path: RANDOM_SEED.into() }, STEP)),
     );
     phases.push(network::phase(&launcher, &machine.network, &options.kernel.ip, &options.runtime_dir));
     phases
@@ -55,8 +74,6 @@ pub fn configured(
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use kelson_spec::machine::{InterfaceSpec, MountSpec};
 
     use super::*;
@@ -115,10 +132,10 @@ mod tests {
                 seconds("machine id", 10),
                 seconds("random seed", 10),
                 seconds("loopback", 30),
-                seconds("lo", 30),
+                seconds("lo", 35),
                 seconds("name servers", 10),
             ]
         );
-        assert_eq!(sequence.elapsed(), Duration::from_secs(60 + 30 + 10 + 30));
+        assert_eq!(sequence.elapsed(), Duration::from_secs(60 + 30 + 10 + 35));
     }
 }

@@ -6,14 +6,13 @@
 
 pub mod container;
 pub mod devices;
+pub mod file_limit;
 pub mod history;
-mod interface;
 pub mod machine;
 pub mod mounts;
 pub mod network;
 pub mod root;
 pub mod sequence;
-pub mod settings;
 pub mod state_folder;
 
 pub use sequence::{BootFailure, Order, Phase, Sequence, Task, TaskFailure};

@@ -11,6 +11,7 @@ use nix::errno::Errno;
 use nix::mount::{MsFlags, mount};
 
 use super::{Order, Phase, Task, TaskFailure};
+use crate::error::{At as _, Result};
 
 /// One mount that every machine has.
 #[derive(Debug, Clone, Copy)]
@@ -57,7 +58,7 @@ impl ApiMount {
     ///
     /// # Errors
     /// A sentence that says what failed.
-    pub fn mount(&self) -> Result<String, TaskFailure> {
+    pub fn mount(&self) -> Result<String> {
         if self.is_there() {
             return Ok("it was mounted already".to_owned());
         }
@@ -69,7 +70,7 @@ impl ApiMount {
             result => result,
         }
         .map(|()| String::new())
-        .map_err(|errno| TaskFailure::from(format!("{} on {}: {}", self.fs_type, self.target, errno.desc())))
+        .at(format!("{} on {}", self.fs_type, self.target))
     }
 
     fn try_mount(&self, data: &str) -> nix::Result<()> {
@@ -89,7 +90,7 @@ impl ApiMount {
     }
 
     fn task(self) -> Task {
-        let task = Task::call(format!("mount {}", self.target), move || self.mount());
+        let task = Task::call(format!("mount {}", self.target), move || Ok(self.mount()?));
         if self.essential { task.essential() } else { task }
     }
 }
@@ -107,8 +108,8 @@ pub fn phase() -> Phase {
 /// and goes in the mount namespaces of services and containers too. The kernel and our initramfs leave mounts private.
 fn share() -> Result<String, TaskFailure> {
     mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_SHARED, None::<&str>)
-        .map(|()| String::new())
-        .map_err(|errno| TaskFailure::from(format!("/ cannot be made shared: {}", errno.desc())))
+        .at("/ cannot be made shared")?;
+    Ok(String::new())
 }
 
 fn links() -> Result<String, TaskFailure> {
@@ -134,12 +135,9 @@ fn links() -> Result<String, TaskFailure> {
 /// # Errors
 /// When a folder cannot be made or the file system not mounted.
 pub fn runtime_folders(runtime: &Path, own_memory: bool) -> Result<String, TaskFailure> {
-    let failed = |path: &Path, error: &dyn std::fmt::Display| {
-        TaskFailure::from(format!("{}: {error}", path.display()))
-    };
-    DirBuilder::new().recursive(true).mode(0o755).create(runtime).map_err(|error| failed(runtime, &error))?;
+    DirBuilder::new().recursive(true).mode(0o755).create(runtime).at(runtime.display())?;
     let state = runtime.join("state");
-    DirBuilder::new().recursive(true).mode(0o700).create(&state).map_err(|error| failed(&state, &error))?;
+    DirBuilder::new().recursive(true).mode(0o700).create(&state).at(state.display())?;
     if !own_memory {
         return Ok(String::new());
     }
@@ -149,8 +147,7 @@ pub fn runtime_folders(runtime: &Path, own_memory: bool) -> Result<String, TaskF
     }
     let unswapped = tmpfs_knows(c"noswap");
     let data = if unswapped { "mode=0700,size=64M,noswap" } else { "mode=0700,size=64M" };
-    mount(Some("kelson-state"), &state, Some("tmpfs"), SAFEST, Some(data))
-        .map_err(|errno| failed(&state, &errno.desc()))?;
+    mount(Some("kelson-state"), &state, Some("tmpfs"), SAFEST, Some(data)).at(state.display())?;
     let text = if unswapped { "never swapped" } else { "noswap is not known to this kernel" };
     Ok(text.to_owned())
 }

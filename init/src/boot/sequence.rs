@@ -72,6 +72,12 @@ impl Task {
         Task::new(name, async move { work() })
     }
 
+    /// Does nothing, and says why, unless it is `needed`.
+    #[must_use]
+    pub fn when(self, needed: bool, otherwise: &'static str) -> Task {
+        if needed { self } else { Task::call(self.name, move || Ok(otherwise.to_owned())) }
+    }
+
     /// Without it the boot has failed.
     #[must_use]
     pub fn essential(mut self) -> Task {

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kelson_runner::{
-    CgroupRoot, DetachedContainer, Executor, Leftover, ProcessExecutor, ProcessRunner, Processes, Runner,
+    DetachedContainer, Executor, Leftover, ProcessExecutor, ProcessRunner, Processes, Runner,
 };
 use kelson_services::host::ShutdownAction;
 use kelson_services::last_resort::{self, Survivors};
 use kelson_services::service_runner::host_context::RunningProcess;
-use kelson_services::state_store::{Descriptor, Kind, Past};
+use kelson_services::state_store::{Kind, Past};
 use kelson_spec::service::Workload;
 use kelson_spec::{Loaded, MachineSpec, ServiceSpec};
 use tokio::time::Instant;
@@ -22,7 +22,7 @@ use super::BootReason;
 use crate::failure::{self, TIMEOUT};
 use crate::options::Options;
 use crate::reexec::ReexecState;
-use crate::supervisor::{Intent, Intents, process_options, verb};
+use crate::supervisor::{Intent, Intents, cgroups, process_options, verb};
 
 /// Ends the run. `reason` is for the log; `past` is what is known of the services; `now` counts from PID 1's start, as
 /// their records do.
@@ -51,13 +51,7 @@ pub fn run(
     let patience = intents.current().map_or(total, |intent| intent.left_of(total));
     boot_reason.ends(intents.current().map_or(ShutdownAction::Reboot, |intent| intent.action));
     boot_reason.last(patience.saturating_add(TIMEOUT));
-    let cgroups = past.as_mut().and_then(|past| {
-        let found = past.take_inherited(|what| match what {
-            Descriptor::Cgroups { path } => Ok(path),
-            other => Err(other),
-        });
-        found.into_iter().map(|(path, folder)| CgroupRoot::again(path, folder)).next()
-    });
+    let cgroups = past.as_mut().and_then(cgroups);
     let reexec_state: ReexecState =
         past.as_mut().and_then(|past| past.paper(Kind::ReexecState, "")).unwrap_or_default();
     let children = process_options(&reexec_state, cgroups, past.as_ref().map(|past| &past.store));

@@ -12,6 +12,7 @@
 mod loop_device;
 mod switch;
 
+use std::convert::Infallible;
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -21,6 +22,7 @@ use kelson_services::host::{PhaseRecord, TaskRecord};
 use nix::mount::{MsFlags, mount};
 
 use crate::boot::{history, mounts};
+use crate::error::{At as _, Result};
 use crate::kernel_words::KernelWords;
 use crate::task::{Perform, Request};
 
@@ -55,10 +57,10 @@ pub fn is_first_stage(program: &str, words: &KernelWords) -> bool {
 ///
 /// # Errors
 /// Returns only when there is no root to go to: a sentence that says why.
-pub fn run(words: &KernelWords, perform: Perform) -> Result<std::convert::Infallible, String> {
+pub fn run(words: &KernelWords, perform: Perform) -> Result<Infallible> {
     let mut steps = Steps::new();
     for api in mounts::FIRST {
-        steps.run(&format!("mount {}", api.target), || api.mount().map_err(|failed| failed.message))?;
+        steps.run(&format!("mount {}", api.target), || api.mount())?;
     }
     // A module that is missing may still not be needed; the root says what was.
     let _ = steps.run("kernel modules", || load_modules(perform));
@@ -74,7 +76,7 @@ pub fn run(words: &KernelWords, perform: Perform) -> Result<std::convert::Infall
 }
 
 /// The image, and what is written laid over it.
-fn assemble(words: &KernelWords, root: &Path, perform: Perform, steps: &mut Steps) -> Result<(), String> {
+fn assemble(words: &KernelWords, root: &Path, perform: Perform, steps: &mut Steps) -> Result<()> {
     let image = Path::new(PARTS).join("image");
     steps.run("root image", || mount_image(&image))?;
     let on_disk =
@@ -90,74 +92,70 @@ fn assemble(words: &KernelWords, root: &Path, perform: Perform, steps: &mut Step
     steps.run("overlay", || mount_overlay(&image, &upper, root))
 }
 
-fn load_modules(perform: Perform) -> Result<String, String> {
+fn load_modules(perform: Perform) -> Result<String> {
     let names = match std::fs::read_to_string(MODULES) {
         Ok(names) => names,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok("none are named".to_owned()),
-        Err(error) => return Err(format!("{MODULES}: {error}")),
+        error => error.at(MODULES)?,
     };
     let names = names.lines().map(str::trim).filter(|name| !name.is_empty() && !name.starts_with('#'));
-    perform(&Request::LoadModules { names: names.map(str::to_owned).collect() })
+    Ok(perform(&Request::LoadModules { names: names.map(str::to_owned).collect() })?)
 }
 
-fn mount_image(target: &Path) -> Result<String, String> {
+fn mount_image(target: &Path) -> Result<String> {
     make_folder(target)?;
     let device = loop_device::attach_read_only(Path::new(IMAGE))?;
     mount(Some(&device), target, Some("squashfs"), MsFlags::MS_RDONLY, None::<&str>)
-        .map_err(|errno| format!("{} as squashfs: {}", device.display(), errno.desc()))?;
+        .at(format!("{} as squashfs", device.display()))?;
     Ok(device.display().to_string())
 }
 
-fn mount_writable_disk(disk: &str, perform: Perform) -> Result<String, String> {
-    perform(&Request::Mount {
+fn mount_writable_disk(disk: &str, perform: Perform) -> Result<String> {
+    Ok(perform(&Request::Mount {
         source: disk.to_owned(),
         target: Path::new(PARTS).join(DISK),
         fs_type: String::new(),
         options: "noatime".to_owned(),
         patience: APPEAR,
-    })
+    })?)
 }
 
-fn mount_writable_memory() -> Result<String, String> {
+fn mount_writable_memory() -> Result<String> {
     let target = Path::new(PARTS).join(MEMORY);
     make_folder(&target)?;
     mount(Some("tmpfs"), &target, Some("tmpfs"), MsFlags::empty(), Some("mode=0755,size=50%"))
-        .map_err(|errno| format!("tmpfs on {}: {}", target.display(), errno.desc()))?;
+        .at(format!("tmpfs on {}", target.display()))?;
     Ok("what is written is lost at the end".to_owned())
 }
 
-fn mount_overlay(image: &Path, writable: &Path, root: &Path) -> Result<String, String> {
+fn mount_overlay(image: &Path, writable: &Path, root: &Path) -> Result<String> {
     let (upper, work) = (writable.join("upper"), writable.join("work"));
     make_folder(&upper)?;
     make_folder(&work)?;
     let data =
         format!("lowerdir={},upperdir={},workdir={}", image.display(), upper.display(), work.display());
     mount(Some("overlay"), root, Some("overlay"), MsFlags::empty(), Some(data.as_str()))
-        .map_err(|errno| format!("overlay with {data}: {}", errno.desc()))?;
+        .at(format!("overlay with {data}"))?;
     Ok(String::new())
 }
 
 /// The disk that `root=` names, as `ro` or `rw` and `rootflags=` say. Read-only unless told otherwise, as the kernel
 /// does it: `/sbin/init` checks it first and then makes it writable.
-fn mount_disk_root(words: &KernelWords, root: &Path, perform: Perform) -> Result<String, String> {
+fn mount_disk_root(words: &KernelWords, root: &Path, perform: Perform) -> Result<String> {
     let source = words.root.clone().ok_or_else(|| format!("there is neither {IMAGE} nor a root= word"))?;
     let access = if words.read_only == Some(false) { "rw" } else { "ro" };
     let flags = words.root_flags.as_deref().unwrap_or_default();
-    perform(&Request::Mount {
+    Ok(perform(&Request::Mount {
         source,
         target: root.to_owned(),
         fs_type: words.root_fs_type.clone().unwrap_or_default(),
         options: format!("{access},{flags}"),
         patience: APPEAR,
-    })
+    })?)
 }
 
-fn make_folder(path: &Path) -> Result<(), String> {
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o755)
-        .create(path)
-        .map_err(|error| format!("{}: {error}", path.display()))
+fn make_folder(path: &Path) -> Result<()> {
+    DirBuilder::new().recursive(true).mode(0o755).create(path).at(path.display())
 }
 
 /// Runs steps one after the other and keeps their times for the report of the boot.
@@ -173,26 +171,22 @@ impl Steps {
         }
     }
 
-    fn run(&mut self, name: &str, work: impl FnOnce() -> Result<String, String>) -> Result<(), String> {
+    fn run(&mut self, name: &str, work: impl FnOnce() -> Result<String>) -> Result<()> {
         let start = history::since_kernel();
         let result = work();
         let duration = history::since_kernel().saturating_sub(start);
-        let (message, error) = match result {
-            Ok(message) => (message, None),
-            Err(error) => {
-                tracing::error!("initramfs: {name}: {error}");
-                (String::new(), Some(error))
-            }
-        };
-        let failed = error.clone();
+        let error = result.as_ref().err().map(ToString::to_string);
+        if let Some(error) = &error {
+            tracing::error!("initramfs: {name}: {error}");
+        }
         self.phase.tasks.push(TaskRecord {
             name: name.to_owned(),
             start,
             duration: Some(duration),
             error,
-            message,
+            message: result.as_ref().ok().cloned().unwrap_or_default(),
         });
-        failed.map_or(Ok(()), |error| Err(format!("{name}: {error}")))
+        result.map(drop).at(name)
     }
 
     /// Leaves the report where the boot finds it.
@@ -200,7 +194,8 @@ impl Steps {
         self.phase.duration = Some(history::since_kernel().saturating_sub(self.phase.start));
         let path = PathBuf::from(history::PATH);
         let saved = path.parent().map_or(Ok(()), make_folder).and_then(|()| {
-            std::fs::write(&path, history::encode(&self.phase)).map_err(|error| error.to_string())
+            let text = serde_json::to_vec(&self.phase).map_err(std::io::Error::other);
+            text.and_then(|text| std::fs::write(&path, text)).at(path.display())
         });
         if let Err(error) = saved {
             tracing::warn!("initramfs: its times are lost: {error}");
@@ -211,6 +206,7 @@ impl Steps {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Error;
 
     #[test]
     fn a_running_machine_is_no_first_stage() {
@@ -223,7 +219,10 @@ mod tests {
     fn steps_keep_their_failures() {
         let mut steps = Steps::new();
         steps.run("good", || Ok("yes".to_owned())).unwrap();
-        assert_eq!(steps.run("bad", || Err("no".to_owned())).unwrap_err(), "bad: no");
+        assert_eq!(
+            steps.run("bad", || Err(Error::Told("no".to_owned()))).unwrap_err().to_string(),
+            "bad: no"
+        );
         assert_eq!(steps.phase.tasks[1].error.as_deref(), Some("no"));
         assert_eq!(steps.phase.tasks[0].message, "yes");
     }
@@ -232,6 +231,6 @@ mod tests {
     fn a_root_is_needed() {
         let error = mount_disk_root(&KernelWords::default(), Path::new("/newroot"), |_| Ok(String::new()))
             .unwrap_err();
-        assert!(error.contains("neither /root.squashfs nor a root="), "{error}");
+        assert!(error.to_string().contains("neither /root.squashfs nor a root="), "{error}");
     }
 }

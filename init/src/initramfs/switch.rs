@@ -1,42 +1,39 @@
 //! switch_root: the initramfs's root is emptied and the real one put over it.
 
+use std::convert::Infallible;
 use std::ffi::{CStr, CString};
 use std::os::fd::AsFd;
 use std::path::Path;
 
 use nix::dir::{Dir, Type};
-use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sys::stat::{Mode, fstat, fstatat};
 use nix::unistd::{UnlinkatFlags, unlinkat};
 
+use crate::error::{At as _, Error, Result};
+
 /// What the real root's init is called.
-const INIT: &str = "sbin/init";
+const INIT: &CStr = c"/sbin/init";
 
 /// Makes `root` the root of everything and executes its `/sbin/init`.
 ///
 /// # Errors
 /// A sentence. Before the point of no return all is as it was; after it, the host has no root.
-pub fn switch_root(root: &Path) -> Result<std::convert::Infallible, String> {
+pub fn switch_root(root: &Path) -> Result<Infallible> {
     // A link may be absolute, and would lead into the wrong root from here: that it is there must do.
-    if root.join(INIT).symlink_metadata().is_err() {
-        return Err(format!("the root has no /{INIT}"));
+    if root.join("sbin/init").symlink_metadata().is_err() {
+        return Err(Error::Told("the root has no /sbin/init".to_owned()));
     }
-    let old = Dir::open("/", OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())
-        .map_err(|errno| format!("/: {}", errno.desc()))?;
+    let old =
+        Dir::open("/", OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty()).at("/")?;
     for name in ["proc", "sys", "dev", "run"] {
         move_mount(name, root)?;
     }
-    let failed = |what: &str| {
-        let what = what.to_owned();
-        move |errno: Errno| format!("{what}: {}", errno.desc())
-    };
-    nix::unistd::chdir(root).map_err(failed("entering the new root"))?;
-    mount(Some("."), "/", None::<&str>, MsFlags::MS_MOVE, None::<&str>)
-        .map_err(failed("moving the new root"))?;
-    nix::unistd::chroot(".").map_err(failed("chroot"))?;
-    nix::unistd::chdir("/").map_err(failed("chdir"))?;
+    nix::unistd::chdir(root).at("entering the new root")?;
+    mount(Some("."), "/", None::<&str>, MsFlags::MS_MOVE, None::<&str>).at("moving the new root")?;
+    nix::unistd::chroot(".").at("chroot")?;
+    nix::unistd::chdir("/").at("chdir")?;
     // Its memory comes back; what is still in use (the image beneath the loop device) stays until it is not.
     if let Ok(status) = fstat(old.as_fd()) {
         empty(old, status.st_dev);
@@ -44,18 +41,18 @@ pub fn switch_root(root: &Path) -> Result<std::convert::Infallible, String> {
     execute()
 }
 
-fn move_mount(name: &str, root: &Path) -> Result<(), String> {
+fn move_mount(name: &str, root: &Path) -> Result<()> {
     let (from, to) = (Path::new("/").join(name), root.join(name));
     // It fails on a root that is read-only; then it must be there already.
     let _ = std::fs::create_dir(&to);
     mount(Some(&from), &to, None::<&str>, MsFlags::MS_MOVE, None::<&str>).map_err(|errno| {
         // Left where it is, it would be hidden but not gone.
         let _ = umount2(&from, MntFlags::MNT_DETACH);
-        format!(
+        Error::Told(format!(
             "moving {} to the new root: {} (does the root have that folder?)",
             from.display(),
             errno.desc()
-        )
+        ))
     })
 }
 
@@ -88,15 +85,12 @@ fn open_folder(parent: &Dir, name: &CStr) -> nix::Result<Dir> {
 }
 
 /// Executes the real init with our own arguments and environment.
-fn execute() -> Result<std::convert::Infallible, String> {
+fn execute() -> Result<Infallible> {
     let (arguments, environment) = crate::entry::arguments_and_environment();
-    let program = CString::new(format!("/{INIT}")).map_err(|error| error.to_string())?;
+    let program = CString::from(INIT);
     let arguments: Vec<CString> =
         std::iter::once(program.clone()).chain(arguments.into_iter().skip(1)).collect();
-    match nix::unistd::execve(&program, &arguments, &environment) {
-        Ok(never) => match never {},
-        Err(errno) => Err(format!("/{INIT}: {}", errno.desc())),
-    }
+    nix::unistd::execve(&program, &arguments, &environment).at(INIT.to_string_lossy())
 }
 
 #[cfg(test)]

@@ -4,7 +4,6 @@
 //! reads it, into memory that PID 1 made. What cannot run as PID 1 would be the end of the host: it is tried as a child
 //! first, and asked whether it reads the state that this incarnation has written.
 
-use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -16,6 +15,7 @@ use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe;
 use tokio::time::timeout;
 
+use crate::error::{At as _, Error, Result};
 use crate::memory;
 use crate::supervisor::Personalities;
 use crate::task::{self, Request, TaskError};
@@ -24,6 +24,8 @@ use crate::task::{self, Request, TaskError};
 const READ: Duration = Duration::from_secs(20);
 /// How long the program may take to say that it runs.
 const TRY: Duration = Duration::from_secs(10);
+/// What the copy of the file is in.
+const MEMORY: &str = "the memory for it";
 /// What a program of ours says of itself, before its version.
 const NAME: &str = "kelson ";
 /// More of what a program says is not read.
@@ -42,7 +44,7 @@ pub struct Candidate {
 ///
 /// # Errors
 /// A sentence: the file was replaced by something that cannot go on, or not even the program that runs can be had.
-pub async fn find(personalities: &Personalities) -> Result<Candidate, String> {
+pub async fn find(personalities: &Personalities) -> Result<Candidate> {
     let file = std::env::var_os(super::FILE).map(PathBuf::from).filter(|file| file.is_absolute());
     let read = match &file {
         Some(file) => match read(personalities, file).await {
@@ -54,14 +56,13 @@ pub async fn find(personalities: &Personalities) -> Result<Candidate, String> {
     match read {
         Ok((program, file)) => {
             // One that is there and unfit is a mistake that its owner has to know of.
-            let said = attempt(personalities, &program)
-                .await
-                .map_err(|reason| format!("{file} cannot go on as PID 1: {reason}"))?;
+            let said = attempt(personalities, &program).await;
+            let said = said.at(format!("{file} cannot go on as PID 1"))?;
             let version = said.strip_prefix(NAME).unwrap_or_default().to_owned();
             Ok(Candidate { program, description: format!("{file} ({said})"), version })
         }
         Err(reason) => {
-            let program = personalities.binary.try_clone().map_err(|error| error.to_string())?;
+            let program = personalities.binary.try_clone().at("the program")?;
             let version = super::OWN_VERSION.to_owned();
             Ok(Candidate { program, description: format!("its copy in memory ({reason})"), version })
         }
@@ -69,42 +70,40 @@ pub async fn find(personalities: &Personalities) -> Result<Candidate, String> {
 }
 
 /// Has the file copied to memory of our own by another process.
-async fn read(personalities: &Personalities, file: &Path) -> Result<OwnedFd, String> {
-    let told = |error: io::Error| error.to_string();
-    let copy = memory::executable_memfd().map_err(|errno| errno.desc().to_owned())?;
-    let output = vec![(CONTROL, copy.try_clone().map_err(told)?)];
+async fn read(personalities: &Personalities, file: &Path) -> Result<OwnedFd> {
+    let copy = memory::executable_memfd().at(MEMORY)?;
+    let output = vec![(CONTROL, copy.try_clone().at(MEMORY)?)];
     let request = Request::CopyFile { path: file.to_owned() };
     match task::run_with(&*personalities.tasks(), &request, output, READ).await {
-        Ok(_) => memory::seal(&copy).map_err(told),
-        Err(TaskError::Late { .. }) => Err(format!("its disk did not answer within {} s", READ.as_secs())),
-        Err(error) => Err(format!("it cannot be read: {error}")),
+        Ok(_) => memory::seal(&copy).at(MEMORY),
+        Err(TaskError::Late { .. }) => {
+            Err(format!("its disk did not answer within {} s", READ.as_secs()).into())
+        }
+        Err(error) => Err(Error::from(error)).at("it cannot be read"),
     }
 }
 
 /// Runs it as a child. Returns what it says of itself.
-async fn attempt(personalities: &Personalities, program: &OwnedFd) -> Result<String, String> {
-    let told = |error: io::Error| error.to_string();
-    let (reader, writer) =
-        nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC).map_err(|errno| errno.desc().to_owned())?;
-    let command = Command::from_descriptor(program.try_clone().map_err(told)?, "init")
+async fn attempt(personalities: &Personalities, program: &OwnedFd) -> Result<String> {
+    let (reader, writer) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC).at("a pipe")?;
+    let command = Command::from_descriptor(program.try_clone().at("the program")?, "init")
         .arg(super::CAN_GO_ON)
         .arg(VERSION.to_string())
         // Release 0.1.0 says no there.
-        .stderr(Stdio::Descriptor(writer.try_clone().map_err(told)?))
+        .stderr(Stdio::Descriptor(writer.try_clone().at("a pipe")?))
         .stdout(Stdio::Descriptor(writer));
-    let Child { pidfd, exit, .. } =
-        personalities.processes.spawn(command).await.map_err(|error| error.to_string())?;
+    let Child { pidfd, exit, .. } = personalities.processes.spawn(command).await?;
     let ended = async {
         let mut said = Vec::new();
         // What is no text says nothing.
-        let _ = pipe::Receiver::from_owned_fd(reader)?.take(ANSWER).read_to_end(&mut said).await;
-        Ok((said, exit.await))
+        let _ = pipe::Receiver::from_owned_fd(reader).at("a pipe")?.take(ANSWER).read_to_end(&mut said).await;
+        Ok::<_, Error>((said, exit.await))
     };
     let (said, exit) = match timeout(TRY, ended).await {
-        Ok(ended) => ended.map_err(told)?,
+        Ok(ended) => ended?,
         Err(_) => {
             kelson_sys::pidfd::signal(&pidfd, libc::SIGKILL);
-            return Err(format!("it did not answer within {} s", TRY.as_secs()));
+            return Err(format!("it did not answer within {} s", TRY.as_secs()).into());
         }
     };
     let said = String::from_utf8_lossy(&said);
@@ -113,7 +112,8 @@ async fn attempt(personalities: &Personalities, program: &OwnedFd) -> Result<Str
         Some(said) => Err(format!(
             "{said} does not read state format {VERSION}, which kelson {} has written; reboot to run it",
             super::OWN_VERSION
-        )),
-        None => Err(format!("it is no init of Kelson, or one that cannot yet do this: it {exit}")),
+        )
+        .into()),
+        None => Err(format!("it is no init of Kelson, or one that cannot yet do this: it {exit}").into()),
     }
 }

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use kelson_services::state_store::{Incarnation, Kind, Past, VERSION};
 use kelson_spec::service::ResourceLimit;
-use kelson_sys::process;
+use kelson_sys::{descriptor, watchdog};
 use nix::fcntl::AtFlags;
 use serde::{Deserialize, Serialize};
 
@@ -26,7 +26,7 @@ pub use candidate::{Candidate, find};
 
 use crate::boot::history;
 use crate::options::Options;
-use crate::{crash, entry, watchdog};
+use crate::{crash, entry};
 
 /// Carries the time of PID 1's start over to its copy in memory and to all later incarnations, in microseconds of
 /// CLOCK_MONOTONIC: all times of the state count from there, and a suspended machine does not age them.
@@ -127,11 +127,13 @@ pub fn past(options: &Options) -> Option<Past> {
 /// Closes all that the incarnation before has left open and that nothing describes any more: its lock on the cgroups of
 /// the services would keep this host from them, and what runs there from being ended. A watchdog stays open and armed.
 fn close_inherited() {
-    for number in process::numbers::<RawFd>("/proc/self/fd").unwrap_or_default() {
-        let Ok(file) = std::fs::read_link(format!("/proc/self/fd/{number}")) else { continue };
+    let inherited = |number: RawFd| {
         // SAFETY: a system call on a number.
         let flags = unsafe { libc::fcntl(number, libc::F_GETFD) };
-        if number > 2 && flags >= 0 && flags & libc::FD_CLOEXEC == 0 && !watchdog::is_device(&file) {
+        number > 2 && flags >= 0 && flags & libc::FD_CLOEXEC == 0
+    };
+    for (number, file) in descriptor::open() {
+        if inherited(number) && !watchdog::is_device(&file) {
             // SAFETY: nothing in this program owns it: what it opens itself is marked to close.
             unsafe { libc::close(number) };
         }

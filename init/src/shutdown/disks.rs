@@ -4,25 +4,17 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use kelson_helper::Launcher;
+use kelson_sys::swaps;
 
 use crate::task::{self, Request};
 
 /// Turns all swap off; each at most `call` long.
 pub async fn swap_off(launcher: &dyn Launcher, call: Duration) {
-    for device in parse_swaps(&std::fs::read_to_string("/proc/swaps").unwrap_or_default()) {
+    for device in swaps::read() {
         if let Err(error) = task::run(launcher, &Request::SwapOff { device: device.clone() }, call).await {
             tracing::error!("shutdown: swap on {} stays: {error}", device.display());
         }
     }
-}
-
-/// The first column after the heading; a space in it is written as `\040`.
-fn parse_swaps(text: &str) -> Vec<PathBuf> {
-    let lines = text.lines().skip(1);
-    lines
-        .filter_map(|line| line.split_whitespace().next())
-        .map(|path| path.replace("\\040", " ").into())
-        .collect()
 }
 
 /// Takes their files away from all loop devices that have one. Returns how many let go.
@@ -46,13 +38,6 @@ fn attached_loops(devices: &Path) -> Vec<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn swaps_are_listed() {
-        let text = "Filename\t\t\tType\t\tSize\tUsed\tPriority\n/dev/vda2 partition 1 0 -2\n/my\\040swap file 1 0 -3\n";
-        assert_eq!(parse_swaps(text), [PathBuf::from("/dev/vda2"), PathBuf::from("/my swap")]);
-        assert!(parse_swaps("").is_empty());
-    }
 
     #[test]
     fn only_loops_with_a_file_are_listed() {

@@ -16,21 +16,28 @@ const LAST_LINES: Duration = Duration::from_secs(2);
 /// Exit status of a container that was asked to reboot.
 const REBOOT_STATUS: i32 = 10;
 
-/// Shows why the boot failed, and waits: for the time that it is to stand there, or until somebody asks for an end
-/// (ctrl-alt-del). A container has no console and somebody who looks after it: it ends at once.
-pub async fn show_failure(mode: Mode, failure: &Failure, intents: &Intents) {
-    tracing::error!("the boot has failed: {}", failure.reason);
+/// Tells why the boot failed, and on a machine what follows. Returns how long to wait for that; `None`: until somebody asks.
+pub fn tell_failure(mode: Mode, reason: &str, wait: Duration) -> Option<Duration> {
+    tracing::error!("the boot has failed: {reason}");
     if mode == Mode::Container {
-        return;
+        return Some(Duration::ZERO);
     }
-    if failure.wait.is_zero() {
+    if wait.is_zero() {
         tracing::error!(
             "waiting for somebody to look (kelson.panic=0); ctrl-alt-del starts this machine again"
         );
-        intents.asked().await;
-    } else {
-        tracing::error!("this machine starts again in {} s (kelson.panic)", failure.wait.as_secs());
-        let _ = tokio::time::timeout(failure.wait, intents.asked()).await;
+        return None;
+    }
+    tracing::error!("this machine starts again in {} s (kelson.panic)", wait.as_secs());
+    Some(wait)
+}
+
+/// Shows why the boot failed, and waits: for the time that it is to stand there, or until somebody asks for an end
+/// (ctrl-alt-del). A container has no console and somebody who looks after it: it ends at once.
+pub async fn show_failure(mode: Mode, failure: &Failure, intents: &Intents) {
+    match tell_failure(mode, &failure.reason, failure.wait) {
+        Some(wait) => drop(tokio::time::timeout(wait, intents.asked()).await),
+        None => drop(intents.asked().await),
     }
 }
 

@@ -13,7 +13,7 @@
 
 pub mod cgroups;
 mod disks;
-mod final_call;
+pub mod final_call;
 mod processes;
 mod progress;
 mod root;
@@ -27,7 +27,7 @@ use kelson_runner::CgroupRoot;
 use kelson_services::host::ShutdownAction;
 use tokio::time::Instant;
 
-use crate::boot::settings::RANDOM_SEED;
+use crate::boot::machine::RANDOM_SEED;
 use crate::options::Mode;
 use crate::supervisor::Intents;
 use kelson_helper::Launcher;

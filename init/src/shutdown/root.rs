@@ -12,6 +12,7 @@ use super::disks;
 use super::unmount::Unmounter;
 use kelson_helper::Launcher;
 
+use crate::error::{At as _, Result};
 use crate::task::{self, Request};
 
 /// Where the tmpfs is put together.
@@ -51,13 +52,12 @@ pub async fn let_go(launcher: &dyn Launcher, call: Duration, deadline: Instant) 
 
 /// Makes a tmpfs the root of everything and takes the kernel's file systems along. Touches memory only: the names on
 /// the way are mount points, which the kernel holds.
-fn pivot() -> Result<(), String> {
-    let failed = |what: &'static str| move |errno: nix::errno::Errno| format!("{what}: {}", errno.desc());
+fn pivot() -> Result<()> {
     // Where mounts are shared, pivot_root and moves are refused.
     mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>)
-        .map_err(failed("making the mounts private"))?;
+        .at("making the mounts private")?;
     let new = Path::new(NEW);
-    std::fs::create_dir_all(new).map_err(|error| format!("{NEW}: {error}"))?;
+    std::fs::create_dir_all(new).at(NEW)?;
     mount(
         Some("kelson-shutdown"),
         new,
@@ -65,14 +65,14 @@ fn pivot() -> Result<(), String> {
         MsFlags::MS_NOSUID | MsFlags::MS_NODEV,
         Some("mode=0755,size=1M"),
     )
-    .map_err(failed("a tmpfs for the end"))?;
+    .at("a tmpfs for the end")?;
     const ALONG: [&str; 4] = ["proc", "sys", "dev", "run"];
     for name in ["old"].into_iter().chain(ALONG) {
         let folder = new.join(name);
-        std::fs::create_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        std::fs::create_dir(&folder).at(folder.display())?;
     }
-    nix::unistd::pivot_root(new, &new.join("old")).map_err(failed("pivot_root"))?;
-    nix::unistd::chdir("/").map_err(failed("chdir"))?;
+    nix::unistd::pivot_root(new, &new.join("old")).at("pivot_root")?;
+    nix::unistd::chdir("/").at("chdir")?;
     for name in ALONG {
         let (from, to) = (Path::new(OLD).join(name), Path::new("/").join(name));
         if let Err(errno) = mount(Some(&from), &to, None::<&str>, MsFlags::MS_MOVE, None::<&str>) {

@@ -10,6 +10,7 @@ use tokio::task::JoinHandle;
 
 use super::environment;
 use super::listeners::Listeners;
+use crate::error::{At as _, Error, Result};
 
 /// How long clients have to read the last events.
 pub(super) const LAST_WORDS: Duration = Duration::from_secs(2);
@@ -22,11 +23,7 @@ pub(super) struct Api {
 
 impl Api {
     /// Serves on `listener`, and on what takes its place. Without one the host runs on all the same.
-    pub(super) fn open(
-        server: ServerOptions,
-        listeners: Listeners,
-        listener: Result<KeptDescriptor, String>,
-    ) -> Api {
+    pub(super) fn open(server: ServerOptions, listeners: Listeners, listener: Result<KeptDescriptor>) -> Api {
         let (close, closed) = oneshot::channel::<()>();
         let socket = server.socket.clone();
         let task = tokio::spawn(async move {
@@ -35,9 +32,9 @@ impl Api {
             };
             let served = async {
                 let listener = listener?;
-                let ours = environment::for_server(&listener).map_err(|error| error.to_string())?;
+                let ours = environment::for_server(&listener).at(socket.display())?;
                 tokio::select! {
-                    served = server::serve_on(ours, server, shutdown) => served.map_err(|error| error.to_string()),
+                    served = server::serve_on(ours, server, shutdown) => served.map_err(Error::from),
                     () = listeners.keep(listener) => Ok(()),
                 }
             };

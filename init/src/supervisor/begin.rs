@@ -9,10 +9,11 @@ use super::incarnation::Incarnation;
 use super::opening::{make_notify_directory, notify_directory};
 use super::serve::{Ended, serve};
 use crate::boot::{self, BootFailure, Phase};
+use crate::error::Result;
 use crate::options::Mode;
 
 impl Incarnation {
-    pub(super) async fn begin(self, reloads: mpsc::Receiver<String>) -> Result<Ended, String> {
+    pub(super) async fn begin(self, reloads: mpsc::Receiver<String>) -> Result<Ended> {
         let options = &self.options;
         // The kernel's file systems are mounted by children that have no cgroup yet: cgroup2 is one of those.
         let early = self.personalities(None, None)?;

@@ -6,7 +6,7 @@ use kelson_services::builtins::{apid, containerd};
 use kelson_services::manager::Manager;
 use kelson_spec::{Loaded, MachineSpec, ServiceSpec};
 
-use crate::boot::settings;
+use crate::boot::file_limit;
 use crate::options::{Mode, Options};
 
 /// The group that may connect to the sockets: kelson-apid is in it. `None`: PID 1 is not root, and cannot give them away.
@@ -32,5 +32,5 @@ pub(super) fn containerd_spec(options: &Options, machine: &MachineSpec, manager:
     {
         tracing::warn!("{}: {error}; tools need --address", containerd::USUAL_FOLDER);
     }
-    containerd::spec(machine, runtime, settings::files_for_child(containerd::FILES))
+    containerd::spec(machine, runtime, file_limit::for_child(containerd::FILES))
 }

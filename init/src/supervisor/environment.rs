@@ -13,7 +13,8 @@ use kelson_services::state_store::{
 };
 use serde::Serialize;
 
-use crate::shutdown::cgroups;
+use crate::error::Result;
+use crate::shutdown::cgroups::remove_empty;
 use crate::watchdog::{self, Watchdog};
 
 /// The state of the host, and the descriptors that came with it.
@@ -60,10 +61,6 @@ impl Environment {
             Descriptor::Api => Ok(()),
             other => Err(other),
         });
-        let cgroups = past.take_inherited(|what| match what {
-            Descriptor::Cgroups { path } => Ok(path),
-            other => Err(other),
-        });
         Environment {
             store: Some(past.store.clone()),
             events: EventLog::restore(past.store.clone(), std::mem::take(&mut past.events)),
@@ -71,7 +68,7 @@ impl Environment {
             health: Some(std::mem::take(&mut past.health)),
             logs: logs.into_iter().map(|(what, descriptor)| InheritedLog { what, descriptor }).collect(),
             listener: listener.into_iter().map(|(_, listener)| listener).next(),
-            cgroups: cgroups.into_iter().map(|(path, folder)| CgroupRoot::again(path, folder)).next(),
+            cgroups: cgroups(past),
         }
     }
 
@@ -84,7 +81,7 @@ impl Environment {
             .map_err(|error| tracing::warn!("{error}; strays are found by their KELSON_RUN, best effort"))
             .ok()?;
         // What another host has left here counts for nobody: neither its CPU time nor its kills for memory.
-        cgroups::remove_empty(found.path());
+        remove_empty(found.path());
         if let Some(store) = &self.store {
             store.keep(found.claim(), Descriptor::Cgroups { path: found.path().to_owned() });
         }
@@ -101,10 +98,10 @@ impl Environment {
 
     /// The socket of the API, which stays open from one incarnation to the next: whoever connects in between waits a
     /// moment.
-    pub fn listener(&mut self, socket: &Path, group: Option<u32>) -> Result<KeptDescriptor, String> {
+    pub fn listener(&mut self, socket: &Path, group: Option<u32>) -> Result<KeptDescriptor> {
         let listener = match self.listener.take() {
             Some(listener) => listener,
-            None => server::bind(socket, group).map_err(|error| error.to_string())?.into(),
+            None => server::bind(socket, group)?.into(),
         };
         Ok(KeptDescriptor::new(listener, self.store.as_ref(), || Descriptor::Api))
     }
@@ -115,6 +112,15 @@ impl Environment {
             store.write(kind, "", payload);
         }
     }
+}
+
+/// The root of the services' cgroups, as the incarnation before has left it open.
+pub fn cgroups(past: &mut Past) -> Option<CgroupRoot> {
+    let found = past.take_inherited(|what| match what {
+        Descriptor::Cgroups { path } => Ok(path),
+        other => Err(other),
+    });
+    found.into_iter().map(|(path, folder)| CgroupRoot::again(path, folder)).next()
 }
 
 /// A second descriptor of the same listener, for the server.

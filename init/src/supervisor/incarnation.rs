@@ -11,6 +11,7 @@ use super::launchers::Personalities;
 use super::reaper::Reaper;
 use crate::boot::Sequence;
 use crate::crash::BootReason;
+use crate::error::Result;
 use crate::options::Options;
 use crate::reexec::ReexecState;
 
@@ -29,12 +30,11 @@ impl Incarnation {
         &self,
         cgroups: Option<CgroupRoot>,
         store: Option<&StateStore>,
-    ) -> Result<Personalities, String> {
+    ) -> Result<Personalities> {
         for warning in cgroups.iter().flat_map(|root| root.warnings()) {
             tracing::warn!("{warning}");
         }
-        let processes = Processes::new(process_options(&self.reexec_state, cgroups, store));
-        let processes = processes.map_err(|error| error.to_string())?;
+        let processes = Processes::new(process_options(&self.reexec_state, cgroups, store))?;
         Ok(Personalities { processes, binary: Arc::clone(&self.binary) })
     }
 }

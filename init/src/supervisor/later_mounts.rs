@@ -21,7 +21,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use super::launchers::Personalities;
-use crate::task::{self, Request};
+use crate::task::{self, Request, TaskError};
 
 /// Entering a few namespaces takes milliseconds.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -57,7 +57,7 @@ pub(super) fn keep_read_only(manager: Manager, personalities: Personalities) -> 
             } else if mounts.is_none() {
                 mounts = open().map_err(|error| tracing::error!("the table of mounts: {error}")).ok();
             }
-            let failure = close(&personalities, &names).await.err();
+            let failure = close(&personalities, &names).await.err().map(|error| error.to_string());
             if let Some(failure) = failure.as_ref().filter(|failure| told.as_ref() != Some(*failure)) {
                 manager.host_event(&format!("later mounts of services with readOnlyRoot: {failure}"));
             }
@@ -100,13 +100,12 @@ async fn change(mounts: Option<&Watched<File>>) {
 }
 
 /// Has `kelson-task` look at those that run.
-async fn close(personalities: &Personalities, names: &[Arc<str>]) -> Result<(), String> {
+async fn close(personalities: &Personalities, names: &[Arc<str>]) -> Result<(), TaskError> {
     let Some(root) = personalities.processes.cgroups() else { return Ok(()) };
     let cgroups = names.iter().map(|name| root.cgroup(name));
     let cgroups: Vec<PathBuf> = cgroups.filter(Cgroup::is_populated).map(|cgroup| cgroup.path()).collect();
     if cgroups.is_empty() {
         return Ok(());
     }
-    let done = task::run(&*personalities.tasks(), &Request::ReadOnly { cgroups }, DEADLINE).await;
-    done.map(drop).map_err(|error| error.to_string())
+    task::run(&*personalities.tasks(), &Request::ReadOnly { cgroups }, DEADLINE).await.map(drop)
 }

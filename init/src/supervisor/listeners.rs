@@ -3,9 +3,8 @@
 //! A program that cleans up in the wrong folder must not lock the operator out: then nobody could ask for anything but by
 //! signals. The folder is watched by inotify, which costs nothing until something is removed there.
 
-use std::ffi::CString;
 use std::io;
-use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -16,9 +15,11 @@ use kelson_services::collector::Collector;
 use kelson_services::events::EventLog;
 use kelson_services::state_store::{Descriptor, KeptDescriptor, StateStore};
 use kelson_sys::descriptor::Watched;
+use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use tokio::sync::mpsc;
 
 use super::environment::for_server;
+use crate::error::{At as _, Error, Result};
 
 /// From the first that is removed to the look at what is missing, and from one look to the next.
 const SETTLE: Duration = Duration::from_millis(250);
@@ -44,7 +45,7 @@ impl Listeners {
             // Watched before it is looked at: nothing is removed unseen.
             let folder = self.socket.parent().unwrap_or(Path::new("/"));
             let watch = watch(folder);
-            let failed = self.look(folder, &mut listener).await.err();
+            let failed = self.look(folder, &mut listener).await.err().map(|error| error.to_string());
             if let Some(why) = failed.as_ref().filter(|why| told.as_ref() != Some(*why)) {
                 self.events.host(why);
             }
@@ -58,15 +59,14 @@ impl Listeners {
         }
     }
 
-    async fn look(&self, folder: &Path, listener: &mut KeptDescriptor) -> Result<(), String> {
+    async fn look(&self, folder: &Path, listener: &mut KeptDescriptor) -> Result<()> {
         if is_gone(&self.socket) {
             let socket = self.socket.display();
-            let cannot = |error: String| format!("{socket} was removed and cannot be made again: {error}");
-            std::fs::create_dir_all(folder).map_err(|error| cannot(error.to_string()))?;
-            let renewed =
-                server::bind(&self.socket, self.group).map_err(|error| cannot(error.to_string()))?;
+            let what = format!("{socket} was removed and cannot be made again");
+            std::fs::create_dir_all(folder).at(&what)?;
+            let renewed = server::bind(&self.socket, self.group).map_err(Error::from).at(&what)?;
             let renewed = KeptDescriptor::new(renewed.into(), self.store.as_ref(), || Descriptor::Api);
-            let ours = for_server(&renewed).map_err(|error| cannot(error.to_string()))?;
+            let ours = for_server(&renewed).at(&what)?;
             *listener = renewed;
             // A server that has ended needs none.
             let _ = self.listeners.send(ours).await;
@@ -89,25 +89,14 @@ fn is_gone(socket: &Path) -> bool {
 
 /// Can be read once something in the folder, or the folder itself, was removed or moved away.
 fn watch(folder: &Path) -> io::Result<Watched<OwnedFd>> {
-    const REMOVED: u32 = libc::IN_DELETE
-        | libc::IN_MOVED_FROM
-        | libc::IN_MOVED_TO
-        | libc::IN_DELETE_SELF
-        | libc::IN_MOVE_SELF
-        | libc::IN_ONLYDIR;
-    let path = CString::new(folder.as_os_str().as_encoded_bytes())?;
-    // SAFETY: numbers only; the descriptor is new and ours.
-    let inotify = unsafe {
-        match libc::inotify_init1(libc::IN_CLOEXEC | libc::IN_NONBLOCK) {
-            -1 => return Err(io::Error::last_os_error()),
-            raw => OwnedFd::from_raw_fd(raw),
-        }
-    };
-    // SAFETY: the path is a C string that lives over the call.
-    if unsafe { libc::inotify_add_watch(inotify.as_raw_fd(), path.as_ptr(), REMOVED) } < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Watched::reading(inotify)
+    let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?;
+    let removed = AddWatchFlags::IN_DELETE
+        | AddWatchFlags::IN_MOVE
+        | AddWatchFlags::IN_DELETE_SELF
+        | AddWatchFlags::IN_MOVE_SELF
+        | AddWatchFlags::IN_ONLYDIR;
+    inotify.add_watch(folder, removed)?;
+    Watched::reading(inotify.into())
 }
 
 #[cfg(test)]

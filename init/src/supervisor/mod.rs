@@ -28,6 +28,7 @@ use std::sync::Arc;
 use kelson_services::state_store::Past;
 use tokio::sync::mpsc;
 
+pub use environment::cgroups;
 pub use incarnation::process_options;
 pub use intent::{Intent, Intents, verb};
 pub use launchers::Personalities;
@@ -36,6 +37,7 @@ pub use serve::Ended;
 
 use crate::boot::Sequence;
 use crate::crash::BootReason;
+use crate::error::{At as _, Result};
 use crate::options::Options;
 use crate::reexec::ReexecState;
 use crate::signals::Signals;
@@ -52,11 +54,11 @@ pub async fn run(
     reexec_state: ReexecState,
     past: Option<Past>,
     boot_reason: BootReason,
-) -> Result<Ended, String> {
-    let binary = Arc::new(crate::memory::exe_fd().map_err(|error| format!("/proc/self/exe: {error}"))?);
+) -> Result<Ended> {
+    let binary = Arc::new(crate::memory::exe_fd().at("/proc/self/exe")?);
     let intents = Intents::default();
     let reaper = Reaper::default();
-    let signals = Signals::new(options.mode).map_err(|error| format!("signalfd: {error}"))?;
+    let signals = Signals::new(options.mode).at("signalfd")?;
     let (reload, reloads) = mpsc::channel(1);
     tokio::spawn(listen(signals, reaper.clone(), intents.clone(), reload));
     let sequence = Arc::new(sequence);

@@ -36,6 +36,7 @@ use super::later_mounts::keep_read_only;
 use super::launchers::Personalities;
 use super::listeners::Listeners;
 use super::reexec::Reexec;
+use crate::error::{At as _, Result};
 use crate::options::Options;
 use crate::reexec;
 
@@ -46,7 +47,7 @@ impl Incarnation {
         personalities: Personalities,
         mut environment: Environment,
         loaded: &Loaded,
-    ) -> Result<Context, String> {
+    ) -> Result<Context> {
         let options = &self.options;
         let (store, events) = (environment.store.clone(), environment.events.clone());
         options.complaints.iter().for_each(|complaint| _ = events.host(complaint));
@@ -187,7 +188,7 @@ fn log(
     personalities: &Personalities,
     environment: &mut Environment,
     loaded: &Loaded,
-) -> Result<(Collector, mpsc::Receiver<Report>), String> {
+) -> Result<(Collector, mpsc::Receiver<Report>)> {
     let resources = loaded.machine.builtin(logd::NAME).and_then(|logd| logd.resources.clone());
     let launcher = logd::LogdLauncher {
         processes: personalities.processes.clone(),
@@ -199,8 +200,7 @@ fn log(
     let directory = options.log_dir.clone().unwrap_or_else(|| PathBuf::from("/var/log/kelson"));
     let (descriptor_store, logs) = (environment.descriptor_store(), std::mem::take(&mut environment.logs));
     let (collector, driver, reports) =
-        Collector::resume(Arc::new(launcher), directory, descriptor_store, logs)
-            .map_err(|error| format!("the log collector: {error}"))?;
+        Collector::resume(Arc::new(launcher), directory, descriptor_store, logs).at("the log collector")?;
     tokio::spawn(driver);
     Ok((collector, reports))
 }

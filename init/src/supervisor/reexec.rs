@@ -65,7 +65,7 @@ impl Reexec {
         tokio::spawn(async move {
             match reexec::find(&personalities).await {
                 Ok(candidate) => drop(found.send(Fit { candidate, reason, reply }).await),
-                Err(why) => refuse(&manager, &reason, why, reply),
+                Err(why) => refuse(&manager, &reason, why.to_string(), reply),
             }
         });
     }

@@ -10,13 +10,10 @@ use super::incarnation::Incarnation;
 use super::intent::Intent;
 use super::serve::{Ended, serve};
 use crate::crash::report;
+use crate::error::Result;
 
 impl Incarnation {
-    pub(super) async fn resume(
-        mut self,
-        mut past: Past,
-        reloads: mpsc::Receiver<String>,
-    ) -> Result<Ended, String> {
+    pub(super) async fn resume(mut self, mut past: Past, reloads: mpsc::Receiver<String>) -> Result<Ended> {
         let mut environment = Environment::of(&mut past);
         if let Some(crash) = &self.boot_reason.crash {
             self.reexec_state.crashes = self.reexec_state.crashes.saturating_add(1);

@@ -9,7 +9,20 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::device::Feed;
+use kelson_sys::watchdog::Device;
+
+/// What the feeding needs of a device.
+pub trait Feed: Send + Sync {
+    /// # Errors
+    /// When the device refuses.
+    fn feed(&self) -> std::io::Result<()>;
+}
+
+impl Feed for Device {
+    fn feed(&self) -> std::io::Result<()> {
+        Device::feed(self)
+    }
+}
 
 /// By when the next sign of progress is to come.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -6,7 +6,6 @@
 //! how long it may take ([`Watchdog::due`]), so that one that hangs ends in a reset and one that is slow does not. It
 //! is let go in one case alone: a machine that was asked to halt is to stay so.
 
-mod device;
 mod feeding;
 
 use std::borrow::Cow;
@@ -19,13 +18,13 @@ use std::time::Duration;
 use kelson_services::service_runner::words;
 use kelson_services::state_store::{Descriptor, StateStore};
 use kelson_spec::machine::WatchdogSpec;
+use kelson_sys::watchdog::Device;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::boot::{Task, TaskFailure};
-pub use device::is_device;
-use device::{Device, Feed};
-use feeding::Due;
+use crate::boot::Task;
+use crate::error::{Error, Result};
+use feeding::{Due, Feed};
 
 /// It is fed so often within its timeout: one meal may come late.
 const MEALS: u32 = 3;
@@ -65,8 +64,8 @@ impl Watchdog {
     ///
     /// # Errors
     /// A sentence: there is none though the file asks for it, somebody else has it open, or it is none.
-    pub fn arm(spec: &WatchdogSpec, store: Option<&StateStore>) -> Result<Option<Watchdog>, String> {
-        let told = |why: &str| format!("{}: {why}", spec.device.display());
+    pub fn arm(spec: &WatchdogSpec, store: Option<&StateStore>) -> Result<Option<Watchdog>> {
+        let told = |why: &str| Error::Told(format!("{}: {why}", spec.device.display()));
         let device = match Device::open(&spec.device) {
             Ok(device) => device,
             Err(error) if is_missing(&error) && !spec.expected => return Ok(None),
@@ -170,7 +169,7 @@ impl Place {
         let place = self.clone();
         Task::call("hardware watchdog", move || {
             let Some(spec) = spec else { return Ok("switched off".to_owned()) };
-            let Some(watchdog) = Watchdog::arm(&spec, store.as_ref()).map_err(TaskFailure::from)? else {
+            let Some(watchdog) = Watchdog::arm(&spec, store.as_ref())? else {
                 return Ok("there is none".to_owned());
             };
             let text = watchdog.to_string();
@@ -202,11 +201,11 @@ mod tests {
         let none = "/dev/no-such-watchdog";
         assert!(Watchdog::arm(&spec(none, false), None).unwrap().is_none());
         assert_eq!(
-            Watchdog::arm(&spec(none, true), None).unwrap_err(),
+            Watchdog::arm(&spec(none, true), None).unwrap_err().to_string(),
             "/dev/no-such-watchdog: there is no such device (name its driver in modules)"
         );
         assert_eq!(
-            Watchdog::arm(&spec("/dev/null", false), None).unwrap_err(),
+            Watchdog::arm(&spec("/dev/null", false), None).unwrap_err().to_string(),
             "/dev/null: this is no watchdog"
         );
     }

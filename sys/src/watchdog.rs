@@ -1,15 +1,16 @@
-//! The device itself: what the kernel's `watchdog.h` says of it, and nothing that decides.
+//! The hardware watchdog: what the kernel's `watchdog.h` says of it, and nothing that decides.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::mem::ManuallyDrop;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::Duration;
 
-use kelson_sys::process;
 use nix::errno::Errno;
+
+use crate::descriptor;
 
 const TYPE: u32 = b'W' as u32;
 const GET_SUPPORT: libc::Ioctl = libc::_IOR::<Info>(TYPE, 0);
@@ -31,13 +32,6 @@ struct Info {
 
 // The kernel's size: a wrong field would be read as something else.
 const _: () = assert!(std::mem::size_of::<Info>() == 40);
-
-/// What the feeding needs of a device.
-pub trait Feed: Send + Sync {
-    /// # Errors
-    /// When the device refuses.
-    fn feed(&self) -> io::Result<()>;
-}
 
 /// An open watchdog, which runs from the moment it is opened on. It is never closed: whoever closes it leaves it armed
 /// with nobody to feed it, or, on some kernels, lets it go.
@@ -65,11 +59,8 @@ impl Device {
 
     /// One that this process has open, whoever opened it: an earlier incarnation of which nothing else is known.
     pub fn found() -> Option<Device> {
-        let numbers = process::numbers::<RawFd>("/proc/self/fd").ok()?;
-        let is_named = |number: &RawFd| {
-            std::fs::read_link(format!("/proc/self/fd/{number}")).is_ok_and(|target| is_device(&target))
-        };
-        numbers.into_iter().filter(is_named).find_map(|number| {
+        let open = descriptor::open().into_iter().filter(|(_, file)| is_device(file));
+        open.map(|(number, _)| number).find_map(|number| {
             // SAFETY: it was open a moment ago. Should it be another by now, then that one is asked what it is.
             let known = unsafe { BorrowedFd::borrow_raw(number) };
             identity(known).ok()?;
@@ -111,6 +102,16 @@ impl Device {
         Some(number)
     }
 
+    /// Keeps the machine up for another timeout.
+    ///
+    /// # Errors
+    /// When the device refuses.
+    pub fn feed(&self) -> io::Result<()> {
+        let mut file: &File = &self.0;
+        // Anything but a V.
+        file.write_all(b"k")
+    }
+
     /// Tells it that nobody will feed it any more, and lets it go. One whose driver was told never to let go
     /// (`nowayout`) stays armed.
     pub fn disarm(&self) {
@@ -130,14 +131,6 @@ pub fn is_device(file: &Path) -> bool {
 impl AsFd for Device {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
-    }
-}
-
-impl Feed for Device {
-    fn feed(&self) -> io::Result<()> {
-        let mut file: &File = &self.0;
-        // Anything but a V.
-        file.write_all(b"k")
     }
 }
 
