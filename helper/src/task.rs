@@ -105,6 +105,8 @@ requests! {
     /// Change the options of a mount.
     "remount" => Remount { target: PathBuf, options: String },
     "umount" => Unmount { target: PathBuf },
+    /// Mount what this kernel offers beyond what every machine needs.
+    "mount-interfaces" => MountInterfaces,
     /// Make a folder in one that is there, with these permissions; one that is there already is left as it is.
     "mkdir" => MakeFolder { path: PathBuf, mode: Octal },
     /// Check the ext4 file system on a device, if the program for it is there.
@@ -268,6 +270,7 @@ mod tests {
             Request::Identify { source: "LABEL=x y".to_owned(), patience: Duration::from_secs(10) },
             Request::Remount { target: path.clone(), options: "ro".to_owned() },
             Request::Unmount { target: path.clone() },
+            Request::MountInterfaces,
             Request::MakeFolder { path: path.clone(), mode: Octal(0o700) },
             Request::Check { device: path.clone() },
             Request::Sync,

@@ -84,6 +84,7 @@ pub fn perform(request: &Request) -> Result<String, String> {
             umount2(target, MntFlags::UMOUNT_NOFOLLOW).map_err(|errno| at(target, errno.desc()))?;
             Ok(String::new())
         }
+        Request::MountInterfaces => mount::mount_interfaces(),
         Request::MakeFolder { path, mode } => make_folder(path, mode.0),
         Request::Check { device } => check::check(device),
         Request::Sync => {

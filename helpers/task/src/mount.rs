@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use kelson_helper::task::names_disk;
+use kelson_sys::mountinfo;
 use nix::errno::Errno;
 use nix::mount as sys;
 use nix::mount::MsFlags;
@@ -13,6 +14,40 @@ use crate::disk;
 use crate::failure::at;
 use crate::mount_options::MountOptions;
 use crate::superblock::identify;
+
+/// Interfaces that not every kernel has, each with its options, where programs look for it.
+const INTERFACES: [(&str, &str, &str); 3] = [
+    // What programs of the kernel's BPF machine share.
+    ("bpf", "/sys/fs/bpf", "mode=0700"),
+    // The last words of a kernel that panicked, where the firmware keeps them.
+    ("pstore", "/sys/fs/pstore", ""),
+    // The boot entries of the firmware.
+    ("efivarfs", "/sys/firmware/efi/efivars", ""),
+];
+
+/// Mounts those of [`INTERFACES`] that this kernel has and nobody has mounted.
+pub fn mount_interfaces() -> Result<String, String> {
+    let mounts = mountinfo::read().map_err(|error| format!("the table of mounts: {error}"))?;
+    let (mut mounted, mut failures) = (Vec::new(), Vec::new());
+    for (kind, target, data) in INTERFACES {
+        // The kernel makes the folder where it has the interface.
+        if !Path::new(target).is_dir() || mountinfo::topmost(&mounts, Path::new(target)).is_some() {
+            continue;
+        }
+        let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
+        match sys::mount(Some(kind), target, Some(kind), flags, Some(data)) {
+            Ok(()) => mounted.push(target),
+            // Its file system was left out of this kernel.
+            Err(Errno::ENODEV) => {}
+            Err(errno) => failures.push(format!("{kind} on {target}: {}", errno.desc())),
+        }
+    }
+    match failures.is_empty() {
+        true if mounted.is_empty() => Ok("there is nothing to mount".to_owned()),
+        true => Ok(mounted.join(", ")),
+        false => Err(failures.join("; ")),
+    }
+}
 
 /// Mounts what may have to be waited for and looked at.
 pub fn mount(
@@ -71,6 +106,28 @@ pub fn remount(target: &Path, options: &str) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_this_kernel_has_is_mounted_where_programs_look_for_it() {
+        // In a mount namespace of this thread's own.
+        let seen = std::thread::spawn(|| {
+            nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNS).ok()?;
+            let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
+            sys::mount(None::<&str>, "/", None::<&str>, private, None::<&str>).ok()?;
+            let told = mount_interfaces();
+            Some((told, std::fs::read("/proc/thread-self/mountinfo").unwrap()))
+        });
+        let Some((told, mounts)) = seen.join().unwrap() else {
+            assert!(!nix::unistd::geteuid().is_root());
+            return;
+        };
+        let mounts = mountinfo::parse(&mounts);
+        for target in told.unwrap().split(", ").filter(|told| told.starts_with('/')) {
+            let mount = mountinfo::topmost(&mounts, Path::new(target)).unwrap();
+            let row = INTERFACES.iter().find(|(_, known, _)| *known == target).unwrap();
+            assert!(mount.fs_type == row.0 && mount.options.iter().any(|word| word == "noexec"), "{mount:?}");
+        }
+    }
 
     #[test]
     fn a_disk_without_a_file_system_is_said() {

@@ -63,6 +63,7 @@ pub fn configured(
                 ask("kernel parameters", Request::SetParameters { settings: machine.sysctl.clone() }, STEP)
                     .when(!machine.sysctl.is_empty(), "none are named"),
             )
+            .task(ask("further kernel interfaces", Request::MountInterfaces, STEP))
             .task(ask("host name", Request::SetHostName { name }, STEP))
             .task(ask("machine id", Request::SetMachineId { transient }, STEP))
             .task(ask("clock", Request::SetClock, STEP).when(!clock_is_set, "the kernel has set it"))
@@ -128,6 +129,7 @@ mod tests {
                 seconds("kernel modules", 60),
                 seconds("mount /mnt/var", 30),
                 seconds("kernel parameters", 10),
+                seconds("further kernel interfaces", 10),
                 seconds("host name", 10),
                 seconds("machine id", 10),
                 seconds("random seed", 10),
