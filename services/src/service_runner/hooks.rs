@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kelson_runner::{ExecRequest, Executor, Exit, Leash, Outputs, RunContext, Runner, StopPlan};
+use kelson_runner::{ExecRequest, Executor, Exit, Leash, Outputs, RunContext, Runner, RunnerError, StopPlan};
 use kelson_spec::ServiceSpec;
 use kelson_spec::service::Hook;
 use tokio::time::{Instant, timeout_at};
@@ -30,7 +30,7 @@ pub struct Hooks {
 
 impl Hooks {
     /// The `pre` hooks, up to the first that fails.
-    pub(super) async fn pre(self, runner: &mut Box<dyn Runner>) -> Result<(), String> {
+    pub(super) async fn pre(self, runner: &mut Box<dyn Runner>) -> Result<(), RunnerError> {
         for hook in &self.spec.hooks.pre {
             self.run(runner, "pre", hook, Vec::new()).await?;
         }
@@ -46,7 +46,8 @@ impl Hooks {
         };
         let mut failures = Vec::new();
         for hook in &self.spec.hooks.post {
-            failures.extend(self.run(runner, "post", hook, environment.clone()).await.err());
+            let failure = self.run(runner, "post", hook, environment.clone()).await.err();
+            failures.extend(failure.map(|error| error.message));
         }
         failures
     }
@@ -73,7 +74,7 @@ impl Hooks {
             let why = match timeout_at(deadline(hook), self.exec(executor, hook)).await {
                 Ok(Ok(Exit::Status(0))) => continue,
                 Ok(Ok(exit)) => words::exit(exit),
-                Ok(Err(text)) => text,
+                Ok(Err(error)) => error.message,
                 Err(_) => too_long(hook),
             };
             failures.push(failed(kind, hook, &why));
@@ -88,7 +89,7 @@ impl Hooks {
         kind: &str,
         hook: &Hook,
         environment: Vec<(String, String)>,
-    ) -> Result<(), String> {
+    ) -> Result<(), RunnerError> {
         let deadline = deadline(hook);
         let outcome = timeout_at(deadline, self.exit_of(runner, hook, environment)).await;
         // Also what was just being started.
@@ -97,10 +98,10 @@ impl Hooks {
             (Ok(Ok(Exit::Status(0))), Ok(_)) => return Ok(()),
             (Ok(Ok(Exit::Status(0))), Err(error)) => error.message,
             (Ok(Ok(exit)), _) => words::exit(exit),
-            (Ok(Err(text)), _) => text,
+            (Ok(Err(error)), _) => error.message,
             (Err(_), _) => too_long(hook),
         };
-        Err(failed(kind, hook, &why))
+        Err(RunnerError::new(failed(kind, hook, &why)))
     }
 
     async fn exit_of(
@@ -108,7 +109,7 @@ impl Hooks {
         runner: &mut Box<dyn Runner>,
         hook: &Hook,
         environment: Vec<(String, String)>,
-    ) -> Result<Exit, String> {
+    ) -> Result<Exit, RunnerError> {
         let (stdout, stderr) = self.pipes()?;
         let context = RunContext {
             run: self.run,
@@ -119,24 +120,27 @@ impl Hooks {
             environment,
             descriptors: Vec::new(),
         };
-        let running = runner.run(context).await.map_err(|error| error.message)?;
-        Ok(running.exit.await)
+        Ok(runner.run(context).await?.exit.await)
     }
 
     /// One command beside the main process. Dropping the future kills it.
-    async fn exec(&self, executor: &Result<Arc<dyn Executor>, String>, hook: &Hook) -> Result<Exit, String> {
-        let executor = executor.as_ref().map_err(Clone::clone)?;
+    async fn exec(
+        &self,
+        executor: &Result<Arc<dyn Executor>, String>,
+        hook: &Hook,
+    ) -> Result<Exit, RunnerError> {
+        let executor = executor.as_ref().map_err(RunnerError::new)?;
         let outputs = Some(Arc::new(self.pipes()?));
         let request = ExecRequest { command: hook.command.clone(), outputs, ..ExecRequest::default() };
-        let executing = executor.exec(request).await.map_err(|error| error.message)?;
+        let executing = executor.exec(request).await?;
         let _leash = Leash(executing.control);
         Ok(executing.exit.await)
     }
 
     /// What a hook says goes where the main process' output goes.
-    fn pipes(&self) -> Result<Outputs, String> {
+    fn pipes(&self) -> Result<Outputs, RunnerError> {
         let pipes = self.logs.pipes(&self.name, self.run, &self.spec.logs);
-        pipes.map_err(|error| format!("its log pipes: {error}"))
+        pipes.map_err(|error| RunnerError::new(format!("its log pipes: {error}")))
     }
 }
 

@@ -1,11 +1,10 @@
-//! One service from its file to its end: the state machine around it and the task that owns it.
+//! One service: its state machine, and the task that owns it.
 //!
-//! Read [`table`] for what follows what: it is pure, gets an input and the time, and answers with effects.
-//! [`task`] carries the effects out and turns what they bring back into inputs. Nothing else changes a state.
+//! [`table`] is the state machine. It is pure: it takes an input and the time, and returns effects.
+//! [`task`] carries the effects out and turns their results into inputs. Nothing else changes a state.
 //!
-//! One service does one piece of work at a time ([`table::Work`]): asking `when`, preparing, spawning, stopping,
-//! cleaning up. The work is a future in the task; a new piece of work drops the old one, and that is how everything
-//! that waits is cancelled.
+//! A service does one piece of work at a time ([`table::Work`]): asking `when`, preparing, spawning, stopping, cleaning
+//! up. The work is a future in the task. A new piece of work replaces it, and dropping the future cancels every wait.
 
 pub mod gate;
 pub mod hooks;

@@ -32,7 +32,6 @@
 
 use std::time::Duration;
 
-use kelson_runner::ErrorKind;
 use kelson_runner::restart::RestartHistory;
 use kelson_spec::service::RestartScope;
 
@@ -222,7 +221,7 @@ impl ServiceState {
                 let text = format!("preparing failed: {error}");
                 at.note(text.clone());
                 at.push(Effect::DropGate);
-                self.close(After::Decide(Ended::NotStarted { text, kind: error.kind }), at);
+                self.close(After::not_started(text, error.kind), at);
             }
             (Pre { .. }, Input::Turn) => self.phase = Pre { owes_post: at.rules.hooks.post },
             (Spawning { .. }, Input::Turn) => self.phase = Spawning { owes_post: at.rules.hooks.post },
@@ -230,15 +229,13 @@ impl ServiceState {
                 self.phase = Spawning { owes_post: *owes_post };
                 at.work(Work::Spawn);
             }
-            (Pre { .. }, Input::PreDone(Err(text))) => {
+            (Pre { .. }, Input::PreDone(Err(error))) => {
                 at.push(Effect::DropGate);
-                let kind = ErrorKind::Retryable;
-                self.leave_run(After::Decide(Ended::NotStarted { text, kind }), at);
+                self.leave_run(After::not_started(error.message, error.kind), at);
             }
             (Spawning { owes_post }, Input::Spawned(Ok(pid))) => self.spawned(pid, *owes_post, at),
             (Spawning { .. }, Input::Spawned(Err(error))) => {
-                let text = format!("could not start: {error}");
-                self.leave_run(After::Decide(Ended::NotStarted { text, kind: error.kind }), at);
+                self.leave_run(After::not_started(format!("could not start: {error}"), error.kind), at);
             }
             (
                 AtRest(_) | When | Phase::Gate(_) | Phase::Active(_) | Phase::Down(_) | Backoff { .. },
@@ -286,8 +283,8 @@ impl ServiceState {
             }
             (down!(Closing), Input::Closed(result)) => {
                 at.work(Work::None);
-                if let Err(text) = result {
-                    at.note(format!("cleaning up failed: {text}"));
+                if let Err(error) = result {
+                    at.note(format!("cleaning up failed: {error}"));
                 }
                 self.conclude(at);
             }

@@ -1,7 +1,8 @@
-//! The task that owns one service: carries out what the table says and feeds it what comes of it.
+//! The task that owns one service: it carries out the effects of the table and turns their results into inputs.
 //!
-//! The loop stands here. `making` sets it going, `commands` holds what others ask, `work` the pieces of work, `notify`
-//! what a run says of itself, `publisher` how a state is recorded, published and told.
+//! This file has the loop. `making` and `resume` start it, `commands` has what others ask, `work` the pieces of work,
+//! `checks` and `hooks` what runs beside a run, `notify` what a run says of itself, `publisher` how a state is recorded,
+//! published and logged.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -114,7 +115,7 @@ struct Core {
     random: Random,
 }
 
-/// The service's life: one piece of work after the other, each dropped when the next begins.
+/// The loop of the task: one piece of work after the other, each dropped when the next begins.
 // Boxed: a future holds what it was given twice, once as argument and once as its own.
 async fn drive(mut core: Box<Core>, mut runner: Box<dyn Runner>, mut work: Work) {
     loop {

@@ -221,7 +221,7 @@ fn in_known_phase(record: &stored::ServiceRecord) -> stored::ServiceRecord {
         Some(State::Running | State::Stopping) | None => {
             record.state = stored::State::Stopping.into();
             let text = "its run ended in a phase that this version of Kelson does not know".to_owned();
-            let unknown = After::Decide(Ended::NotStarted { text, kind: ErrorKind::Retryable });
+            let unknown = After::not_started(text, ErrorKind::Retryable);
             record.after.get_or_insert(unknown.to_stored(Hold::Free));
             stored::Phase::Clearing
         }

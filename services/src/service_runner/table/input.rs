@@ -87,7 +87,7 @@ pub enum Input {
     /// The run has its turn: what follows is begun at once.
     Turn,
     /// The `pre` hooks have run; or one failed, and none after it was run.
-    PreDone(Result<(), String>),
+    PreDone(Result<(), RunnerError>),
     Spawned(Result<i32, RunnerError>),
     /// What this run says of itself, or what is learnt of it.
     Report(u64, Report),
@@ -104,7 +104,7 @@ pub enum Input {
     },
     /// The `post` hooks have run; the texts tell of those that failed.
     PostDone(Vec<String>),
-    Closed(Result<(), String>),
+    Closed(Result<(), RunnerError>),
     /// PID 1 is in another incarnation, and this is what was found of the run: its PID, or how it ended. `closing`: the
     /// host was stopping.
     Attached {

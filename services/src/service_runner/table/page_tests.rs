@@ -115,7 +115,7 @@ fn inputs() -> Vec<(&'static str, Input)> {
         ("Opened (failed)", Input::Opened(Err(failed()))),
         ("Turn", Input::Turn),
         ("PreDone", Input::PreDone(Ok(()))),
-        ("PreDone (failed)", Input::PreDone(Err(text.clone()))),
+        ("PreDone (failed)", Input::PreDone(Err(failed()))),
         ("Spawned", Input::Spawned(Ok(100))),
         ("Spawned (failed)", Input::Spawned(Err(failed()))),
         ("Ready", Input::Report(run, Report::Ready)),

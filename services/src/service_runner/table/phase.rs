@@ -224,6 +224,11 @@ impl After {
         After::Rest { outcome: Outcome::stopped(reason), text }
     }
 
+    /// Preparing or spawning failed: the restart policy decides.
+    pub(crate) fn not_started(text: String, kind: ErrorKind) -> After {
+        After::Decide(Ended::NotStarted { text, kind })
+    }
+
     /// It has failed, and nobody asked for its end.
     pub(super) fn failed(text: String) -> After {
         After::Rest { outcome: Outcome::Failed, text }

@@ -5,7 +5,7 @@ use kelson_runner::ErrorKind;
 use kelson_spec::service::Readiness;
 
 use super::effect::Moment;
-use super::{Active, After, Effect, Ended, Gate, Phase, ReadySignal, ServiceState, Work};
+use super::{Active, After, Effect, Gate, Phase, ReadySignal, ServiceState, Work};
 use crate::model::State;
 use crate::service_runner::words;
 
@@ -97,7 +97,7 @@ impl ServiceState {
         } else {
             let missing = sentence(missing);
             let text = format!("broken off after its pre hooks, waiting for {missing} again");
-            After::Decide(Ended::NotStarted { text, kind: ErrorKind::Retryable })
+            After::not_started(text, ErrorKind::Retryable)
         };
         self.leave_run(after, at);
     }

@@ -108,9 +108,7 @@ impl Core {
                     Outcome::Input(Input::ArchivesChanged)
                 }))
             }
-            Work::Close => Some(Box::pin(async move {
-                Outcome::Input(Input::Closed(runner.close().await.map_err(|error| error.message)))
-            })),
+            Work::Close => Some(Box::pin(async move { Outcome::Input(Input::Closed(runner.close().await)) })),
         }
     }
 
