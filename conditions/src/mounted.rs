@@ -23,6 +23,11 @@ impl Mounts {
     pub fn condition(&self, path: &Path) -> MountCondition {
         MountCondition { path: path.components().collect(), places: self.0.subscribe(follow) }
     }
+
+    /// Follows nothing from now on.
+    pub(crate) async fn end(&self) {
+        self.0.end().await;
+    }
 }
 
 async fn follow(places: watch::Sender<Option<BTreeSet<PathBuf>>>) {

@@ -5,13 +5,14 @@ use std::sync::{Arc, Mutex};
 
 use kelson_sys::lock;
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 
 /// A value that a task keeps up to date while there are receivers. Without any, the value is `T::default()`, which
 /// must mean "not known", and there is no task.
 #[derive(Default)]
 pub(crate) struct OnDemand<T> {
     sender: watch::Sender<T>,
-    running: Mutex<bool>,
+    task: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl<T: Default + Send + Sync + 'static> OnDemand<T> {
@@ -22,19 +23,16 @@ impl<T: Default + Send + Sync + 'static> OnDemand<T> {
         F: FnOnce(watch::Sender<T>) -> U,
         U: Future<Output = ()> + Send + 'static,
     {
-        let mut running = lock(&self.running);
+        let mut task = lock(&self.task);
         let receiver = self.sender.subscribe();
-        if !*running {
-            *running = true;
-            let work = follow(self.sender.clone());
-            tokio::spawn(Arc::clone(self).run(work));
+        // One that has finished was ended by the end of its runtime.
+        if task.as_ref().is_none_or(JoinHandle::is_finished) {
+            *task = Some(tokio::spawn(Arc::clone(self).run(follow(self.sender.clone()))));
         }
         receiver
     }
 
     async fn run(self: Arc<Self>, work: impl Future<Output = ()> + Send) {
-        // Also when the runtime ends first, so that the next runtime starts another.
-        let mut ended = Ended { hub: &self, early: true };
         let mut work = Box::pin(async move {
             work.await;
             std::future::pending::<()>().await;
@@ -43,11 +41,10 @@ impl<T: Default + Send + Sync + 'static> OnDemand<T> {
             tokio::select! {
                 () = &mut work => {}
                 () = self.sender.closed() => {
-                    let mut running = lock(&self.running);
+                    let mut task = lock(&self.task);
                     if self.sender.receiver_count() == 0 {
-                        *running = false;
+                        *task = None;
                         self.sender.send_replace(T::default());
-                        ended.early = false;
                         return;
                     }
                 }
@@ -55,22 +52,18 @@ impl<T: Default + Send + Sync + 'static> OnDemand<T> {
         }
     }
 
+    /// Ends the task: nobody learns of a change any more.
+    pub(crate) async fn end(&self) {
+        let task = lock(&self.task).take();
+        if let Some(task) = task {
+            task.abort();
+            let _ = task.await;
+        }
+    }
+
     #[cfg(test)]
     pub(crate) fn is_running(&self) -> bool {
-        *lock(&self.running)
-    }
-}
-
-struct Ended<'a, T: Default + Send + Sync + 'static> {
-    hub: &'a OnDemand<T>,
-    early: bool,
-}
-
-impl<T: Default + Send + Sync + 'static> Drop for Ended<'_, T> {
-    fn drop(&mut self) {
-        if self.early {
-            *lock(&self.hub.running) = false;
-        }
+        lock(&self.task).is_some()
     }
 }
 

@@ -32,6 +32,13 @@ impl Sources {
         }
     }
 
+    /// Follows no path and no mount from now on. To be called before the root is unmounted, which the open tables of mounts
+    /// hold.
+    pub async fn end(&self) {
+        self.paths.end().await;
+        self.mounts.end().await;
+    }
+
     /// The condition that a requirement stands for; `service` makes those of services.
     pub fn condition(
         &self,

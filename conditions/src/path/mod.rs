@@ -116,8 +116,7 @@ impl Paths {
         PathCondition { shared: Arc::clone(&self.shared), path, written, presence }
     }
 
-    /// Follows nothing from now on: no condition gets another answer. To be called before the root is unmounted, which the
-    /// open table of mounts holds.
+    /// Follows nothing from now on: no condition gets another answer.
     pub async fn end(&self) {
         let hub = {
             let mut registry = lock(&self.shared.registry);
