@@ -32,6 +32,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         file.source_code_info = None;
     }
     let out = PathBuf::from(std::env::var("OUT_DIR")?);
+    let mut streams = Vec::new();
+    for file in &descriptors.file {
+        for service in &file.service {
+            let of_streams = service.method.iter().filter(|m| m.client_streaming() || m.server_streaming());
+            streams
+                .extend(of_streams.map(|m| format!("/{}.{}/{}", file.package(), service.name(), m.name())));
+        }
+    }
+    std::fs::write(out.join("streams.rs"), format!("&{streams:?}"))?;
     std::fs::write(out.join("kelson.v1.bin"), reflected.encode_to_vec())?;
     tonic_prost_build::configure().build_client(true).build_server(true).compile_fds(descriptors)?;
     tonic_prost_build::configure().compile_fds(protox::compile([STATE], ["."])?)?;

@@ -1,9 +1,10 @@
-//! docs/reference/api.md is what the comments of the .proto files and the table of roles say now. With KELSON_RENEW set it is
-//! written anew.
+//! docs/reference/api.md is what the comments of the .proto files and the table of roles say now, and so is the table in
+//! docs/api.md. With KELSON_RENEW set they are written.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use kelson_proto::access;
 use prost_types::field_descriptor_proto::{Label, Type};
 use prost_types::{DescriptorProto, EnumDescriptorProto, FieldDescriptorProto, FileDescriptorProto};
 
@@ -32,26 +33,6 @@ impl Comments {
 
 fn docs() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs")
-}
-
-/// The least role of each method by its name there, such as `Services.List`, from the table of docs/api.md, which a test of
-/// kelson-api holds to what is enforced.
-fn roles() -> BTreeMap<String, &'static str> {
-    let document = std::fs::read_to_string(docs().join("api.md")).unwrap();
-    let (_, table) = document.split_once("<!-- roles -->").unwrap();
-    let (table, _) = table.split_once("<!-- /roles -->").unwrap();
-    let row = |line: &str| {
-        let cells: Vec<String> = line.split('|').map(|cell| cell.trim().to_owned()).collect();
-        let [_, method, _, reader, operator, admin, _] = cells.as_slice() else { return None };
-        let role = match (reader.as_str(), operator.as_str(), admin.as_str()) {
-            ("yes", ..) => "os:reader",
-            (_, "yes", _) => "os:operator",
-            (.., "yes") => "os:admin",
-            _ => return None,
-        };
-        Some((method.trim_matches('`').to_owned(), role))
-    };
-    table.lines().filter_map(row).collect()
 }
 
 /// The last part of a name such as `.kelson.v1.ListRequest`.
@@ -130,7 +111,7 @@ fn choice(out: &mut String, choice: &EnumDescriptorProto, path: &[i32], comments
     }
 }
 
-fn file(out: &mut String, file: &FileDescriptorProto, roles: &BTreeMap<String, &'static str>) {
+fn file(out: &mut String, file: &FileDescriptorProto) {
     let comments = Comments::of(file);
     for (index, service) in file.service.iter().enumerate() {
         let path = [6, index as i32];
@@ -140,8 +121,8 @@ fn file(out: &mut String, file: &FileDescriptorProto, roles: &BTreeMap<String, &
             let what = comments.at(&[&path[..], &[2, index as i32]].concat());
             let stream = |streams| if streams { "stream of " } else { "" };
             let (takes, answers) = (link(method.input_type()), link(method.output_type()));
-            let name = format!("{}.{}", service.name(), method.name());
-            let role = roles.get(&name).unwrap_or_else(|| panic!("docs/api.md has no role for {name}"));
+            let path = format!("/{}.{}/{}", file.package(), service.name(), method.name());
+            let role = access::of(&path).unwrap_or_else(|| panic!("no role may call {path}")).role;
             *out += &format!(
                 "| `{}` | {}{takes} | {}{answers} | `{role}` | {} |\n",
                 method.name(),
@@ -168,22 +149,43 @@ fn the_reference_is_what_the_files_say() {
         .collect();
     names.sort();
     let set = protox::compile(&names, [folder]).unwrap();
-    let roles = roles();
     let mut out = HEAD.to_owned();
     // Those without a service are between Kelson's own processes.
     for described in set.file.iter().filter(|file| file.package() == "kelson.v1" && !file.service.is_empty())
     {
-        file(&mut out, described, &roles);
+        file(&mut out, described);
     }
     for known in ["## kelson.v1.Services", "| `Prune` |", "### HealthReport", "`os:admin`"] {
         assert!(out.contains(known), "{known} is missing");
     }
     let path = docs().join("reference/api.md");
-    if std::env::var_os("KELSON_RENEW").is_some() {
-        std::fs::write(&path, &out).unwrap();
+    written(&path, &out);
+}
+
+/// The table of roles in docs/api.md is that of `kelson_proto::access`. A test of kelson-apid calls each method as each role.
+#[test]
+fn the_table_of_roles_is_what_is_enforced() {
+    const BEGIN: &str = "<!-- roles -->\n";
+    let mut table =
+        "| method | no role | `os:reader` | `os:operator` | `os:admin` |\n|---|---|---|---|---|\n".to_owned();
+    for access in access::TABLE.iter().filter(|access| !access.path.starts_with("/kelson.test.")) {
+        let word = |role| if role >= access.role { "yes" } else { "denied" };
+        let [reader, operator, admin] = access::Role::ALL.map(word);
+        let method = access::method(access.path);
+        table += &format!("| `{method}` | denied | {reader} | {operator} | {admin} |\n");
     }
-    assert!(
-        std::fs::read_to_string(path).unwrap_or_default() == out,
-        "docs/reference/api.md is old: hack/docs --renew"
-    );
+    let path = docs().join("api.md");
+    let page = std::fs::read_to_string(&path).unwrap();
+    let (before, rest) = page.split_once(BEGIN).unwrap();
+    let (_, after) = rest.split_once("<!-- /roles -->").unwrap();
+    written(&path, &format!("{before}{BEGIN}{table}<!-- /roles -->{after}"));
+}
+
+/// The page says this; with KELSON_RENEW it is written.
+fn written(path: &Path, text: &str) {
+    if std::env::var_os("KELSON_RENEW").is_some() {
+        std::fs::write(path, text).unwrap();
+    }
+    let page = std::fs::read_to_string(path).unwrap_or_default();
+    assert!(page == text, "{} is old: hack/docs --renew", path.display());
 }
