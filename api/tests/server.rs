@@ -161,7 +161,6 @@ impl World {
         // Left by an earlier incarnation.
         std::fs::write(&socket, "").unwrap();
         let options = ServerOptions {
-            socket: socket.clone(),
             manager: manager.clone(),
             images,
             inspector: inspect::inspector(),
@@ -175,7 +174,6 @@ impl World {
                 crashes: 0,
             },
             admission: kelson_services::admission::Admission::new(manager.clone(), None, APID),
-            group: None,
             audit: server::Audit::default(),
             listeners: mpsc::channel(1).1,
         };

@@ -15,6 +15,7 @@ pub use kelson_spec::service::ApiAccess;
 use kelson_sys::process;
 
 use crate::builtins::{apid, containerd};
+use crate::error::ServicesError::{self, Denied};
 use crate::manager::Manager;
 
 /// What the peer of a connection may do, asked once.
@@ -52,7 +53,7 @@ struct Inner {
     manager: Manager,
     cgroups: Option<CgroupRoot>,
     uid: u32,
-    power: Result<Power, String>,
+    power: Result<Power, ServicesError>,
     apid_uid: u32,
 }
 
@@ -72,7 +73,7 @@ impl Admission {
             manager,
             cgroups,
             uid: nix::unistd::geteuid().as_raw(),
-            power: Power::own().map_err(|error| error.to_string()),
+            power: Power::own().map_err(|error| Denied(error.to_string())),
             apid_uid,
         }))
     }
@@ -85,12 +86,12 @@ impl Admission {
     /// Whether the process at the other end of this socket may read the logs.
     ///
     /// # Errors
-    /// A sentence that says why not.
-    pub fn may_read_logs(&self, socket: BorrowedFd<'_>) -> Result<(), String> {
+    /// Why not.
+    pub fn may_read_logs(&self, socket: BorrowedFd<'_>) -> Result<(), ServicesError> {
         match self.judge(socket) {
             // A service that has any access may read; kelson-apid has asked for the role.
             Standing::Host { .. } | Standing::Service { .. } | Standing::Forwarder => Ok(()),
-            Standing::Refused(why) => Err(why),
+            Standing::Refused(why) => Err(Denied(why)),
         }
     }
 
@@ -100,10 +101,10 @@ impl Admission {
             Ok(peer) => peer,
             Err(error) => return Standing::Refused(format!("the kernel does not say who calls: {error}")),
         };
-        self.standing(&peer).unwrap_or_else(Standing::Refused)
+        self.standing(&peer).unwrap_or_else(|refusal| Standing::Refused(refusal.to_string()))
     }
 
-    fn standing(&self, peer: &Peer) -> Result<Standing, String> {
+    fn standing(&self, peer: &Peer) -> Result<Standing, ServicesError> {
         let uid = peer.uid();
         let own = self.0.uid;
         if (uid == own || uid == self.0.apid_uid) && self.is_apid(peer) {
@@ -111,22 +112,22 @@ impl Admission {
         }
         if uid != own {
             let who = if own == 0 { "root (sudo kelsonctl …)".to_owned() } else { format!("user {own}") };
-            return Err(format!(
+            return Err(Denied(format!(
                 "user {uid} may not use this socket: call as {who}, or from elsewhere through kelson-apid with a \
                  client certificate (kelsonctl --endpoint HOST:PORT)"
-            ));
+            )));
         }
         let Some(pid) = peer.pid() else { return Ok(Standing::Host { uid, pid: None }) };
-        let cannot = |error: String| format!("process {pid} has no access to the API: {error}");
+        let cannot = |error: String| Denied(format!("process {pid} has no access to the API: {error}"));
         let owner = peer.ask(|pid| self.owner(pid)).map_err(|error| cannot(error.to_string()))?;
         // What is to be changed in a file comes first: it is what an operator can change.
         match &owner {
             Owner::Service(name) if self.grants(name) == ApiAccess::None => {
                 let builtin = self.0.manager.get(name).is_some_and(|service| service.builtin);
-                return Err(match builtin {
+                return Err(Denied(match builtin {
                     true => format!("{name} is a part of Kelson and has no access to the API"),
                     false => no_access(name),
-                });
+                }));
             }
             Owner::Unknown => {
                 let why = "the service of the process is not known: there is no cgroup2".to_owned();
@@ -136,7 +137,7 @@ impl Admission {
         }
         let power =
             peer.ask(Power::of).map_err(|error| cannot(format!("PID 1 cannot look at it: {error}")))?;
-        let ours = self.0.power.as_ref().map_err(|error| cannot(error.clone()))?;
+        let ours = self.0.power.as_ref().map_err(|error| cannot(error.to_string()))?;
         if !power.same_user_namespace(ours) {
             return Err(cannot("it is in another user namespace than PID 1".to_owned()));
         }

@@ -4,6 +4,7 @@
 pub mod admission;
 pub mod builtins;
 pub mod collector;
+mod error;
 pub mod events;
 pub mod groups;
 pub mod health;
@@ -13,6 +14,7 @@ pub mod images;
 pub mod inspect;
 pub mod last_resort;
 pub mod manager;
+pub mod messages;
 pub mod metrics;
 pub mod model;
 pub mod node_health;
@@ -26,6 +28,7 @@ pub mod exec {
     pub use kelson_runner::{BoxFuture, ExecControl, ExecRequest, Executing, Exit, WindowSize};
 }
 
+pub use error::{ErrorKind, ServicesError};
 pub use kelson_conditions as conditions;
 pub use kelson_spec as spec;
 pub use manager::Manager;

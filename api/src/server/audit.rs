@@ -63,12 +63,7 @@ impl Audit {
     pub fn begin(&self, path: &str, caller: &Caller) -> Option<Arc<Record>> {
         let access = access::of(path).filter(|access| access.role > Role::Reader)?;
         let mut head = format!("call={}", access::method(access.path));
-        let (who, role) = match caller {
-            Caller::Local { .. } => (caller.to_string(), "local"),
-            Caller::Service { role, .. } => (caller.to_string(), role.name()),
-            Caller::Remote { identity, role } => (identity.clone(), role.map_or("none", Role::name)),
-        };
-        let _ = write!(head, " who={} role={role}", quoted(&who));
+        let _ = write!(head, " who={} role={}", quoted(&caller.identity()), caller.role());
         let open = Open { what: String::new(), told: String::new(), result: None };
         let (audit, began, open) = (self.clone(), Instant::now(), Mutex::new(open));
         Some(Arc::new(Record { audit, head, began, open }))

@@ -23,6 +23,23 @@ pub enum Caller {
 pub type Grants<'a> = &'a (dyn Fn(&str) -> ApiAccess + Sync);
 
 impl Caller {
+    /// Who that is, as the audit log has it.
+    pub fn identity(&self) -> String {
+        match self {
+            Caller::Remote { identity, .. } => identity.clone(),
+            Caller::Local { .. } | Caller::Service { .. } => self.to_string(),
+        }
+    }
+
+    /// The name of its role; `local`: it is the operator of the host itself.
+    pub fn role(&self) -> &'static str {
+        match self {
+            Caller::Local { .. } => "local",
+            Caller::Service { role, .. } => role.name(),
+            Caller::Remote { role, .. } => role.map_or("none", Role::name),
+        }
+    }
+
     /// Whether it may call this method. kelson-apid has asked as well.
     ///
     /// # Errors

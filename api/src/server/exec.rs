@@ -15,6 +15,7 @@ use tokio::sync::{mpsc, watch};
 use tonic::{Request, Response, Status, Streaming};
 
 use super::audit::record;
+use super::model;
 use super::services::{about, caller};
 use session::{Session, window_size};
 
@@ -49,12 +50,12 @@ impl Exec for ExecApi {
         let program = start.command.first().cloned().unwrap_or_default();
         about(record.as_deref(), &format!("{}: {program}", start.name));
         if self.manager.get(&start.name).is_none() {
-            return Err(Status::not_found(self.manager.unknown(&start.name)));
+            return Err(model::status(self.manager.unknown(&start.name)));
         }
         let name = start.name.clone();
         let request = exec_request(start)?;
         let on_terminal = request.terminal.is_some();
-        let executing = self.manager.exec(&name, request).await.map_err(Status::failed_precondition)?;
+        let executing = self.manager.exec(&name, request).await.map_err(model::status)?;
         tracing::info!("{name}: {caller} runs {program:?} (process {})", executing.pid);
         if let Some(record) = &record {
             record.note(&format!("process {}", executing.pid));

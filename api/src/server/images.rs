@@ -3,10 +3,11 @@
 use kelson_proto::v1;
 use kelson_proto::v1::images_server::Images;
 use kelson_services::Manager;
-use kelson_services::images::{ImageStore, ImagesError, Listed};
+use kelson_services::images::{ImageStore, Listed};
 use tonic::{Request, Response, Status};
 
 use super::audit::record;
+use super::model::status_of_images as status;
 use super::services::{about, caller};
 
 pub struct ImagesApi {
@@ -25,13 +26,6 @@ fn image(listed: Listed) -> v1::Image {
         unpacked: row.unpacked,
         trouble: row.trouble.unwrap_or_default(),
         services,
-    }
-}
-
-fn status(error: ImagesError) -> Status {
-    match error {
-        ImagesError::NotNow(why) => Status::failed_precondition(why),
-        ImagesError::Failed(why) => Status::unavailable(why),
     }
 }
 

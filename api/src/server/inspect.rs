@@ -9,13 +9,14 @@ use kelson_proto::v1::inspect_question::Question;
 use kelson_proto::v1::inspect_server::Inspect;
 use kelson_proto::v1::write_file_request::Request as Piece;
 use kelson_services::Manager;
-use kelson_services::inspect::{Answers, InspectError, Inspector, Writing};
+use kelson_services::inspect::{Answers, Inspector, Writing};
 use prost::Message;
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::audit::record;
+use super::model::status_of_inspect as status;
 use super::services::{about, caller, ending};
 
 /// Messages that wait for a client to read them.
@@ -37,19 +38,6 @@ pub struct InspectApi {
 }
 
 type Answer<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
-
-fn status(error: InspectError) -> Status {
-    let text = error.to_string();
-    match error {
-        InspectError::Busy => Status::resource_exhausted(text),
-        InspectError::Silent => Status::deadline_exceeded(text),
-        InspectError::Missing(_) => Status::not_found(text),
-        InspectError::Unfit(_) => Status::failed_precondition(text),
-        InspectError::Start(_) | InspectError::Broken(_) | InspectError::Failed(_) => {
-            Status::unavailable(text)
-        }
-    }
-}
 
 async fn next<T: Message + Default>(answers: &mut Answers) -> Result<Option<T>, Status> {
     let Some(bytes) = answers.next().await.map_err(status)? else { return Ok(None) };

@@ -11,8 +11,7 @@ use kelson_sys::descriptor::Watched;
 use tokio::sync::watch;
 use tonic::Status;
 
-use super::model;
-use record::Record;
+use record::parse;
 
 /// Longest record that the kernel gives, in bytes.
 const RECORD: usize = 8192;
@@ -83,7 +82,7 @@ impl KernelLog {
         while messages.len() < BATCH {
             match self.file.get_ref().read(&mut record) {
                 Ok(0) => break,
-                Ok(length) => messages.extend(record.get(..length).and_then(Record::parse).map(message)),
+                Ok(length) => messages.extend(record.get(..length).and_then(parse)),
                 Err(error) => match error.raw_os_error() {
                     // Overwritten before it was read: the next read gives the oldest that is kept.
                     Some(code) if code == nix::errno::Errno::EPIPE as i32 => {}
@@ -95,9 +94,4 @@ impl KernelLog {
         }
         Ok(messages)
     }
-}
-
-fn message(record: Record) -> v1::KernelMessage {
-    let Record { seq, time, level, text } = record;
-    v1::KernelMessage { seq, time: Some(model::duration(time)), level, text }
 }

@@ -7,7 +7,7 @@ use futures_util::Stream;
 use kelson_proto::v1;
 use kelson_proto::v1::machine_server::Machine;
 use kelson_services::Manager;
-use kelson_services::host::{BootReport, Host, HostRequest, PhaseRecord, Reexecution, ShutdownAction};
+use kelson_services::host::{BootReport, Host, HostRequest, PhaseRecord, ShutdownAction};
 use kelson_sys::text::harmless;
 use tokio::sync::{oneshot, watch};
 use tonic::{Request, Response, Status};
@@ -93,7 +93,7 @@ impl Machine for MachineApi {
             started: Some(self.host.started.into()),
             reexecs: self.host.reexecs,
             crashes: self.host.crashes,
-            uptime: Some(super::model::duration(self.manager.since_start())),
+            uptime: Some(model::duration(self.manager.since_start())),
         }))
     }
 
@@ -137,9 +137,7 @@ impl Machine for MachineApi {
         let reason = reason(&caller(&request), &request.get_ref().reason);
         let (reply, answer) = oneshot::channel();
         self.host.requests.send(HostRequest::Reexec { reason, reply }).await.map_err(ending)?;
-        let Reexecution { program, old_version, new_version } =
-            answer.await.map_err(ending)?.map_err(Status::failed_precondition)?;
-        Ok(Response::new(v1::ReexecResponse { program, old_version, new_version }))
+        answer.await.map_err(ending)?.map(Response::new).map_err(model::status)
     }
 
     type DmesgStream = Pin<Box<dyn Stream<Item = Result<v1::DmesgResponse, Status>> + Send>>;

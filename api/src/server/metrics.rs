@@ -22,6 +22,7 @@ use tokio::task::JoinHandle;
 use tonic::{Request, Response, Status};
 
 use self::families::{FAMILIES, Figures, HealthFigures, Of, Samples};
+use super::model;
 use super::services::few;
 
 /// Who reads metrics at the same time.
@@ -171,7 +172,7 @@ impl Metrics for MetricsApi {
         let mut names = request.into_inner().names;
         few(&names)?;
         if let Some(unknown) = names.iter().find(|name| self.manager.get(name).is_none()) {
-            return Err(Status::not_found(self.manager.unknown(unknown)));
+            return Err(model::status(self.manager.unknown(unknown)));
         }
         names.sort_unstable();
         let place = Arc::clone(&self.readers).try_acquire_owned().map_err(|_| {

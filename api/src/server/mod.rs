@@ -28,7 +28,6 @@ mod socket;
 
 use std::future::Future;
 use std::os::unix::net::UnixListener;
-use std::path::PathBuf;
 
 use kelson_services::Manager;
 use kelson_services::admission::Admission;
@@ -45,8 +44,6 @@ pub use socket::bind;
 
 /// What the server serves, and to whom.
 pub struct ServerOptions {
-    /// Where the socket is, as a rule `/run/kelson/init.sock`.
-    pub socket: PathBuf,
     pub manager: Manager,
     pub images: ImageStore,
     pub inspector: Inspector,
@@ -54,32 +51,17 @@ pub struct ServerOptions {
     pub host: Host,
     /// Who may connect.
     pub admission: Admission,
-    /// The group that may connect: `kelson`, or that of kelson-apid. `None`: that of PID 1.
-    pub group: Option<u32>,
     /// Where it is written who changed what.
     pub audit: Audit,
     /// What takes the listener's place when its socket was removed and made again.
     pub listeners: mpsc::Receiver<UnixListener>,
 }
 
-/// Makes the socket and serves on it until `shutdown` is ready.
+/// Serves on a socket that is bound ([`bind`]) until `shutdown` is ready. PID 1 keeps it over its re-execution, so that
+/// clients that connect meanwhile wait a moment and are not refused. The socket is left where it is.
 ///
 /// Then no new call is taken, streams end after the last event, and whoever has not read that within a second is
-/// cut off: no client holds the shutdown up. The socket is removed.
-///
-/// # Errors
-/// When the socket cannot be made.
-pub async fn serve(options: ServerOptions, shutdown: impl Future<Output = ()>) -> Result<(), ApiError> {
-    let listener = socket::bind(&options.socket, options.group)?;
-    let path = options.socket.clone();
-    let served = serve_on(listener, options, shutdown).await;
-    // Clients are told "not there" at once, and not by a socket that nobody serves.
-    let _ = std::fs::remove_file(path);
-    served
-}
-
-/// As [`serve`], on a socket that is bound already ([`bind`]): PID 1 keeps it over its re-execution, so that clients
-/// that connect meanwhile wait a moment and are not refused. The socket is left where it is.
+/// cut off: no client holds the shutdown up.
 ///
 /// # Errors
 /// When the listener is not one that the event loop can wait for.

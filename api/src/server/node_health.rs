@@ -1,14 +1,13 @@
 //! The service Health: how the host and its groups are, with whoever keeps them from being healthy.
 
 use std::pin::Pin;
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::Stream;
 use kelson_proto::v1;
 use kelson_proto::v1::health_server::Health;
-use kelson_services::manager::FaultyFile;
-use kelson_services::node_health::{self, HealthState, NodeHealth};
+use kelson_services::model::Numbered as _;
+use kelson_services::node_health::{self, NodeHealth};
 use tokio::sync::watch;
 use tonic::{Request, Response, Status};
 
@@ -35,15 +34,9 @@ fn find(health: &NodeHealth, group: &str) -> Result<v1::HealthReport, Status> {
 }
 
 fn report(group: &str, health: node_health::Health) -> v1::HealthReport {
-    let state = match health.state {
-        HealthState::Pending => v1::health_report::State::Pending,
-        HealthState::Healthy => v1::health_report::State::Healthy,
-        HealthState::Unhealthy => v1::health_report::State::Unhealthy,
-        HealthState::Failed => v1::health_report::State::Failed,
-    };
     v1::HealthReport {
         group: group.to_owned(),
-        state: state.into(),
+        state: health.state.number(),
         since: Some(health.since.into()),
         lasts: Some(model::duration(health.lasts)),
         steady: health.steady.map(model::duration),
@@ -55,23 +48,16 @@ fn report(group: &str, health: node_health::Health) -> v1::HealthReport {
         last_break: health.last_break.map(culprit),
         message: health.message,
         optional: health.optional.into_iter().map(culprit).collect(),
-        warnings: health.warnings.into_iter().map(warning).collect(),
+        warnings: health.warnings,
     }
-}
-
-fn warning((service, file): (Option<Arc<str>>, FaultyFile)) -> v1::FileWarning {
-    let service = service.as_deref().unwrap_or_default().to_owned();
-    v1::FileWarning { service, file: Some(model::faulty_file(file)) }
 }
 
 fn culprit(culprit: node_health::Culprit) -> v1::Culprit {
     v1::Culprit {
         service: culprit.service.to_string(),
         check: culprit.check.to_string(),
-        state: match &*culprit.check {
-            "" => model::state(culprit.state).into(),
-            _ => v1::State::Unspecified.into(),
-        },
+        // That of a check is unspecified.
+        state: if culprit.check.is_empty() { culprit.state.number() } else { 0 },
         reason: culprit.reason.to_string(),
         since: Some(culprit.since.into()),
         lasts: Some(model::duration(culprit.lasts)),

@@ -46,7 +46,7 @@ impl ServicesApi {
 
     /// NOT_FOUND, with the name that was most likely meant.
     fn unknown(&self, name: &str) -> Status {
-        Status::not_found(self.manager.unknown(name))
+        model::status(self.manager.unknown(name))
     }
 
     /// The snapshots of all that are named: nothing is begun while one of them is unknown.
@@ -233,7 +233,7 @@ impl Services for ServicesApi {
         // What holds already is reached, also with a timeout of 0.
         let reached = tokio::select! {
             biased;
-            reached = self.manager.wait(&names, awaited) => reached.map(|()| true).map_err(Status::not_found)?,
+            reached = self.manager.wait(&names, awaited) => reached.map(|()| true).map_err(model::status)?,
             () = timeout => false,
         };
         let services =
@@ -244,11 +244,11 @@ impl Services for ServicesApi {
     async fn why(&self, request: Request<v1::WhyRequest>) -> Result<Response<v1::WhyResponse>, Status> {
         let name = request.into_inner().name;
         let reason = self.manager.why(&name).ok_or_else(|| self.unknown(&name))?;
-        Ok(Response::new(v1::WhyResponse { reason: Some(model::reason(reason)) }))
+        Ok(Response::new(v1::WhyResponse { reason: Some(reason) }))
     }
 
     async fn graph(&self, _: Request<v1::GraphRequest>) -> Result<Response<v1::GraphResponse>, Status> {
-        Ok(Response::new(model::graph(self.manager.graph())))
+        Ok(Response::new(self.manager.graph()))
     }
 
     async fn signal(
@@ -262,7 +262,7 @@ impl Services for ServicesApi {
         if !(1..=SIGNAL_MAX).contains(&signal) {
             return Err(Status::invalid_argument(format!("signals have the numbers 1 to {SIGNAL_MAX}")));
         }
-        let pid = self.manager.signal(&name, signal, caller).await.map_err(Status::failed_precondition)?;
+        let pid = self.manager.signal(&name, signal, caller).await.map_err(model::status)?;
         Ok(Response::new(v1::SignalResponse { pid }))
     }
 
@@ -274,22 +274,10 @@ impl Services for ServicesApi {
         let (reply, answer) = oneshot::channel();
         self.host.requests.send(HostRequest::Reload { reply }).await.map_err(ending)?;
         let report = answer.await.map_err(ending)?;
-        if let Some(failure) = report.failure {
-            return Err(Status::failed_precondition(format!("{failure}; nothing was changed")));
-        }
-        let words = |words: Vec<&str>| words.into_iter().map(str::to_owned).collect();
-        Ok(Response::new(v1::ReloadResponse {
-            started: report.started,
-            stopped: report.stopped,
-            changed: report.changed,
-            errors: report.errors,
-            added: report.added,
-            faulty: report.faulty,
-            applied: words(report.applied),
-            waiting: words(report.waiting),
-            groups: report.groups,
-            next_run: report.next_run,
-        }))
+        report.map(Response::new).map_err(|failure| {
+            let status = model::status(failure);
+            Status::new(status.code(), format!("{}; nothing was changed", status.message()))
+        })
     }
 
     type EventsStream = Pin<Box<dyn Stream<Item = Result<v1::EventsResponse, Status>> + Send>>;

@@ -77,7 +77,7 @@ async fn a_watch_follows_a_service_that_comes_and_goes() {
     }
     world.manager.start(&["late".to_owned()], true).await;
     assert_eq!(next(&mut web).await, Some(ServingStatus::Serving));
-    world.manager.reload(Loaded::default()).await;
+    world.manager.reload(Loaded::default()).await.unwrap();
     assert_eq!(next(&mut web).await, Some(ServingStatus::NotServing));
     loop {
         match next(&mut shop).await {
@@ -124,7 +124,7 @@ async fn reports_name_culprits_and_streams_end() {
         last = within(stream.next()).await.unwrap().unwrap();
     }
     world.manager.stop(&["till".to_owned()], false, true).await;
-    world.manager.reload(Loaded::default()).await;
+    world.manager.reload(Loaded::default()).await.unwrap();
     let gone = loop {
         if let Err(status) = within(stream.next()).await.unwrap() {
             break status;

@@ -159,7 +159,6 @@ pub async fn host(folder: &Path, socket: &Path) {
     tokio::spawn(answer(asked));
     let health = NodeHealthSpec { minimum: Duration::from_secs(1), deadline: Duration::from_secs(300) };
     let options = ServerOptions {
-        socket: socket.to_owned(),
         images,
         inspector: Inspector::new(Arc::new(Nothing), None),
         health: NodeHealth::of(&manager, health),
@@ -173,7 +172,6 @@ pub async fn host(folder: &Path, socket: &Path) {
             reexecs: 0,
             crashes: 0,
         },
-        group: None,
         audit: server::Audit::default(),
         listeners: mpsc::channel(1).1,
     };
@@ -189,7 +187,7 @@ async fn answer(mut asked: mpsc::Receiver<HostRequest>) {
                 assert!(reason.chars().count() < 600 && !reason.chars().any(char::is_control), "{reason:?}");
                 let _ = reply.send("reboot has begun".to_owned());
             }
-            HostRequest::Reload { reply } => drop(reply.send(ReloadReport::default())),
+            HostRequest::Reload { reply } => drop(reply.send(Ok(ReloadReport::default()))),
             HostRequest::Reexec { reply, .. } => drop(reply.send(Err("not here".to_owned()))),
         }
     }

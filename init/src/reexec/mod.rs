@@ -110,7 +110,8 @@ fn is_same_file(one: &Path, other: &Path) -> bool {
 pub fn past(options: &Options) -> Option<Past> {
     variable(AGAIN)?;
     let life = Incarnation::current().map_err(|error| error.to_string());
-    match life.and_then(|life| Past::take(&options.runtime_dir.join("state"), &life)) {
+    let state = options.runtime_dir.join("state");
+    match life.and_then(|life| Past::take(&state, &life).map_err(|doubt| doubt.to_string())) {
         Ok(past) if past.store.has(Kind::ReexecState, "") => Some(past),
         Ok(_) => {
             tracing::warn!("the boot had not come to its services: it is done again");

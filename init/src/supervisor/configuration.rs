@@ -6,6 +6,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use kelson_services::ServicesError;
 use kelson_services::host::ReloadReport;
 use kelson_services::manager::Manager;
 use kelson_services::node_health::{HealthSpecs, NodeHealth};
@@ -47,14 +48,11 @@ impl Configuration {
         manager: &Manager,
         health: &NodeHealth,
         mut read: Loaded,
-    ) -> ReloadReport {
+    ) -> Result<ReloadReport, ServicesError> {
         let services = std::mem::take(&mut read.services);
         read.keep_versions(&self.loaded(), |name| manager.spec(name).is_some());
         let (next, machine) = after(&self.loaded(), &read);
-        let mut report = manager.reload(Loaded { services, ..read }).await;
-        if report.failure.is_some() {
-            return report;
-        }
+        let mut report = manager.reload(Loaded { services, ..read }).await?;
         report.groups = changed(&self.loaded().groups, &next.groups);
         let specs = HealthSpecs::from(&next);
         manager.set_groups(&next.groups);
@@ -64,10 +62,13 @@ impl Configuration {
         *self.loaded() = next;
         self.write();
         match machine {
-            Some(machine) => (report.applied, report.waiting) = (machine.applied, machine.waiting),
+            Some(machine) => {
+                let names = |keys: Vec<&str>| keys.into_iter().map(str::to_owned).collect();
+                (report.applied, report.waiting) = (names(machine.applied), names(machine.waiting));
+            }
             None => report.errors.push("machine.yaml has mistakes, so none of its keys was taken up".into()),
         }
-        report
+        Ok(report)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use kelson_services::ServicesError;
 use kelson_services::builtins::{apid, containerd};
 use kelson_services::collector::Collector;
 use kelson_services::host::{HostRequest, ReloadReport};
@@ -116,7 +117,7 @@ impl Context {
     }
 
     /// Reads the files again beside all else: their disk may be slow.
-    pub(super) fn reload(&self, reply: Option<oneshot::Sender<ReloadReport>>) {
+    pub(super) fn reload(&self, reply: Option<oneshot::Sender<Result<ReloadReport, ServicesError>>>) {
         let (personalities, options) = (self.personalities.clone(), self.options.clone());
         let (manager, turn) = (self.manager.clone(), Arc::clone(&self.reloading));
         let (configuration, health) = (self.configuration.clone(), self.health.clone());
@@ -136,7 +137,7 @@ impl Context {
                     later_mounts.notify_one();
                     report
                 }
-                Err(failure) => ReloadReport::failed(failure),
+                Err(failure) => Err(ServicesError::NotNow(failure)),
             };
             crate::heap::give_back();
             manager.host_event(&summary(&report));
@@ -157,10 +158,11 @@ fn part(what: &str, names: &[impl AsRef<str>]) -> String {
     }
 }
 
-fn summary(report: &ReloadReport) -> String {
-    if let Some(failure) = &report.failure {
-        return format!("the files were not taken up, and nothing was changed: {failure}");
-    }
+fn summary(report: &Result<ReloadReport, ServicesError>) -> String {
+    let report = match report {
+        Ok(report) => report,
+        Err(failure) => return format!("the files were not taken up, and nothing was changed: {failure}"),
+    };
     let added: Vec<&String> = report.added.iter().filter(|name| !report.started.contains(name)).collect();
     let (next_run, restart): (Vec<&String>, Vec<&String>) =
         report.changed.iter().partition(|name| report.next_run.contains(name));

@@ -87,16 +87,15 @@ impl Incarnation {
         let cgroups = personalities.processes.cgroups();
         let admission = Admission::new(manager.clone(), cgroups.cloned(), apid::USER);
         let judge = admission.clone();
-        collector.admit_by(Arc::new(move |socket| judge.may_read_logs(socket)));
+        collector
+            .admit_by(Arc::new(move |socket| judge.may_read_logs(socket).map_err(|why| why.to_string())));
         let server = ServerOptions {
-            socket: socket.clone(),
             manager: manager.clone(),
             images,
             inspector: Inspector::new(personalities.helpers(INSPECT), cgroups.map(CgroupRoot::path)),
             health: health.clone(),
             host,
             admission,
-            group,
             audit: audit(&collector),
             listeners,
         };

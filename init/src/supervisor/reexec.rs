@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use kelson_services::ServicesError;
 use kelson_services::host::Reexecution;
 use kelson_services::manager::Manager;
 use kelson_services::state_store::{Kind, StateStore};
@@ -14,7 +15,7 @@ use crate::reexec::{self, Candidate, ReexecState};
 /// The answer that PID 1 re-executes itself has so long to leave before it does.
 const ANSWER: Duration = Duration::from_millis(50);
 
-type Reply = oneshot::Sender<Result<Reexecution, String>>;
+type Reply = oneshot::Sender<Result<Reexecution, ServicesError>>;
 
 /// A program for the next incarnation was found fit.
 pub(super) struct Fit {
@@ -56,7 +57,7 @@ impl Reexec {
         };
         if let Some(refusal) = refusal {
             // Whoever asked may have gone away.
-            let _ = reply.send(Err(refusal));
+            let _ = reply.send(Err(ServicesError::NotNow(refusal)));
             return;
         }
         let (found, fit) = mpsc::channel(1);
@@ -121,5 +122,5 @@ impl Reexec {
 
 fn refuse(manager: &Manager, reason: &str, why: String, reply: Reply) {
     manager.host_event(&format!("PID 1 does not re-execute itself, as asked for by {reason}: {why}"));
-    let _ = reply.send(Err(why));
+    let _ = reply.send(Err(ServicesError::NotNow(why)));
 }

@@ -7,6 +7,7 @@ use kelson_spec::quoted;
 use tokio::sync::{oneshot, watch};
 
 use super::{ActionResult, Awaited, Kind, Manager, Outcome};
+use crate::error::ServicesError::{self, NotNow};
 use crate::model::{Snapshot, State};
 use crate::service_runner::table::{Answer, Input, StopReason};
 use crate::service_runner::task::Command;
@@ -100,10 +101,7 @@ impl Manager {
 
     /// Before their stop: it is the last request that counts.
     fn note_time<'a>(&self, names: impl Iterator<Item = &'a String>, time: Option<Duration>) {
-        for handle in names.filter_map(|name| self.live(name)) {
-            // Where its mailbox is full, its stop is refused too.
-            let _ = handle.mailbox.send(Command::Request { input: Input::StopFor(time), reply: None });
-        }
+        names.for_each(|name| self.tell(name, Input::StopFor(time)));
     }
 
     /// As [`Self::stop`], but those of these services that are stopping by then are killed at once.
@@ -143,7 +141,7 @@ impl Manager {
             .map(|name| {
                 let snapshot = self.get(name);
                 let (outcome, message) = match &snapshot {
-                    None => (Outcome::Refused, self.unknown(name)),
+                    None => (Outcome::Refused, self.unknown(name).to_string()),
                     Some(now) if wait && now.state.at_rest() => {
                         (Outcome::Done, format!("{}{also}", now.message))
                     }
@@ -170,8 +168,9 @@ impl Manager {
         let mut results = Vec::new();
         for (name, asked) in asked {
             results.push(match asked {
-                Err(message) => {
-                    ActionResult { outcome: Outcome::Refused, message, snapshot: self.get(&name), name }
+                Err(error) => {
+                    let (outcome, message) = (Outcome::Refused, error.to_string());
+                    ActionResult { outcome, message, snapshot: self.get(&name), name }
                 }
                 Ok(asked) => asked.outcome(name, wait, goal).await,
             });
@@ -179,23 +178,23 @@ impl Manager {
         results
     }
 
-    fn ask(&self, name: &str, input: &impl Fn(u64) -> Input) -> Result<Asked, String> {
+    fn ask(&self, name: &str, input: &impl Fn(u64) -> Input) -> Result<Asked, ServicesError> {
         let entries = self.entries();
         let Some(entry) = entries.get(name) else {
             drop(entries);
             return Err(self.unknown(name));
         };
         match &entry.kind {
-            Kind::Faulty(publisher) => Err(publisher.borrow().message.to_string()),
+            Kind::Faulty(publisher) => Err(NotNow(publisher.borrow().message.to_string())),
             Kind::ExternalService(external) => match input(0) {
                 Input::Restart { .. } => {
-                    external.restart().map(|()| Asked::ExternalService(external.snapshot()))
+                    external.restart().map(|()| Asked::ExternalService(external.snapshot())).map_err(NotNow)
                 }
                 Input::Start { .. } => Ok(Asked::ExternalService(external.snapshot())),
-                _ => Err(format!("\"{name}\" stops with the host alone; restart replaces it")),
+                _ => Err(NotNow(format!("\"{name}\" stops with the host alone; restart replaces it"))),
             },
             Kind::Live(_) if self.closing() && !matches!(input(0), Input::Stop { .. }) => {
-                Err("the host is stopping, nothing is started any more".into())
+                Err(NotNow("the host is stopping, nothing is started any more".into()))
             }
             Kind::Live(handle) => {
                 let request_id = self.request_id();
@@ -204,26 +203,26 @@ impl Manager {
                 handle
                     .mailbox
                     .send(command)
-                    .map_err(|_| "too many requests are waiting for it".to_owned())?;
+                    .map_err(|_| NotNow("too many requests are waiting for it".to_owned()))?;
                 Ok(Asked::Live { request_id, answer, snapshot: handle.snapshot.clone() })
             }
         }
     }
 
     /// What to say of a name that no service has.
-    pub fn unknown(&self, name: &str) -> String {
+    pub fn unknown(&self, name: &str) -> ServicesError {
         let entries = self.entries();
-        match kelson_spec::near(name, entries.keys().map(AsRef::as_ref)) {
+        ServicesError::Unknown(match kelson_spec::near(name, entries.keys().map(AsRef::as_ref)) {
             Some(near) => format!("there is no service {}; did you mean \"{near}\"?", quoted(name)),
             None => format!("there is no service {}; `kelsonctl services` lists them", quoted(name)),
-        }
+        })
     }
 
     /// Returns once all hold, at the same time. Cancelled by dropping.
     ///
     /// # Errors
-    /// A sentence that names an unknown service.
-    pub async fn wait(&self, names: &[String], awaited: Awaited) -> Result<(), String> {
+    /// One of the services is not known, or not any more.
+    pub async fn wait(&self, names: &[String], awaited: Awaited) -> Result<(), ServicesError> {
         let mut watched = Vec::new();
         for name in names {
             let snapshot = self.entries().get(name.as_str()).map(super::Entry::watch);
@@ -239,7 +238,8 @@ impl Manager {
             let Some(snapshot) = watched.get_mut(missing) else { return Ok(()) };
             if snapshot.wait_for(holds).await.is_err() {
                 let name = names.get(missing).map_or("", String::as_str);
-                return Err(format!("service \"{name}\" was removed, or the host has stopped"));
+                let text = format!("service \"{name}\" was removed, or the host has stopped");
+                return Err(ServicesError::Unknown(text));
             }
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! Running a command beside a service, and sending its process a signal, as an operator asks.
+//! What the task of a service is asked: to run a command beside it, to send it a signal, how its checks stand.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +7,9 @@ use kelson_runner::{ExecRequest, Executing, Executor};
 use tokio::sync::oneshot;
 
 use super::{Kind, Manager};
-use crate::service_runner::task::Command;
+use crate::error::ServicesError::{self, NotNow};
+use crate::model::CheckReport;
+use crate::service_runner::task::{Command, ServiceHandle};
 
 /// Commands of operators at the same time, on the whole host: each holds descriptors and a stream of PID 1.
 pub(super) const MOST: usize = 64;
@@ -20,15 +22,17 @@ impl Manager {
     ///
     /// # Errors
     /// A sentence: there is no such service, it does not run, or the command cannot be started.
-    pub async fn exec(&self, name: &str, request: ExecRequest) -> Result<Executing, String> {
+    pub async fn exec(&self, name: &str, request: ExecRequest) -> Result<Executing, ServicesError> {
         if self.closing() {
-            return Err("the host is stopping: nothing more is started".into());
+            return Err(NotNow("the host is stopping: nothing more is started".into()));
         }
         let place = Arc::clone(&self.inner.execs).try_acquire_owned().map_err(|_| {
-            format!("{MOST} commands run beside services, which is all that run at the same time: end some of them")
+            NotNow(format!(
+                "{MOST} commands run beside services, which is all that run at the same time: end some of them"
+            ))
         })?;
         let executor = self.executor(name).await?;
-        let executing = executor.exec(request).await.map_err(|error| error.message)?;
+        let executing = executor.exec(request).await.map_err(|error| NotNow(error.message))?;
         let exit = executing.exit;
         let exit = Box::pin(async move {
             let ended = exit.await;
@@ -43,17 +47,23 @@ impl Manager {
     ///
     /// # Errors
     /// A sentence: there is no such service, it does not run, or the kernel refuses.
-    pub async fn signal(&self, name: &str, signal: i32, asked_by: String) -> Result<i32, String> {
+    pub async fn signal(&self, name: &str, signal: i32, asked_by: String) -> Result<i32, ServicesError> {
         self.ask_task(name, |reply| Command::Signal { signal, asked_by, reply }).await
     }
 
-    async fn executor(&self, name: &str) -> Result<Arc<dyn Executor>, String> {
+    async fn executor(&self, name: &str) -> Result<Arc<dyn Executor>, ServicesError> {
         if self.get(name).is_some_and(|snapshot| snapshot.builtin) {
-            return Err(format!(
+            return Err(NotNow(format!(
                 "service \"{name}\" is built in: commands run beside the services that have files"
-            ));
+            )));
         }
         self.ask_task(name, |reply| Command::Executor { reply }).await
+    }
+
+    /// The checks of a service with their last results; empty where it has none or is not known.
+    pub async fn checks(&self, name: &str) -> Vec<CheckReport> {
+        let Some(handle) = self.live(name) else { return Vec::new() };
+        answer_of(&handle, |reply| Command::Checks { reply }).await.unwrap_or_default()
     }
 
     /// Asks the task of a service.
@@ -61,27 +71,35 @@ impl Manager {
         &self,
         name: &str,
         command: impl FnOnce(oneshot::Sender<Result<T, String>>) -> Command,
-    ) -> Result<T, String> {
-        let mailbox = match self.entries().get(name) {
-            None => return Err(self.unknown(name)),
+    ) -> Result<T, ServicesError> {
+        let handle = match self.entries().get(name) {
+            None => None,
             Some(entry) => match &entry.kind {
-                Kind::Live(handle) => handle.mailbox.clone(),
+                Kind::Live(handle) => Some(handle.clone()),
                 Kind::ExternalService(_) => {
-                    return Err(format!(
-                        "service \"{name}\" is built in: `kelsonctl restart {name}` replaces it"
-                    ));
+                    let text =
+                        format!("service \"{name}\" is built in: `kelsonctl restart {name}` replaces it");
+                    return Err(NotNow(text));
                 }
                 Kind::Faulty(_) => {
-                    return Err(format!(
-                        "service \"{name}\" does not run: its state is {}",
-                        entry.snapshot().state.name()
-                    ));
+                    let state = entry.snapshot().state.name();
+                    return Err(NotNow(format!("service \"{name}\" does not run: its state is {state}")));
                 }
             },
         };
-        let (reply, answer) = oneshot::channel();
-        let gone = || format!("service \"{name}\" does not answer");
-        mailbox.send(command(reply)).map_err(|_| gone())?;
-        tokio::time::timeout(ANSWER, answer).await.map_err(|_| gone())?.map_err(|_| gone())?
+        let handle = handle.ok_or_else(|| self.unknown(name))?;
+        let answer = answer_of(&handle, command).await;
+        let answer = answer.unwrap_or_else(|| Err(format!("service \"{name}\" does not answer")));
+        answer.map_err(NotNow)
     }
+}
+
+/// What the task of a service answers. `None`: it does not.
+async fn answer_of<T>(
+    handle: &ServiceHandle,
+    command: impl FnOnce(oneshot::Sender<T>) -> Command,
+) -> Option<T> {
+    let (reply, answer) = oneshot::channel();
+    handle.mailbox.send(command(reply)).ok()?;
+    tokio::time::timeout(ANSWER, answer).await.ok()?.ok()
 }

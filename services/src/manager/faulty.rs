@@ -3,18 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
+use kelson_proto::v1;
 use kelson_spec::Diagnostic;
-
-/// A file with mistakes.
-#[derive(Debug, Clone, PartialEq)]
-pub struct FaultyFile {
-    /// Sorted by their places.
-    pub mistakes: Vec<Diagnostic>,
-    /// A version of the file that was read earlier is in use.
-    pub earlier_in_use: bool,
-    /// When that version was read last, where that is known.
-    pub earlier_read: Option<SystemTime>,
-}
 
 /// What the last reading found.
 #[derive(Default)]
@@ -26,10 +16,28 @@ pub struct Mistakes {
     pub host: Vec<Diagnostic>,
 }
 
+/// The file of a service with mistakes.
 #[derive(Default)]
 pub struct Faulty {
+    /// Sorted by their places.
     pub mistakes: Vec<Diagnostic>,
+    /// When the version was read last that was read before, where that is known.
     pub earlier_read: Option<SystemTime>,
+}
+
+/// A file with mistakes, in the form of the API.
+pub fn faulty_file(
+    mistakes: &[Diagnostic],
+    earlier_in_use: bool,
+    read: Option<SystemTime>,
+) -> v1::FaultyFile {
+    let mistakes = mistakes.iter().map(|mistake| v1::FileMistake {
+        file: mistake.file.display().to_string(),
+        line: mistake.line,
+        column: mistake.column,
+        message: mistake.message.clone(),
+    });
+    v1::FaultyFile { mistakes: mistakes.collect(), earlier_in_use, earlier_read: read.map(Into::into) }
 }
 
 pub fn joined(mistakes: &[Diagnostic]) -> String {

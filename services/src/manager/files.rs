@@ -8,11 +8,12 @@ use kelson_spec::service::{ServiceSpec, StartMode};
 use tokio::sync::watch;
 
 use super::faulty::faults;
-use super::{Entry, ExternalService, Kind, Manager, failed_snapshot};
+use super::{Entry, ExternalService, Kind, Manager, failed_snapshot, tell};
+use crate::error::ServicesError;
 use crate::host::ReloadReport;
 use crate::model::State;
 use crate::service_runner::table::{Input, StopReason};
-use crate::service_runner::task::{Command, ServiceHandle, launch};
+use crate::service_runner::task::{Command, launch};
 
 impl Manager {
     /// Takes the services in; none is started before [`Manager::begin`].
@@ -44,8 +45,8 @@ impl Manager {
     pub fn bring_in(&self, spec: Arc<ServiceSpec>) {
         let name = spec.name.clone();
         self.add(spec, true);
-        if let Some(handle) = self.live(&name).filter(|_| !self.closing()) {
-            send_begin(&handle);
+        if !self.closing() {
+            self.tell(&name, Input::Begin);
         }
     }
 
@@ -88,26 +89,18 @@ impl Manager {
 
     /// Starts all that were added to be started and have not been yet.
     pub fn begin(&self) {
-        let handles: Vec<ServiceHandle> = self
-            .entries()
-            .values()
-            .filter_map(|entry| match &entry.kind {
-                Kind::Live(handle) => Some(handle.clone()),
-                _ => None,
-            })
-            .collect();
-        for handle in handles {
-            send_begin(&handle);
-        }
+        self.entries().values().filter_map(Entry::live).for_each(|handle| tell(handle, Input::Begin));
     }
 
     /// Takes up what has changed in the files: new services start, removed ones stop, changed ones are named and
-    /// take their new file up with their next run, or at once where they wait. Changes nothing where a folder could not
-    /// be read.
-    pub async fn reload(&self, loaded: Loaded) -> ReloadReport {
+    /// take their new file up with their next run, or at once where they wait.
+    ///
+    /// # Errors
+    /// A folder could not be read, or the host is stopping: nothing was changed.
+    pub async fn reload(&self, loaded: Loaded) -> Result<ReloadReport, ServicesError> {
         // What could not be read is not gone, and what it says is not known.
         if let Some(unread) = loaded.unread() {
-            return ReloadReport::failed(format!("the files could not be read: {unread}"));
+            return Err(ServicesError::NotNow(format!("the files could not be read: {unread}")));
         }
         // A service that is on its way out is not the one that a new file of its name means.
         let removals = std::mem::take(&mut *self.removals());
@@ -115,7 +108,7 @@ impl Manager {
             let _ = removal.await;
         }
         if self.closing() {
-            return ReloadReport::failed("the host is stopping");
+            return Err(ServicesError::NotNow("the host is stopping".to_owned()));
         }
         let otherwise = self.note_mistakes(&loaded);
         let faulty = faults(&loaded.diagnostics);
@@ -179,17 +172,11 @@ impl Manager {
             .collect();
         report.stopped = gone.iter().map(ToString::to_string).collect();
         self.remove(gone);
-        for name in &report.started {
-            if let Some(handle) = self.live(name) {
-                send_begin(&handle);
-            }
+        report.started.iter().for_each(|name| self.tell(name, Input::Begin));
+        for handle in self.entries().values().filter_map(Entry::live) {
+            let _ = handle.mailbox.send(Command::Regate);
         }
-        for entry in self.entries().values() {
-            if let Kind::Live(handle) = &entry.kind {
-                let _ = handle.mailbox.send(Command::Regate);
-            }
-        }
-        report
+        Ok(report)
     }
 
     /// Stops services whose files are gone, each after those of them that need it, then forgets them.
@@ -199,7 +186,7 @@ impl Manager {
             match self.live(&name) {
                 Some(handle) => {
                     // It is written down at once: its own stop may be a while off, and a crash of PID 1 in between.
-                    let _ = handle.mailbox.send(Command::Request { input: Input::Leaving, reply: None });
+                    tell(&handle, Input::Leaving);
                     members.insert(name);
                 }
                 None => self.forget(&name),
@@ -241,8 +228,4 @@ impl Manager {
         }
         // Whoever waits for it learns of its end from its snapshot, whose other end is gone.
     }
-}
-
-fn send_begin(handle: &ServiceHandle) {
-    let _ = handle.mailbox.send(Command::Request { input: Input::Begin, reply: None });
 }

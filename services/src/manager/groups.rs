@@ -8,12 +8,11 @@ use kelson_runner::restart::Decision;
 use kelson_spec::service::RestartSpec;
 use kelson_spec::{GroupSpec, ServiceSpec};
 
-use super::{Kind, Manager};
+use super::Manager;
 use crate::groups::{GroupRequest, GroupRestarts};
 use crate::health::network::Network;
 use crate::model::Snapshot;
 use crate::service_runner::table::Input;
-use crate::service_runner::task::Command;
 use crate::state_store::StoredRestarts;
 
 impl Manager {
@@ -77,19 +76,14 @@ impl Manager {
 
     /// The group of a service is not restarted, though the service has asked for it.
     pub(crate) fn refuse_group_restart(&self, service: &str, text: String) {
-        if let Some(handle) = self.live(service) {
-            // Its mailbox is closed where it was removed meanwhile.
-            let input = Input::GroupRefused { text };
-            let _ = handle.mailbox.send(Command::Request { input, reply: None });
-        }
+        self.tell(service, Input::GroupRefused { text });
     }
 
     /// The members of a group that can be run.
     pub(crate) fn members(&self, group: &str) -> Vec<(Snapshot, Arc<ServiceSpec>)> {
         let entries = self.entries();
         let members = entries.values().filter_map(|entry| {
-            let (Kind::Live(handle), Some(spec)) = (&entry.kind, &entry.spec) else { return None };
-            let now = handle.snapshot.borrow();
+            let (now, spec) = (entry.live()?.snapshot.borrow(), entry.spec.as_ref()?);
             (now.group.as_deref() == Some(group)).then(|| (now.clone(), Arc::clone(spec)))
         });
         members.collect()
@@ -97,9 +91,8 @@ impl Manager {
 
     /// A poststop member that has had its turn waits for the next end of its group's mains.
     pub(crate) fn arm(&self, name: &str) {
-        if let Some(handle) = self.live(name).filter(|_| !self.closing()) {
-            // Its mailbox is closed where it was removed meanwhile.
-            let _ = handle.mailbox.send(Command::Request { input: Input::Arm, reply: None });
+        if !self.closing() {
+            self.tell(name, Input::Arm);
         }
     }
 }

@@ -36,11 +36,7 @@ impl Manager {
         let (now, totals) = {
             let entries = self.entries();
             let entry = entries.get(name)?;
-            let totals = match &entry.kind {
-                Kind::Live(handle) => Some(Arc::clone(&handle.totals)),
-                Kind::Faulty(_) | Kind::ExternalService(_) => None,
-            };
-            (entry.snapshot(), totals)
+            (entry.snapshot(), entry.live().map(|handle| Arc::clone(&handle.totals)))
         };
         let (usage, faulty_file) = (self.usage(name), self.has_faulty_file(name));
         Some(ServiceFigures { now, faulty_file, usage, totals })

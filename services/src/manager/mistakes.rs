@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
+use kelson_proto::v1;
 use kelson_spec::{Diagnostic, Loaded};
 
 use super::Manager;
-use super::faulty::{Faulty, FaultyFile, Mistakes, joined};
+use super::faulty::{Faulty, Mistakes, faulty_file, joined};
 
 impl Manager {
     fn mistakes(&self) -> MutexGuard<'_, Mistakes> {
@@ -48,43 +49,37 @@ impl Manager {
     }
 
     /// What the last reading found wrong in the file of a service. `None`: nothing.
-    pub fn faulty_file(&self, name: &str) -> Option<FaultyFile> {
+    pub fn faulty_file(&self, name: &str) -> Option<v1::FaultyFile> {
         let mistakes = self.mistakes();
         let Faulty { mistakes, earlier_read } = mistakes.services.get(name)?;
-        Some(FaultyFile {
-            mistakes: mistakes.clone(),
-            earlier_in_use: self.live(name).is_some(),
-            earlier_read: *earlier_read,
-        })
+        Some(faulty_file(mistakes, self.live(name).is_some(), *earlier_read))
     }
 
     pub(super) fn has_faulty_file(&self, name: &str) -> bool {
         self.mistakes().services.contains_key(name)
     }
 
-    /// The files with mistakes that make no service fail, with the services whose they are: those of services that go on
-    /// with an earlier version, and, without a group, those of no service.
-    pub(crate) fn faulty_files(&self, group: Option<&str>) -> Vec<(Option<Arc<str>>, FaultyFile)> {
+    /// The files with mistakes that make no service fail: those of services that go on with an earlier version, and,
+    /// without a group, those of no service.
+    pub(crate) fn faulty_files(&self, group: Option<&str>) -> Vec<v1::FileWarning> {
         let mut files: BTreeMap<_, Vec<Diagnostic>> = BTreeMap::new();
         let names: Vec<String> = {
             let mistakes = self.mistakes();
-            let others = mistakes.others.iter().filter(|other| group.is_none() && !other.is_of_a_folder());
-            for other in others {
+            let others = mistakes.others.iter().filter(|other| !other.is_of_a_folder());
+            for other in others.chain(&mistakes.host).filter(|_| group.is_none()) {
                 files.entry(other.file.clone()).or_default().push(other.clone());
-            }
-            for warning in mistakes.host.iter().filter(|_| group.is_none()) {
-                files.entry(warning.file.clone()).or_default().push(warning.clone());
             }
             mistakes.services.keys().cloned().collect()
         };
-        let of_none = files
-            .into_values()
-            .map(|mistakes| (None, FaultyFile { mistakes, earlier_in_use: false, earlier_read: None }));
+        let of_none = files.values().map(|mistakes| v1::FileWarning {
+            service: String::new(),
+            file: Some(faulty_file(mistakes, false, None)),
+        });
         let of_services = names.iter().filter_map(|name| {
             let file = self.faulty_file(name).filter(|file| file.earlier_in_use)?;
             let now = self.get(name)?;
             let asked = group.is_none() || now.group.as_deref() == group;
-            asked.then_some((Some(now.name), file))
+            asked.then(|| v1::FileWarning { service: name.clone(), file: Some(file) })
         });
         of_none.chain(of_services).collect()
     }
@@ -108,10 +103,10 @@ impl Manager {
     /// Tells of the mistakes that came, changed or went in the files of services that go on with an earlier version.
     pub(super) fn tell_mistakes(&self, changed: &[Arc<str>]) {
         for name in changed.iter().filter(|name| self.live(name).is_some()) {
-            let text = match self.faulty_file(name) {
-                Some(file) => format!(
-                    "its file has a mistake, so the version that was read before stays in use: {}",
-                    joined(&file.mistakes)
+            let found = self.mistakes().services.get(&**name).map(|file| joined(&file.mistakes));
+            let text = match found {
+                Some(mistakes) => format!(
+                    "its file has a mistake, so the version that was read before stays in use: {mistakes}"
                 ),
                 None => "its file has no mistake any more".to_owned(),
             };

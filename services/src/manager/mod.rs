@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
+/// What became of an operator's request.
+pub use kelson_proto::v1::action_result::Outcome;
 use kelson_spec::service::LifecycleHook;
 use kelson_spec::{GroupSpec, ServiceSpec};
 use tokio::sync::{Semaphore, watch};
@@ -20,11 +22,11 @@ pub use crate::metrics::Usage;
 use crate::model::{Event, Snapshot, State};
 use crate::service_runner::gate::Registry;
 use crate::service_runner::host_context::HostContext;
-use crate::service_runner::task::ServiceHandle;
+use crate::service_runner::table::Input;
+use crate::service_runner::task::{Command, ServiceHandle};
 use crate::state_store::StateStore;
 
 mod actions;
-mod checks;
 mod exec;
 mod faulty;
 mod files;
@@ -35,21 +37,9 @@ mod order;
 mod resume;
 mod view;
 
-pub use faulty::FaultyFile;
 use faulty::Mistakes;
 pub use order::StopSummary;
 pub use resume::child_of;
-pub use view::{GraphEdge, GraphNode, GraphView, Reason};
-
-/// What became of an operator's request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
-    Done,
-    NothingToDo,
-    Superseded,
-    Refused,
-    Failed,
-}
 
 #[derive(Debug, Clone)]
 pub struct ActionResult {
@@ -104,6 +94,14 @@ impl Entry {
         let newer =
             self.spec.clone().filter(|spec| !runs.as_ref().is_some_and(|runs| Arc::ptr_eq(runs, spec)));
         runs.into_iter().chain(newer).collect()
+    }
+
+    /// `None`: no ServiceRunner runs it.
+    fn live(&self) -> Option<&ServiceHandle> {
+        match &self.kind {
+            Kind::Live(handle) => Some(handle),
+            Kind::Faulty(_) | Kind::ExternalService(_) => None,
+        }
     }
 
     fn watch(&self) -> watch::Receiver<Snapshot> {
@@ -203,9 +201,13 @@ impl Manager {
     }
 
     fn live(&self, name: &str) -> Option<ServiceHandle> {
-        match &self.entries().get(name)?.kind {
-            Kind::Live(handle) => Some(handle.clone()),
-            _ => None,
+        self.entries().get(name)?.live().cloned()
+    }
+
+    /// Tells a service what nobody waits to hear the answer of. One that is gone by now need not hear it.
+    fn tell(&self, name: &str, input: Input) {
+        if let Some(handle) = self.live(name) {
+            tell(&handle, input);
         }
     }
 
@@ -277,12 +279,9 @@ impl Manager {
         let waiting: Vec<(bool, watch::Receiver<Snapshot>)> = self
             .entries()
             .values()
-            .filter_map(|entry| match &entry.kind {
-                Kind::Live(handle) => {
-                    let hook = entry.spec.as_ref().and_then(|spec| spec.lifecycle.hook);
-                    Some((hook == Some(LifecycleHook::Poststop), handle.snapshot.clone()))
-                }
-                Kind::Faulty(_) | Kind::ExternalService(_) => None,
+            .filter_map(|entry| {
+                let hook = entry.spec.as_ref().and_then(|spec| spec.lifecycle.hook);
+                Some((hook == Some(LifecycleHook::Poststop), entry.live()?.snapshot.clone()))
             })
             .collect();
         for (poststop, mut snapshot) in waiting {
@@ -293,6 +292,11 @@ impl Manager {
             let _ = snapshot.wait_for(done).await;
         }
     }
+}
+
+/// Where its mailbox is full, a request that is to change something is refused too.
+fn tell(handle: &ServiceHandle, input: Input) {
+    let _ = handle.mailbox.send(Command::Request { input, reply: None });
 }
 
 /// The snapshot of a service that cannot be run.

@@ -10,7 +10,7 @@ use kelson_spec::{Graph, StopOrder, edges_of};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
-use super::{Kind, Manager};
+use super::{Entry, Manager, tell};
 use crate::model::State;
 use crate::service_runner::gate::event_holds;
 use crate::service_runner::table::{Input, StopReason};
@@ -173,9 +173,7 @@ impl Manager {
         let reason = |_: &str| StopReason::Group(why.to_owned());
         let mut wave = self.wave(members);
         wave.start(self, &reason);
-        while let Ok(Some(name)) = tokio::time::timeout_at(deadline, wave.next()).await {
-            wave.rested(self, &name, &reason);
-        }
+        wave.run(self, &reason, deadline).await;
         let left = wave.left();
         (wave.members.into_iter().map(|(name, member)| (name, member.request_id)).collect(), left)
     }
@@ -214,15 +212,11 @@ impl Manager {
     pub async fn stop_all(&self, deadline: Instant, last: &[&str]) -> StopSummary {
         self.starts_nothing_more();
         // Whoever must wait for others to stop first must not start meanwhile either.
-        for entry in self.entries().values() {
-            if let Kind::Live(handle) = &entry.kind {
-                let _ = handle.mailbox.send(Command::Request { input: Input::Closing, reply: None });
-            }
-        }
+        self.entries().values().filter_map(Entry::live).for_each(|handle| tell(handle, Input::Closing));
         let all: BTreeSet<Arc<str>> = self
             .entries()
             .iter()
-            .filter(|(name, entry)| matches!(entry.kind, Kind::Live(_)) && !last.contains(&&***name))
+            .filter(|(name, entry)| entry.live().is_some() && !last.contains(&&***name))
             .map(|(name, _)| Arc::clone(name))
             .collect();
         let mut summary = StopSummary::default();
@@ -237,12 +231,8 @@ impl Manager {
         let reason = |_: &str| StopReason::Shutdown;
         let mut wave = self.wave(all);
         wave.start(self, &reason);
-        loop {
-            match tokio::time::timeout_at(deadline, wave.next()).await {
-                Ok(Some(name)) => wave.rested(self, &name, &reason),
-                Ok(None) => return,
-                Err(_) => break,
-            }
+        if wave.run(self, &reason, deadline).await {
+            return;
         }
         let left = wave.left();
         self.host_event(&format!("the total deadline of the stop has passed; killing {}", left.join(", ")));
@@ -254,12 +244,8 @@ impl Manager {
         }
         summary.killed.extend(left);
         let patience = Instant::now().checked_add(AFTER_KILL).unwrap_or(deadline);
-        loop {
-            match tokio::time::timeout_at(patience, wave.next()).await {
-                Ok(Some(name)) => wave.rested(self, &name, &reason),
-                Ok(None) => return,
-                Err(_) => break,
-            }
+        if wave.run(self, &reason, patience).await {
+            return;
         }
         let left = wave.left();
         self.host_event(&format!("gave up on {}: its processes cannot be killed", left.join(", ")));
@@ -272,7 +258,7 @@ impl Manager {
         let mut members = BTreeMap::new();
         let mut specs = Vec::new();
         for (name, entry) in self.entries().iter().filter(|(name, _)| all.contains(&***name)) {
-            if let Kind::Live(handle) = &entry.kind {
+            if let Some(handle) = entry.live() {
                 members.insert(Arc::clone(name), Member { handle: handle.clone(), request_id: 0 });
                 specs.extend(entry.specs());
             }
@@ -301,6 +287,22 @@ impl Wave {
     pub(super) fn start(&mut self, manager: &Manager, reason: &impl Fn(&str) -> StopReason) {
         let free = self.order.first();
         self.tell(manager, free, reason);
+    }
+
+    /// Until all have come to rest or the deadline has passed. Returns whether all have.
+    async fn run(
+        &mut self,
+        manager: &Manager,
+        reason: &impl Fn(&str) -> StopReason,
+        deadline: Instant,
+    ) -> bool {
+        loop {
+            match tokio::time::timeout_at(deadline, self.next()).await {
+                Ok(Some(name)) => self.rested(manager, &name, reason),
+                Ok(None) => return true,
+                Err(_) => return false,
+            }
+        }
     }
 
     /// The next service that came to rest; `None` when all have.

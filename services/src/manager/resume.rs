@@ -11,7 +11,7 @@ use kelson_spec::{Loaded, ServiceSpec};
 use tokio::sync::mpsc;
 
 use super::faulty::faults;
-use super::{Entry, Kind, Manager};
+use super::{Entry, Kind, Manager, tell};
 use crate::groups::GroupRequest;
 use crate::service_runner::table::{Input, Phase, Stage};
 use crate::service_runner::task::{Command, Making, Resumed, resume};
@@ -151,7 +151,7 @@ impl Manager {
         let input = Input::Replace { text: why.to_owned() };
         // Where its mailbox is full, the next incarnation of PID 1 asks again.
         let _ = handle.mailbox.send(Command::NewSpec(Arc::clone(&spec)));
-        let _ = handle.mailbox.send(Command::Request { input, reply: None });
+        tell(&handle, input);
         if let Some(entry) = self.entries_mut().get_mut(spec.name.as_str()) {
             entry.spec = Some(spec);
         }

@@ -4,108 +4,92 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use kelson_conditions::{Missing, Subject};
+use kelson_proto::v1;
 use kelson_spec::service::Requirement;
 
-use super::{FaultyFile, Manager};
-use crate::model::{Snapshot, State};
+use super::Manager;
+use crate::messages;
+use crate::model::{Numbered as _, Snapshot, State};
 use crate::service_runner::gate::event_holds;
 
 /// How deep `why` follows a chain.
 const DEPTH: usize = 64;
 
-/// One link of the chain of `why`.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Reason {
-    /// What the link above it lacks; `None` at the head of the chain.
-    pub missing: Option<Missing>,
-    /// The service that is meant, where there is one.
-    pub service: Option<Snapshot>,
-    /// Of that service.
-    pub faulty_file: Option<FaultyFile>,
-    pub causes: Vec<Reason>,
-}
-
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct GraphView {
-    pub nodes: Vec<GraphNode>,
-    pub edges: Vec<GraphEdge>,
-}
-
-#[derive(Debug, Clone, PartialEq)]
-pub struct GraphNode {
-    pub id: String,
-    pub is_service: bool,
-    pub state: Option<State>,
-    pub up: bool,
-}
-
-#[derive(Debug, Clone, PartialEq)]
-pub struct GraphEdge {
-    pub from: String,
-    pub to: String,
-    pub event: String,
-    pub holds: bool,
-    pub alternative: bool,
-}
-
 impl Manager {
     /// The chain of what a service waits for, down to the cause. `None`: no such service.
-    pub fn why(&self, name: &str) -> Option<Reason> {
+    pub fn why(&self, name: &str) -> Option<v1::Reason> {
         let service = self.get(name)?;
         Some(self.reason(None, Some(service), &mut BTreeSet::new(), DEPTH))
     }
 
+    /// `missing`: what the link above it lacks; `service`: the one that is meant, where there is one.
     fn reason(
         &self,
-        missing: Option<Missing>,
+        missing: Option<&Missing>,
         service: Option<Snapshot>,
         seen: &mut BTreeSet<Arc<str>>,
         depth: usize,
-    ) -> Reason {
+    ) -> v1::Reason {
         let below: &[Missing] = match &service {
             // Each is followed once: there may be cycles.
             Some(service) if depth > 0 && seen.insert(Arc::clone(&service.name)) => &service.missing,
             _ => &[],
         };
         let causes = below.iter().map(|one| self.cause(one, seen, depth.saturating_sub(1))).collect();
-        let faulty_file = service.as_ref().and_then(|service| self.faulty_file(&service.name));
-        Reason { missing, service, faulty_file, causes }
+        let (subject, text) = match (missing, &service) {
+            (None, Some(service)) => (format!("service \"{}\"", service.name), service.message.to_string()),
+            (Some(missing), Some(service)) => (missing.subject.to_string(), service.message.to_string()),
+            (Some(Missing { subject, reason }), None) => {
+                (subject.to_string(), reason.as_ref().map_or_else(|| "not yet".into(), ToString::to_string))
+            }
+            (None, None) => (String::new(), String::new()),
+        };
+        let now = service.as_ref();
+        v1::Reason {
+            subject,
+            text,
+            state: now.map_or(0, |now| now.state.number()),
+            holds: missing.is_none() && now.is_some_and(|now| now.up),
+            causes,
+            missing: missing.map(messages::missing),
+            faulty_file: now.and_then(|now| self.faulty_file(&now.name)),
+            retry: now.and_then(messages::retry),
+        }
     }
 
-    fn cause(&self, missing: &Missing, seen: &mut BTreeSet<Arc<str>>, depth: usize) -> Reason {
-        let lacks = Some(missing.clone());
+    fn cause(&self, missing: &Missing, seen: &mut BTreeSet<Arc<str>>, depth: usize) -> v1::Reason {
         match &missing.subject {
-            Subject::Service { name, .. } => self.reason(lacks, self.get(name), seen, depth),
-            Subject::Any(alternatives) => {
-                let causes = alternatives.iter().flatten().map(|one| self.cause(one, seen, depth)).collect();
-                Reason { missing: lacks, service: None, faulty_file: None, causes }
-            }
-            _ => Reason { missing: lacks, service: None, faulty_file: None, causes: Vec::new() },
+            Subject::Service { name, .. } => self.reason(Some(missing), self.get(name), seen, depth),
+            Subject::Any(alternatives) => v1::Reason {
+                subject: "any of these".to_owned(),
+                text: "none holds".to_owned(),
+                causes: alternatives.iter().flatten().map(|one| self.cause(one, seen, depth)).collect(),
+                missing: Some(messages::missing(missing)),
+                ..v1::Reason::default()
+            },
+            _ => self.reason(Some(missing), None, seen, depth),
         }
     }
 
     /// All services and conditions, and who waits for what.
-    pub fn graph(&self) -> GraphView {
-        let mut view = GraphView::default();
+    pub fn graph(&self) -> v1::GraphResponse {
+        let mut view = v1::GraphResponse::default();
         let mut conditions = BTreeSet::new();
         for snapshot in self.list() {
-            let name = snapshot.name.to_string();
-            view.nodes.push(GraphNode {
-                id: name.clone(),
+            view.nodes.push(v1::GraphNode {
+                id: snapshot.name.to_string(),
                 is_service: true,
-                state: Some(snapshot.state),
+                state: snapshot.state.number(),
                 up: snapshot.up,
             });
-            let Some(spec) = self.spec(&name) else { continue };
+            let Some(spec) = self.spec(&snapshot.name) else { continue };
             for requirement in &spec.depends {
                 self.edges(requirement, &snapshot, false, &mut view, &mut conditions);
             }
         }
-        for (id, held) in conditions
-            .iter()
-            .map(|id: &String| (id, view.edges.iter().filter(|edge| edge.to == *id).all(|edge| edge.holds)))
-        {
-            view.nodes.push(GraphNode { id: id.clone(), is_service: false, state: None, up: held });
+        for id in conditions {
+            let up = view.edges.iter().filter(|edge| edge.to == id).all(|edge| edge.holds);
+            view.nodes.push(v1::GraphNode { id, is_service: false, state: 0, up });
         }
         view
     }
@@ -115,12 +99,12 @@ impl Manager {
         requirement: &Requirement,
         waiter: &Snapshot,
         alternative: bool,
-        view: &mut GraphView,
+        view: &mut v1::GraphResponse,
         conditions: &mut BTreeSet<String>,
     ) {
         let from = waiter.name.to_string();
         match requirement {
-            Requirement::Service { name, event, .. } => view.edges.push(GraphEdge {
+            Requirement::Service { name, event, .. } => view.edges.push(v1::GraphEdge {
                 from,
                 to: name.clone(),
                 event: event.name().into(),
@@ -136,7 +120,7 @@ impl Manager {
                 for condition in Subject::of(other) {
                     let text = condition.to_string();
                     conditions.insert(text.clone());
-                    view.edges.push(GraphEdge {
+                    view.edges.push(v1::GraphEdge {
                         from: from.clone(),
                         // As far as the service that waits for it knows.
                         holds: waiter.state != State::Initialized

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use kelson_proto::v1;
 use kelson_spec::machine::NodeHealthSpec;
 use tokio::time::Instant;
 
 use super::scope::{HealthState, Scope};
 use crate::health::MissingCheck;
-use crate::manager::FaultyFile;
 use crate::model::{Snapshot, State};
 use crate::service_runner::gate::Registry;
 use crate::service_runner::words;
@@ -38,8 +38,8 @@ pub struct Health {
     pub last_break: Option<Culprit>,
     /// Services that need not be up, are meant to be and are not, by name.
     pub optional: Vec<Culprit>,
-    /// Files with mistakes that change nothing of the state, with the services whose they are.
-    pub warnings: Vec<(Option<Arc<str>>, FaultyFile)>,
+    /// Files with mistakes that change nothing of the state.
+    pub warnings: Vec<v1::FileWarning>,
     /// All that in a sentence.
     pub message: String,
 }

@@ -16,6 +16,7 @@ use nix::fcntl::FallocateFlags;
 use prost::Message as _;
 
 use super::Incarnation;
+use crate::error::ServicesError;
 
 /// Of the layout of all files here: one higher where an older release could not read what this one writes. What is
 /// added to records is none of that: they are tagged. Version 4 and those before it were no tagged records.
@@ -88,9 +89,9 @@ impl SlotFile {
     /// but of at least `slot` bytes.
     ///
     /// # Errors
-    /// A sentence: it cannot be read, is none of ours, of another version or of another incarnation.
-    pub fn open(path: &Path, slot: usize, life: &Incarnation) -> Result<Found, String> {
-        let told = |text: &str| format!("{}: {text}", path.display());
+    /// It cannot be read, is none of ours, of another version or of another incarnation.
+    pub fn open(path: &Path, slot: usize, life: &Incarnation) -> Result<Found, ServicesError> {
+        let told = |text: &str| ServicesError::Untrusted(format!("{}: {text}", path.display()));
         let file = options().open(path).map_err(|error| told(&error.to_string()))?;
         let mut bytes = std::fs::read(path).map_err(|error| told(&error.to_string()))?;
         if bytes.get(..8) != Some(MAGIC.as_slice()) {

@@ -13,6 +13,7 @@ use serde_json::Value;
 use serde_path_to_error::Segment;
 
 use super::file::{PAYLOAD, VERSION, options, seal, unseal};
+use crate::error::ServicesError;
 
 /// How many places of one paper may make no sense before all of it makes none.
 const MOST_DOUBTS: usize = 64;
@@ -42,9 +43,9 @@ impl Paper {
     /// `None`: there is none.
     ///
     /// # Errors
-    /// A sentence, where it is not whole or of another version.
-    pub fn read(&self) -> Result<Option<Vec<u8>>, String> {
-        let told = |text: &str| format!("{}: {text}", self.0.display());
+    /// It is not whole, or of another version.
+    pub fn read(&self) -> Result<Option<Vec<u8>>, ServicesError> {
+        let told = |text: &str| ServicesError::Untrusted(format!("{}: {text}", self.0.display()));
         let bytes = match std::fs::read(&self.0) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -68,12 +69,13 @@ impl Paper {
 /// Reads the payload of a paper. `doubts` hears of each place that makes no sense and has its default.
 ///
 /// # Errors
-/// A sentence: nothing of it can be used.
+/// Nothing of it can be used.
 pub(super) fn understand<T: DeserializeOwned>(
     payload: &[u8],
     mut doubts: impl FnMut(String),
-) -> Result<T, String> {
-    let senseless = |error: &dyn std::fmt::Display| format!("makes no sense: {error}");
+) -> Result<T, ServicesError> {
+    let senseless =
+        |error: &dyn std::fmt::Display| ServicesError::Untrusted(format!("makes no sense: {error}"));
     let mut tree: Value = serde_json::from_slice(payload).map_err(|error| senseless(&error))?;
     let mut doubted = String::new();
     for _ in 0..MOST_DOUBTS {

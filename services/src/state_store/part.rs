@@ -8,6 +8,7 @@ use std::sync::Arc;
 use super::Incarnation;
 use super::file::{Found, SlotFile};
 use super::rings::{Key, Rings};
+use crate::error::ServicesError;
 
 /// How many events of the host are kept.
 pub const EVENTS: usize = 4096;
@@ -52,7 +53,7 @@ impl Part {
         SlotFile::create(&directory.join(name), slot, life)
     }
 
-    pub fn open(self, directory: &Path, life: &Incarnation) -> Result<Found, String> {
+    pub fn open(self, directory: &Path, life: &Incarnation) -> Result<Found, ServicesError> {
         let (name, slot, _) = self.layout();
         SlotFile::open(&directory.join(name), slot, life)
     }

@@ -18,6 +18,7 @@ use super::part::{Part, Places, ServicePlaces};
 use super::record::{FoundRecord, Record};
 use super::unwritten::Writer;
 use super::{Incarnation, Kind, StateStore, ring};
+use crate::error::ServicesError;
 use crate::model::Event;
 
 /// The records of a file, as far as they can be trusted.
@@ -54,8 +55,8 @@ impl Past {
     /// are written down become its own.
     ///
     /// # Errors
-    /// A sentence: there is no state of this incarnation, and nothing can be gone on with.
-    pub fn take(directory: &Path, life: &Incarnation) -> Result<Past, String> {
+    /// There is no state of this incarnation, and nothing can be gone on with.
+    pub fn take(directory: &Path, life: &Incarnation) -> Result<Past, ServicesError> {
         let services = Part::Services.open(directory, life)?;
         let (recovered, mut places, untrusted) = records(&services);
         let Recovered { records, unknown_phases, mut doubts } = recovered;
@@ -63,9 +64,9 @@ impl Past {
         // Each of the others is made again where it cannot be trusted: what it held is lost, and said.
         let mut open = |part: Part| {
             part.open(directory, life).or_else(|doubt| {
-                doubts.push(doubt);
+                doubts.push(doubt.to_string());
                 let made = part.create(directory, life).map(Found::empty);
-                made.map_err(|error| format!("{}: {error}", part.layout().0))
+                made.map_err(|error| ServicesError::Untrusted(format!("{}: {error}", part.layout().0)))
             })
         };
         let (old_events, old_exits) = (open(Part::Events)?, open(Part::Exits)?);
@@ -145,11 +146,12 @@ impl Past {
         let doubts = &mut self.doubts;
         let read = self.store.paper(kind, name).read().and_then(|bytes| {
             let Some(bytes) = bytes else { return Ok(None) };
-            let told = |doubt: String| format!("{kind:?} {name}: {doubt}");
-            understand(&bytes, |doubt| doubts.push(told(doubt))).map(Some).map_err(told)
+            let told = |doubt: &str| format!("{kind:?} {name}: {doubt}");
+            let read = understand(&bytes, |doubt| doubts.push(told(&doubt)));
+            read.map(Some).map_err(|doubt| ServicesError::Untrusted(told(&doubt.to_string())))
         });
         read.unwrap_or_else(|doubt| {
-            self.doubts.push(doubt);
+            self.doubts.push(doubt.to_string());
             None
         })
     }
@@ -164,7 +166,7 @@ pub fn read(directory: &Path, life: &Incarnation) -> io::Result<Recovered> {
     std::fs::metadata(directory.join(Part::Services.layout().0))?;
     Ok(match Part::Services.open(directory, life) {
         Ok(found) => records(&found).0,
-        Err(doubt) => Recovered { doubts: vec![doubt], ..Recovered::default() },
+        Err(doubt) => Recovered { doubts: vec![doubt.to_string()], ..Recovered::default() },
     })
 }
 

@@ -260,7 +260,7 @@ fn the_stored_state_of_release_0_1_0_is_refused_and_stays_as_it_is() {
         "{}: has state format 4, this release reads {VERSION}: not used",
         folder.join("services").display()
     );
-    assert_eq!(refused, expected);
+    assert_eq!(refused.to_string(), expected);
     for entry in fs::read_dir(&folder).unwrap().map(Result::unwrap).filter(|entry| entry.path().is_file()) {
         let before = fs::read(stored_by(FIRST).join(entry.file_name())).unwrap();
         assert!(fs::read(entry.path()).unwrap() == before, "{:?}", entry.file_name());

@@ -116,13 +116,10 @@ impl Writer {
         );
     }
 
-    /// Writes what was not written yet.
-    ///
-    /// # Errors
-    /// A sentence: there is still no room for all of it.
-    fn catch_up(&self) -> Result<(), String> {
+    /// Writes what was not written yet. Returns why there is still no room for all of it.
+    fn catch_up(&self) -> Option<String> {
         if !self.any.load(Ordering::SeqCst) {
-            return Ok(());
+            return None;
         }
         let mut kept = self.kept();
         let mut why = None;
@@ -134,15 +131,12 @@ impl Writer {
             kept.why = why;
         }
         self.any.store(!kept.is_empty(), Ordering::SeqCst);
-        if kept.is_empty() {
-            return Ok(());
-        }
-        Err(format!("the state of the services cannot be written: {}", kept.why))
+        (!kept.is_empty()).then(|| format!("the state of the services cannot be written: {}", kept.why))
     }
 
     /// Why another incarnation could not go on with what is written; `None`: it could.
     pub fn trouble(&self) -> Option<String> {
-        self.catch_up().err().or_else(|| self.files.values().find_map(SlotFile::harm))
+        self.catch_up().or_else(|| self.files.values().find_map(SlotFile::harm))
     }
 
     /// Looks after what could not be written, for as long as the host runs; `tell` hears when that begins and when it
@@ -151,9 +145,9 @@ impl Writer {
         loop {
             self.news.notified().await;
             // What only just did not fit, or was told of already.
-            let Err(why) = self.catch_up() else { continue };
+            let Some(why) = self.catch_up() else { continue };
             tell(&format!("{why}; until it can, a crash of PID 1 would lose it"));
-            while self.catch_up().is_err() {
+            while self.catch_up().is_some() {
                 tokio::time::sleep(AGAIN).await;
             }
             tell("the state of the services is written again");

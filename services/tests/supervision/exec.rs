@@ -13,7 +13,7 @@ fn request() -> ExecRequest {
 async fn refused(house: &House, name: &str) -> String {
     match house.manager.exec(name, request()).await {
         Ok(_) => panic!("{name} takes a command"),
-        Err(why) => why,
+        Err(why) => why.to_string(),
     }
 }
 

@@ -306,7 +306,7 @@ async fn a_member_that_an_operator_started_may_ask_again() {
         grace: Duration::ZERO,
         ..exec_check("ping")
     }];
-    house.manager.reload(loaded([shop(), vec![late]].concat())).await;
+    house.manager.reload(loaded([shop(), vec![late]].concat())).await.unwrap();
     house.played("late", |one| one.commands.set("ping", fails("no")));
     use_up(&house, "web").await;
     house.manager.start(&names(&["late"]), false).await;
@@ -372,7 +372,7 @@ async fn members_come_and_go_during_a_restart() {
     let mut specs = shop();
     specs.retain(|spec| spec.name != "warm" && spec.name != "sweep");
     specs.push(member(spec("new"), None, &[("web", ServiceEvent::Up)]));
-    let report = house.manager.reload(loaded(specs)).await;
+    let report = house.manager.reload(loaded(specs)).await.unwrap();
     assert_eq!((report.started, report.stopped), (names(&["new"]), names(&["sweep", "warm"])));
     tokio::time::sleep(secs(10)).await;
     house.exit("migrate", 0).await;

@@ -84,7 +84,11 @@ async fn what_a_service_was_prepared_from_stays_when_its_file_changes() {
     // Broken off: the record that it is needed is older than the work.
     let unpack = store.prepare("a", "demo/a:1", None);
     assert!(tokio::time::timeout(std::time::Duration::from_millis(5), unpack).await.is_err());
-    house.manager.reload(Loaded { services: vec![container("a", "demo/a:2")], ..Loaded::default() }).await;
+    house
+        .manager
+        .reload(Loaded { services: vec![container("a", "demo/a:2")], ..Loaded::default() })
+        .await
+        .unwrap();
     store.prune(&house.manager, false).await.unwrap();
     assert_eq!(kept(&played), ["demo/a:1", "demo/a:2"]);
 }
@@ -121,7 +125,7 @@ async fn nothing_is_pruned_until_the_files_are_mended() {
         (mistake("/etc/kelson/machine.yaml", None), false),
     ] {
         let file = diagnostic.file.clone();
-        house.manager.reload(Loaded { diagnostics: vec![diagnostic], ..Loaded::default() }).await;
+        let _ = house.manager.reload(Loaded { diagnostics: vec![diagnostic], ..Loaded::default() }).await;
         let result = store.prune(&house.manager, false).await;
         assert_eq!(matches!(result, Err(ImagesError::NotNow(_))), refused, "{}: {result:?}", file.display());
     }

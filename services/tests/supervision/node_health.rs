@@ -153,18 +153,18 @@ async fn h7_what_the_files_want_up_is_asked_and_nothing_else() {
 async fn h7_a_file_with_mistakes_is_a_culprit_until_it_is_mended() {
     let (house, health) = house([spec("web")]).await;
     let diagnostics = vec![fault(Some("db"), "db.yaml", "unknown key")];
-    house.manager.reload(Loaded { diagnostics, ..loaded([spec("web")]) }).await;
+    house.manager.reload(Loaded { diagnostics, ..loaded([spec("web")]) }).await.unwrap();
     house.settle().await;
     let now = health.node();
     assert_eq!(culprits(&now), ["db"]);
     assert!(now.culprits[0].reason.contains("unknown key"), "{now:?}");
-    house.manager.reload(loaded([spec("web"), spec("db")])).await;
+    house.manager.reload(loaded([spec("web"), spec("db")])).await.unwrap();
     house.settle().await;
     assert_eq!((culprits(&health.node()), health.node().services), (vec![], 2));
     // A service that is gone is nobody's culprit.
     house.exit("db", 1).await;
     assert_eq!(culprits(&health.node()), ["db"]);
-    house.manager.reload(loaded([spec("web")])).await;
+    house.manager.reload(loaded([spec("web")])).await.unwrap();
     house.settle().await;
     assert_eq!((culprits(&health.node()), health.node().services), (vec![], 1));
 }

@@ -175,7 +175,7 @@ fn a_spec_that_waits_to_be_taken_up_still_waits() {
         let house = House::with([spec("web")]).await;
         let mut next = spec("web");
         next.restart.policy = RestartPolicy::Once;
-        house.manager.reload(loaded([next])).await;
+        house.manager.reload(loaded([next])).await.unwrap();
         house.settle().await;
         assert!(house.now("web").changed);
         house
@@ -197,7 +197,7 @@ fn a_file_that_was_corrected_during_the_backoff_is_used_by_the_next_incarnation(
     let ruin = first_life(async {
         let house = House::with([spec("web"), spec("db")]).await;
         house.exit("web", 1).await;
-        house.manager.reload(loaded([ServiceSpec::process("web", ["corrected"]), spec("db")])).await;
+        house.manager.reload(loaded([ServiceSpec::process("web", ["corrected"]), spec("db")])).await.unwrap();
         house.settle().await;
         assert_eq!((house.state("web"), house.now("web").changed), (State::Backoff, true));
         house
@@ -215,7 +215,7 @@ fn a_manual_one_that_its_new_file_calls_auto_is_started_by_nobody() {
     let ruin = first_life(async {
         let house = House::with([spec("db"), manual(spec("web")), manual(spec("batch"))]).await;
         let files = loaded([spec("db"), spec("web"), manual(spec("batch"))]);
-        let report = house.manager.reload(files).await;
+        let report = house.manager.reload(files).await.unwrap();
         assert_eq!(report.changed, ["web"]);
         house.settle().await;
         assert_eq!(house.state("web"), State::Initialized);
@@ -365,7 +365,7 @@ fn v4_a_service_whose_file_is_gone_leaves() {
     let ruin = first_life(async {
         let house = House::with([spec("web")]).await;
         house.obey_after(&["web"], secs(5));
-        house.manager.reload(loaded([])).await;
+        house.manager.reload(loaded([])).await.unwrap();
         house.settle().await;
         assert_eq!(house.state("web"), State::Stopping);
         house

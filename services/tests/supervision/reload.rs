@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use kelson_services::host::ReloadReport;
 use kelson_services::manager::{Awaited, Outcome};
 use kelson_services::model::State;
 use kelson_services::service_runner::table::{Input, StopReason};
@@ -21,7 +20,7 @@ fn other(name: &str) -> ServiceSpec {
 async fn new_ones_start_removed_ones_stop_and_waiters_learn_of_it() {
     let house = House::with([spec("old"), needs("web", &["new"])]).await;
     assert_eq!(house.now("web").waiting_for(), ["service \"new\" to be up (there is no such service)"]);
-    let report = house.manager.reload(loaded([spec("new"), needs("web", &["new"])])).await;
+    let report = house.manager.reload(loaded([spec("new"), needs("web", &["new"])])).await.unwrap();
     assert_eq!((report.started, report.stopped), (names(&["new"]), names(&["old"])));
     house.settle().await;
     assert_eq!((house.state("new"), house.state("web")), (State::Running, State::Running));
@@ -32,16 +31,16 @@ async fn new_ones_start_removed_ones_stop_and_waiters_learn_of_it() {
 async fn a_built_in_that_the_first_of_its_users_brings_stays_and_stops_after_them() {
     let house = House::with([spec("web")]).await;
     house.manager.bring_in(Arc::new(notify("containerd")));
-    house.manager.reload(loaded([spec("web"), needs("box", &["containerd"])])).await;
+    house.manager.reload(loaded([spec("web"), needs("box", &["containerd"])])).await.unwrap();
     house.settle().await;
     assert_eq!((house.state("containerd"), house.state("box")), (State::Starting, State::Waiting));
     assert!(house.now("containerd").builtin);
     house.say("containerd", "READY=1").await;
     assert_eq!((house.state("containerd"), house.state("box")), (State::Running, State::Running));
     // No file names it, and it stays.
-    let report = house.manager.reload(loaded([spec("web")])).await;
+    let report = house.manager.reload(loaded([spec("web")])).await.unwrap();
     assert_eq!(report.stopped, ["box"]);
-    house.manager.reload(loaded([spec("web"), needs("box", &["containerd"])])).await;
+    house.manager.reload(loaded([spec("web"), needs("box", &["containerd"])])).await.unwrap();
     house.settle().await;
     assert_eq!((house.state("containerd"), house.state("box")), (State::Running, State::Running));
     house.manager.stop_all(tokio::time::Instant::now() + secs(60), &[]).await;
@@ -57,7 +56,7 @@ async fn a_built_in_that_the_first_of_its_users_brings_stays_and_stops_after_the
 async fn what_this_host_cannot_run_does_not_run_on_as_it_was() {
     let house = House::with([spec("web")]).await;
     let impossible = ServiceSpec { description: IMPOSSIBLE.into(), ..once("web") };
-    house.manager.reload(loaded([impossible])).await;
+    house.manager.reload(loaded([impossible])).await.unwrap();
     house.settle().await;
     assert_eq!(house.state("web"), State::Running, "until an operator asks for it");
     let answer = house.restart("web").await;
@@ -65,7 +64,7 @@ async fn what_this_host_cannot_run_does_not_run_on_as_it_was() {
     assert!(answer.message.contains("this host cannot run it"), "{}", answer.message);
     assert_eq!(house.played("web", |web| web.opens), 1, "the old runner is asked for nothing");
     // Mended, it runs again.
-    house.manager.reload(loaded([spec("web")])).await;
+    house.manager.reload(loaded([spec("web")])).await.unwrap();
     house.settle().await;
     house.start("web").await;
     assert_eq!(house.state("web"), State::Running);
@@ -74,7 +73,7 @@ async fn what_this_host_cannot_run_does_not_run_on_as_it_was() {
 #[tokio::test(start_paused = true)]
 async fn a_changed_one_takes_its_file_up_with_its_next_run() {
     let house = House::with([spec("web"), spec("db")]).await;
-    let report = house.manager.reload(loaded([other("web"), other("db")])).await;
+    let report = house.manager.reload(loaded([other("web"), other("db")])).await.unwrap();
     assert_eq!((report.changed, report.next_run), (names(&["web", "db"]), vec![]));
     house.settle().await;
     for name in ["web", "db"] {
@@ -98,7 +97,7 @@ async fn a_changed_one_takes_its_file_up_with_its_next_run() {
 async fn a_file_that_is_corrected_during_the_backoff_is_used_by_the_next_run() {
     let house = House::with([spec("web")]).await;
     house.exit("web", 1).await;
-    let report = house.manager.reload(loaded([other("web")])).await;
+    let report = house.manager.reload(loaded([other("web")])).await.unwrap();
     assert_eq!((report.changed, report.next_run), (names(&["web"]), names(&["web"])));
     house.settle().await;
     assert_eq!(house.state("web"), State::Backoff);
@@ -112,7 +111,8 @@ async fn a_file_that_is_corrected_during_the_backoff_is_used_by_the_next_run() {
 async fn one_that_waits_uses_its_corrected_file_at_once() {
     let house = House::with([spec("db"), needs("web", &["typo"]), needs("late", &["db"])]).await;
     assert_eq!(house.state("web"), State::Waiting);
-    let report = house.manager.reload(loaded([spec("db"), needs("web", &["db"]), other("late")])).await;
+    let report =
+        house.manager.reload(loaded([spec("db"), needs("web", &["db"]), other("late")])).await.unwrap();
     assert_eq!((report.changed, report.next_run), (names(&["web", "late"]), names(&["web"])));
     house.settle().await;
     assert_eq!((house.state("web"), house.now("web").changed), (State::Running, false));
@@ -122,10 +122,14 @@ async fn one_that_waits_uses_its_corrected_file_at_once() {
     house.manager.stop(&names(&["db"]), true, true).await;
     house.manager.start(&names(&["db", "late"]), true).await;
     house.exit("late", 1).await;
-    house.manager.reload(loaded([spec("db"), needs("web", &["db"]), needs("late", &["typo"])])).await;
+    house
+        .manager
+        .reload(loaded([spec("db"), needs("web", &["db"]), needs("late", &["typo"])]))
+        .await
+        .unwrap();
     tokio::time::sleep(secs(2)).await;
     assert_eq!(house.state("late"), State::Waiting);
-    house.manager.reload(loaded([spec("db"), needs("web", &["db"]), other("late")])).await;
+    house.manager.reload(loaded([spec("db"), needs("web", &["db"]), other("late")])).await.unwrap();
     house.settle().await;
     assert_eq!(
         (house.state("late"), house.played("late", |late| late.command.clone())),
@@ -137,7 +141,7 @@ async fn one_that_waits_uses_its_corrected_file_at_once() {
 async fn a_start_during_the_backoff_takes_the_file_up() {
     let house = House::with([spec("web")]).await;
     house.exit("web", 1).await;
-    house.manager.reload(loaded([other("web")])).await;
+    house.manager.reload(loaded([other("web")])).await.unwrap();
     assert_eq!(house.start("web").await.outcome, Outcome::Done);
     assert_eq!(house.played("web", |web| web.command.clone()), "web --new");
 }
@@ -145,8 +149,8 @@ async fn a_start_during_the_backoff_takes_the_file_up() {
 #[tokio::test(start_paused = true)]
 async fn a_change_that_is_taken_back_is_none() {
     let house = House::with([spec("web")]).await;
-    house.manager.reload(loaded([other("web")])).await;
-    house.manager.reload(loaded([spec("web")])).await;
+    house.manager.reload(loaded([other("web")])).await.unwrap();
+    house.manager.reload(loaded([spec("web")])).await.unwrap();
     house.settle().await;
     assert!(!house.now("web").changed);
     house.restart("web").await;
@@ -159,7 +163,7 @@ async fn the_when_of_a_new_file_is_asked() {
     house.stop("web").await;
     let mut changed = spec("web");
     changed.when = vec![Requirement::Path("/proc/nothing-of-the-kind".into())];
-    house.manager.reload(loaded([changed])).await;
+    house.manager.reload(loaded([changed])).await.unwrap();
     house.start("web").await;
     assert_eq!(house.state("web"), State::Skipped);
 }
@@ -168,10 +172,10 @@ async fn the_when_of_a_new_file_is_asked() {
 async fn removed_and_added_again_while_it_stops() {
     let house = House::with([spec("web")]).await;
     house.obey_after(&["web"], secs(5));
-    house.manager.reload(loaded([])).await;
+    house.manager.reload(loaded([])).await.unwrap();
     house.settle().await;
     assert_eq!(house.state("web"), State::Stopping);
-    let report = house.manager.reload(loaded([other("web")])).await;
+    let report = house.manager.reload(loaded([other("web")])).await.unwrap();
     assert_eq!(report.started, ["web"]);
     house.settle().await;
     assert_eq!(house.played("web", |web| (web.command.clone(), web.runs)), ("web --new".into(), 2));
@@ -181,7 +185,7 @@ async fn removed_and_added_again_while_it_stops() {
 async fn a_oneshot_that_has_finished_can_be_removed() {
     let house = House::with([oneshot("job"), spec("web")]).await;
     house.exit("job", 0).await;
-    let report = house.manager.reload(loaded([spec("web")])).await;
+    let report = house.manager.reload(loaded([spec("web")])).await.unwrap();
     assert_eq!(report.stopped, ["job"]);
     house.settle().await;
     assert!(house.manager.get("job").is_none());
@@ -190,7 +194,7 @@ async fn a_oneshot_that_has_finished_can_be_removed() {
 #[tokio::test(start_paused = true)]
 async fn a_start_beside_a_removal_leaves_no_run_without_its_owner() {
     let house = House::with([spec("web")]).await;
-    house.manager.reload(loaded([])).await;
+    house.manager.reload(loaded([])).await.unwrap();
     // Asked for at the moment when the service comes to rest, before its removal hears of that.
     let manager = house.manager.clone();
     let results = tokio::spawn(async move {
@@ -210,7 +214,7 @@ async fn a_start_beside_a_removal_leaves_no_run_without_its_owner() {
 async fn a_shutdown_beside_a_removal_waits_for_nobody_who_is_gone() {
     let house = House::with([spec("web"), spec("db")]).await;
     house.obey_after(&["web"], secs(2));
-    house.manager.reload(loaded([spec("db")])).await;
+    house.manager.reload(loaded([spec("db")])).await.unwrap();
     house.settle().await;
     let begun = tokio::time::Instant::now();
     let summary = house.manager.stop_all(begun + secs(60), &[]).await;
@@ -235,11 +239,11 @@ async fn faulty_becomes_good_and_good_becomes_faulty() {
         (State::Failed, "services/web.yaml: unknown key")
     );
     assert_eq!(house.start("web").await.outcome, Outcome::Refused);
-    let report = house.manager.reload(loaded([spec("db"), spec("web")])).await;
+    let report = house.manager.reload(loaded([spec("db"), spec("web")])).await.unwrap();
     assert_eq!(report.started, ["web"]);
     house.settle().await;
     assert_eq!(house.state("web"), State::Running);
-    house.manager.reload(faulty()).await;
+    house.manager.reload(faulty()).await.unwrap();
     house.settle().await;
     assert_eq!(house.state("web"), State::Running, "what runs goes on with the file that it had");
 }
@@ -253,18 +257,16 @@ async fn nothing_is_changed_when_the_files_could_not_be_read() {
             diagnostics: vec![fault(None, file, "the folder cannot be read")],
             ..loaded([spec("new")])
         };
-        let report = house.manager.reload(unread).await;
+        let failure = house.manager.reload(unread).await.unwrap_err().to_string();
         house.settle().await;
         assert_eq!(house.state("web"), State::Running);
-        let failure = report.failure.clone().unwrap();
         assert!(failure.starts_with("the files could not be read: ") && failure.contains(file), "{failure}");
-        assert_eq!(report, ReloadReport::failed(failure), "nothing was changed");
     }
     let machine = Loaded {
         diagnostics: vec![fault(None, "/etc/kelson/machine.yaml", "unknown key")],
         ..Loaded::default()
     };
-    assert_eq!(house.manager.reload(machine).await.stopped, ["web"]);
+    assert_eq!(house.manager.reload(machine).await.unwrap().stopped, ["web"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -278,7 +280,7 @@ async fn a_thousand_removals_lose_no_start() {
     });
     house.manager.begin();
     house.settle().await;
-    let report = house.manager.reload(loaded([spec("web"), spec("new")])).await;
+    let report = house.manager.reload(loaded([spec("web"), spec("new")])).await.unwrap();
     assert_eq!((report.started.len(), report.stopped.len()), (1, 1500));
     house.settle().await;
     assert_eq!(house.state("new"), State::Running);

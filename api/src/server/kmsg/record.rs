@@ -4,30 +4,19 @@
 
 use std::time::Duration;
 
-/// What is told of one.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Record {
-    pub seq: u64,
-    /// Since the kernel's start.
-    pub time: Duration,
-    /// 0 (emergency) to 7 (debug).
-    pub level: u32,
-    pub text: String,
-}
+use kelson_proto::v1;
+use kelson_services::messages::duration;
 
-impl Record {
-    /// `None`: nothing that the kernel writes.
-    pub fn parse(record: &[u8]) -> Option<Record> {
-        let head_end = record.iter().position(|byte| *byte == b';')?;
-        let (head, rest) = record.split_at_checked(head_end)?;
-        let mut fields = std::str::from_utf8(head).ok()?.split(',');
-        let priority: u32 = fields.next()?.parse().ok()?;
-        let seq = fields.next()?.parse().ok()?;
-        let microseconds = fields.next()?.parse().ok()?;
-        let text = rest.get(1..)?.split(|byte| *byte == b'\n').next()?;
-        let time = Duration::from_micros(microseconds);
-        Some(Record { seq, time, level: priority & 7, text: unescape(text) })
-    }
+/// `None`: nothing that the kernel writes.
+pub fn parse(record: &[u8]) -> Option<v1::KernelMessage> {
+    let head_end = record.iter().position(|byte| *byte == b';')?;
+    let (head, rest) = record.split_at_checked(head_end)?;
+    let mut fields = std::str::from_utf8(head).ok()?.split(',');
+    let priority: u32 = fields.next()?.parse().ok()?;
+    let seq = fields.next()?.parse().ok()?;
+    let time = duration(Duration::from_micros(fields.next()?.parse().ok()?));
+    let text = unescape(rest.get(1..)?.split(|byte| *byte == b'\n').next()?);
+    Some(v1::KernelMessage { seq, time: Some(time), level: priority & 7, text })
 }
 
 /// Undoes `\xNN`, but for control characters other than tab and newline: they are not for terminals.
@@ -64,15 +53,15 @@ mod tests {
     use super::*;
 
     fn text(record: &str) -> String {
-        Record::parse(record.as_bytes()).unwrap().text
+        parse(record.as_bytes()).unwrap().text
     }
 
     #[test]
     fn a_record_with_its_dictionary() {
         let record = "30,339,5140900,-;NET: Registered protocol family 10\n SUBSYSTEM=net\n DEVICE=n2\n";
-        let message = Record::parse(record.as_bytes()).unwrap();
+        let message = parse(record.as_bytes()).unwrap();
         assert_eq!((message.seq, message.level), (339, 6));
-        assert_eq!(message.time, Duration::from_micros(5_140_900));
+        assert_eq!(message.time, Some(duration(Duration::from_micros(5_140_900))));
         assert_eq!(message.text, "NET: Registered protocol family 10");
     }
 
@@ -98,7 +87,7 @@ mod tests {
     #[test]
     fn what_is_no_record() {
         for bad in ["", ";", "6;x", "6,1;x", "a,1,0,-;x", "6,1,0,-"] {
-            assert!(Record::parse(bad.as_bytes()).is_none(), "{bad}");
+            assert!(parse(bad.as_bytes()).is_none(), "{bad}");
         }
     }
 }

@@ -248,7 +248,7 @@ impl Play {
             drop(turn);
             // By then each service has taken the message up, or PID 1 has died before.
             tokio::time::sleep(MS).await;
-            if fate.is_dead() || report.failure.is_some() {
+            if fate.is_dead() || report.is_err() {
                 return;
             }
             let mut read = versions_read.lock().unwrap();
