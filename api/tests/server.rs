@@ -456,11 +456,11 @@ async fn with_sixty_four_streams_questions_are_still_answered() {
 }
 
 /// Calls as another user, with these metadata.
-async fn version_as(
+async fn caller_as(
     world: &World,
     uid: u32,
     metadata: &[(&'static str, &'static str)],
-) -> Result<(), tonic::Status> {
+) -> Result<v1::CallerResponse, tonic::Status> {
     let (socket, metadata) = (world.socket.clone(), metadata.to_vec());
     let calling = std::thread::spawn(move || {
         // SAFETY: the bare call changes this thread alone, which ends with the call.
@@ -469,11 +469,11 @@ async fn version_as(
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async move {
             let mut machine = Client::connect(&Endpoint::Unix(socket), None).unwrap().machine();
-            let mut request = tonic::Request::new(v1::VersionRequest {});
+            let mut request = tonic::Request::new(v1::CallerRequest {});
             for (name, value) in metadata {
                 request.metadata_mut().insert(name, value.parse().unwrap());
             }
-            machine.version(request).await.map(|_| ())
+            machine.caller(request).await.map(tonic::Response::into_inner)
         })
     });
     tokio::task::spawn_blocking(move || calling.join().unwrap()).await.unwrap()
@@ -485,32 +485,34 @@ async fn only_root_and_apid_on_behalf_of_somebody_are_served() {
     let world = World::new().await;
     let folder = world.socket.parent().unwrap();
     std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o755)).unwrap();
-    let closed = Failure::from(version_as(&world, STRANGER, &[]).await.unwrap_err());
+    let closed = Failure::from(caller_as(&world, STRANGER, &[]).await.unwrap_err());
     assert!(matches!(&closed, Failure::Denied(said) if said.contains("root")), "{closed:?}");
     // Also where the group lets it in.
     std::fs::set_permissions(&world.socket, std::fs::Permissions::from_mode(0o666)).unwrap();
     const ANN: (&str, &str) = ("kelson-identity", "CN=ann sha256:00");
     for metadata in [&[][..], &[ANN], &[ANN, ("kelson-role", "os:admin")]] {
-        let denied = version_as(&world, STRANGER, metadata).await.unwrap_err();
+        let denied = caller_as(&world, STRANGER, metadata).await.unwrap_err();
         assert_eq!(denied.code(), Code::PermissionDenied);
         assert!(denied.message().contains("call as root"), "{denied}");
     }
     // The user alone is not enough: a service may have it.
-    let denied = version_as(&world, APID, &[ANN, ("kelson-role", "os:admin")]).await.unwrap_err();
+    let denied = caller_as(&world, APID, &[ANN, ("kelson-role", "os:admin")]).await.unwrap_err();
     assert_eq!(denied.code(), Code::PermissionDenied);
     assert!(denied.message().contains("call as root"), "{denied}");
-    version_as(&world, 0, &[]).await.unwrap();
+    let root = caller_as(&world, 0, &[]).await.unwrap();
+    assert!(root.identity.starts_with("user 0 (process ") && root.role == "local", "{root:?}");
     world.manager.add(Arc::new(ServiceSpec::process("apid", ["/init"])), true);
     let start = v1::StartRequest { names: names(&["apid"]), wait: true, with_dependencies: false };
     world.client().services().start(start).await.unwrap();
-    let denied = version_as(&world, APID, &[]).await.unwrap_err();
+    let denied = caller_as(&world, APID, &[]).await.unwrap_err();
     assert_eq!(denied.code(), Code::PermissionDenied);
     assert!(denied.message().contains("on whose behalf"), "{denied}");
     // PID 1 asks for the role as well.
-    let denied = version_as(&world, APID, &[ANN]).await.unwrap_err();
+    let denied = caller_as(&world, APID, &[ANN]).await.unwrap_err();
     assert_eq!(denied.code(), Code::PermissionDenied);
     assert!(denied.message().contains("has no role"), "{denied}");
-    version_as(&world, APID, &[ANN, ("kelson-role", "os:reader")]).await.unwrap();
+    let ann = caller_as(&world, APID, &[ANN, ("kelson-role", "os:reader")]).await.unwrap();
+    assert_eq!((ann.identity.as_str(), ann.role.as_str()), (ANN.1, "os:reader"));
     world.end().await;
 }
 

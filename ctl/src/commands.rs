@@ -54,6 +54,7 @@ pub mod support;
 pub mod validate;
 pub mod version;
 pub mod wait;
+pub mod whoami;
 pub mod why;
 
 use clap::Subcommand;
@@ -132,6 +133,7 @@ commands! {
     Gen: generate,
     Config: config,
     Version: version,
+    Whoami: whoami,
     Completion: completion,
     #[cfg(feature = "faults")]
     Fault: fault,

@@ -73,6 +73,7 @@ pub const TABLE: &[Access] = &[
     may(Role::Operator, "/kelson.v1.Services/Signal"),
     may(Role::Operator, "/kelson.v1.Services/Reload"),
     may(Role::Reader, "/kelson.v1.Machine/Version"),
+    may(Role::Reader, "/kelson.v1.Machine/Caller"),
     may(Role::Reader, "/kelson.v1.Machine/Boot"),
     may(Role::Reader, "/kelson.v1.Machine/Dmesg"),
     may(Role::Operator, "/kelson.v1.Machine/Shutdown"),

@@ -13,6 +13,7 @@ use tokio::sync::{oneshot, watch};
 use tonic::{Request, Response, Status};
 
 use super::audit::record;
+use super::caller::Caller;
 use super::kmsg::KernelLog;
 use super::model;
 use super::services::{about, caller, ending};
@@ -95,6 +96,16 @@ impl Machine for MachineApi {
             crashes: self.host.crashes,
             uptime: Some(model::duration(self.manager.since_start())),
         }))
+    }
+
+    async fn caller(
+        &self,
+        request: Request<v1::CallerRequest>,
+    ) -> Result<Response<v1::CallerResponse>, Status> {
+        let caller = request.extensions().get::<Caller>();
+        let caller = caller.ok_or_else(|| Status::internal("the call came from nobody"))?;
+        let (identity, role) = (caller.identity(), caller.role().to_owned());
+        Ok(Response::new(v1::CallerResponse { identity, role }))
     }
 
     async fn boot(&self, _: Request<v1::BootRequest>) -> Result<Response<v1::BootResponse>, Status> {

@@ -413,6 +413,12 @@ impl Machine for Shared {
         }))
     }
 
+    async fn caller(&self, _: Request<CallerRequest>) -> Answer<CallerResponse> {
+        self.note("caller".to_owned())?;
+        let (identity, role) = ("CN=ann from 192.0.2.7:1".to_owned(), "os:reader".to_owned());
+        Ok(Response::new(CallerResponse { identity, role }))
+    }
+
     async fn boot(&self, _: Request<BootRequest>) -> Answer<BootResponse> {
         self.note("boot".to_owned())?;
         Ok(Response::new(self.state().boot.clone()))

@@ -183,6 +183,10 @@ impl Machine for Echo {
         Ok(response)
     }
 
+    async fn caller(&self, _: Request<v1::CallerRequest>) -> Result<Response<v1::CallerResponse>, Status> {
+        Err(Status::unimplemented("not here"))
+    }
+
     async fn boot(&self, _: Request<v1::BootRequest>) -> Result<Response<v1::BootResponse>, Status> {
         let _open = Open::new(&self.open);
         std::future::pending().await
