@@ -53,6 +53,17 @@ impl Drop for Folder {
     }
 }
 
+/// Compares with a file of this crate; `KELSON_BLESS=1` writes it.
+#[track_caller]
+pub fn golden(file: &str, text: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
+    if std::env::var_os("KELSON_BLESS").is_some() {
+        std::fs::write(&path, text).unwrap();
+    }
+    let kept = std::fs::read_to_string(&path).unwrap();
+    assert!(text == kept, "{file}:\n{kept}is not what comes:\n{text}");
+}
+
 /// So long after 1970-01-01T00:00:00Z.
 pub fn at(seconds: i64) -> Option<Timestamp> {
     Some(Timestamp { seconds, nanos: 0 })
@@ -102,4 +113,32 @@ pub fn family(name: &str, numbers: &[(&str, f64)]) -> MetricFamily {
     };
     let (labels, samples) = (vec!["service".to_owned()], numbers.iter().map(sample).collect());
     MetricFamily { name: name.to_owned(), labels, samples, ..MetricFamily::default() }
+}
+
+/// Events at these milliseconds after the first, with numbers from 1 on.
+pub fn sampled(events: &[(i64, &str, State, &str)]) -> Vec<Event> {
+    let sampled = |(seq, &(millis, service, state, message)): (u64, &(i64, &str, State, &str))| {
+        let (seconds, nanos) = (1_795_254_485 + millis.div_euclid(1000), millis.rem_euclid(1000) * 1_000_000);
+        let time = Some(prost_types::Timestamp { seconds, nanos: nanos as i32 });
+        Event { time, ..event(seq, service, state, message) }
+    };
+    (1..).zip(events).map(sampled).collect()
+}
+
+/// A host that starts a database and a web server, and is powered off.
+pub fn story() -> Vec<Event> {
+    sampled(&[
+        (0, "db", State::Preparing, "all that it waits for holds"),
+        (0, "db", State::Starting, "run 1"),
+        (0, "web", State::Waiting, "waiting for service \"db\" to be up"),
+        (300, "db", State::Running, "running, ready after 300 ms"),
+        (300, "web", State::Starting, "run 1"),
+        (320, "web", State::Starting, "PID 9 started"),
+        (500, "web", State::Running, "running"),
+        (800, "", State::Unspecified, "power off <now>"),
+        (800, "web", State::Stopping, "stopped: the host is stopping"),
+        (1000, "web", State::Stopped, "stopped: the host is stopping"),
+        (1000, "db", State::Stopping, "stopped: the host is stopping"),
+        (1100, "db", State::Stopped, "stopped: the host is stopping"),
+    ])
 }

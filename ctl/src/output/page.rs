@@ -113,21 +113,8 @@ mod tests {
     use super::*;
     use crate::samples::family;
 
-    fn table(name: &str) -> Page {
-        Page::Table(Table::of([name]).left("NAME", |name| *name).right("PID", |_| "7").into())
-    }
-
     fn shown(pages: Vec<(&str, Page)>) -> String {
         merged(pages, 6, true, &Terminal::plain())
-    }
-
-    #[test]
-    fn tables_become_one() {
-        assert_eq!(
-            shown(vec![("edge-2", table("web")), ("lab", table("database"))]),
-            "NODE    NAME      PID\nedge-2  web         7\nlab     database    7\n"
-        );
-        assert_eq!(table("web").render(&Terminal::plain()), "NAME  PID\nweb     7\n");
     }
 
     #[test]

@@ -58,7 +58,9 @@ impl Following {
 
 #[test]
 fn events_as_lines_and_as_json() {
-    Fake::start(State { events: events(1..=3), ..two() }).transcript("events");
+    let mut events_of_all = events(1..=3);
+    events_of_all.push(event(4, "", "the boot is done"));
+    Fake::start(State { events: events_of_all, ..two() }).transcript("events");
     Fake::start(State { events: events(10..=11), ..two() }).transcript("events-gone");
 }
 
@@ -204,27 +206,9 @@ fn a_reader_that_goes_away_ends_the_stream_quietly() {
 
 /// A database and a web server that needs it, from the start to the stop.
 fn life() -> State {
-    use kelson_proto::v1::State::{Finished, Running, Starting, Stopping, Waiting};
-    let told = [
-        (0, "db", Starting),
-        (0, "web", Waiting),
-        (300, "db", Running),
-        (300, "web", Running),
-        (800, "web", Stopping),
-        (1000, "web", Finished),
-        (1000, "db", Stopping),
-        (1100, "db", Finished),
-    ];
-    let events = told.into_iter().enumerate().map(|(place, (millis, name, state))| {
-        let mut event = event(place as u64 + 1, name, "so it is");
-        event.time.as_mut().unwrap().nanos = millis % 1000 * 1_000_000;
-        event.time.as_mut().unwrap().seconds += i64::from(millis / 1000);
-        event.set_state(state);
-        event
-    });
     let edges = vec![samples::edge("web", "db", "up", false)];
     let graph = kelson_proto::v1::GraphResponse { nodes: Vec::new(), edges };
-    State { events: events.collect(), graph, ..two() }
+    State { events: samples::story(), graph, ..two() }
 }
 
 #[test]
@@ -238,12 +222,12 @@ fn a_timeline_of_the_events() {
     }
     let late = fake.run("events --timeline --since 200ms db").out;
     assert!(!late.contains("\nweb") && !late.contains("sss") && late.contains("xxx"), "{late}");
-    let numbered = fake.run("events --timeline --since 7").out;
+    let numbered = fake.run("events --timeline --since 11").out;
     assert!(numbered.contains("\nweb  ──"), "it tells what was before: {numbered}");
     let svg = fake.run("events --timeline --format svg").out;
     assert!(svg.starts_with("<svg ") && svg.contains("waited 200 ms for web to be down"), "{svg}");
     let json = fake.json("events --timeline db");
-    assert_eq!(json["services"][0]["states"][3]["toMs"], serde_json::Value::Null);
+    assert_eq!(json["services"][0]["states"][4]["toMs"], serde_json::Value::Null);
     assert_eq!(
         json["services"][0]["waited"],
         serde_json::json!([{"fromMs": 800.0, "toMs": 1000.0, "for": ["web"]}])

@@ -1,6 +1,5 @@
 use crate::output::Palette;
 use std::collections::HashMap;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use kelson_proto::v1::line::Stream;
@@ -13,7 +12,7 @@ use prost_types::Timestamp;
 use super::*;
 use crate::dashboard::keys::Key;
 use crate::dashboard::model::{News, Usage};
-use crate::samples::{self, at, edge, node};
+use crate::samples::{self, at, edge, golden, node};
 
 const STARTED: i64 = 1_795_254_485;
 const PLAIN: Looks = Looks { palette: Palette::None, unicode: true };
@@ -132,15 +131,8 @@ fn drawn(model: &Model, columns: u16, rows: u16, looks: Looks) -> (String, Shown
     (text, shown)
 }
 
-/// Compares the screen of 80x24 with a file. `KELSON_BLESS=1` writes it anew.
 fn compare(name: &str, model: &Model) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("src/dashboard/view/screens/{name}.txt"));
-    let (text, _) = drawn(model, 80, 24, PLAIN);
-    if std::env::var_os("KELSON_BLESS").is_some() {
-        std::fs::write(&path, &text).unwrap();
-    }
-    let kept = std::fs::read_to_string(&path).unwrap();
-    assert!(text == kept, "{}:\n{kept}is not what is drawn:\n{text}", path.display());
+    golden(&format!("src/dashboard/view/screens/{name}.txt"), &drawn(model, 80, 24, PLAIN).0);
 }
 
 fn press(model: &mut Model, keys: &str) {

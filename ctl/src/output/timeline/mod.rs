@@ -272,6 +272,4 @@ fn hold(lanes: &mut [Lane], edges: &[GraphEdge]) {
 }
 
 #[cfg(test)]
-pub mod sample;
-#[cfg(test)]
 mod tests;

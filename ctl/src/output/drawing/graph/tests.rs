@@ -1,6 +1,6 @@
 use super::super::check::{Element, elements, read};
 use super::*;
-use crate::samples::{edge, node};
+use crate::samples::{edge, golden, node};
 
 fn sample() -> (GraphResponse, Vec<Service>) {
     let mut waits = edge("web", "path \"/run/<x>\" to exist", "", false);
@@ -101,16 +101,7 @@ fn every_node_is_a_box_and_every_edge_a_curve() {
 #[test]
 fn a_small_graph_is_drawn_so() {
     let (graph, services) = sample();
-    let drawn = draw(&graph, &services);
-    let kept = include_str!("golden.svg");
-    if drawn != kept {
-        let path = std::env::temp_dir().join("kelsonctl-graph.svg");
-        std::fs::write(&path, drawn).unwrap();
-        panic!(
-            "{} is not src/output/drawing/graph/golden.svg; if it is better, it takes its place",
-            path.display()
-        );
-    }
+    golden("src/output/drawing/graph/golden.svg", &draw(&graph, &services));
 }
 
 #[test]
