@@ -22,17 +22,17 @@ start: manual
     };
     Vm::builder("crash-limit")
         .disk(&disk.0)
-        .archive("quits.tar", archive(&[Image::new("quits:1", &["serve"]).set("StopSignal", "SIGQUIT".into())]))
+        .archive(
+            "quits.tar",
+            archive(&[Image::new("quits:1", &["serve"]).set("StopSignal", "SIGQUIT".into())]),
+        )
         .service("db", &container("await=QUIT, end-if=/out/web-kept, touch=/out/db-was-early"))
         .service(
             "web",
             &format!("{}depends: [{{service: db}}]", container("await=QUIT, sleep=8s, touch=/out/web-kept")),
         )
-        .service(
-            "crash",
-            "process: {command: [$PROGRAM, 'kill=SEGV:1']}\ntype: oneshot\nstart: manual\nrestart: {policy: once}",
-        )
-        .service("look", "process: {command: [$PROGRAM, serve]}")
+        .runs_with("crash", "'kill=SEGV:1'", "type: oneshot\nstart: manual\nrestart: {policy: once}")
+        .runs("look", "serve")
 }
 
 #[test]

@@ -9,8 +9,7 @@ const WORDS: &str = "kelson.disk=/dev/no-such-disk kelson.runtime-dir=/proc/none
 
 #[test]
 fn a_disk_that_is_missing_is_replaced_by_memory_and_a_failed_boot_starts_again() {
-    let mut vm =
-        Vm::builder("failed").append(WORDS).service("web", "process: {command: [$PROGRAM, serve]}").start();
+    let mut vm = Vm::builder("failed").append(WORDS).runs("web", "serve").start();
     assert!(!vm.wait_end(), "it powered off instead of starting again: {}", vm.said());
     let console = vm.console();
     assert_order(
@@ -28,8 +27,7 @@ fn a_disk_that_is_missing_is_replaced_by_memory_and_a_failed_boot_starts_again()
 
 #[test]
 fn a_reboot_boots_the_machine_again_and_a_power_off_ends_it() {
-    let mut vm =
-        Vm::builder("reboots").reboots().service("web", "process: {command: [$PROGRAM, serve]}").boot();
+    let mut vm = Vm::builder("reboots").reboots().runs("web", "serve").boot();
     vm.ctl(&["reboot", "--no-wait"]).ok();
     kelson_tests::until("the second boot", kelson_tests::vm::BOOT_PATIENCE, || {
         (vm.console().matches("Run /init as init process").count() == 2).then_some(())

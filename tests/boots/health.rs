@@ -46,10 +46,10 @@ fn a_database_that_is_paused_is_restarted_and_its_users_do_as_they_are_told() {
         .service("ignores", &web("ignore"))
         .service("stops", &web("stop"))
         .service("restarts", &web("restart"))
-        .service(
+        .runs_with(
             "hog",
-            "process: {command: [$PROGRAM, hog=64, hang]}
-resources: {memoryMax: 32Mi}
+            "hog=64, hang",
+            "resources: {memoryMax: 32Mi}
 restart: {attempts: 1, delay: 1ms}
 ",
         )

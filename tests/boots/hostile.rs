@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use kelson_tests::chaos::{Ledger, Toll};
-use kelson_tests::{Event, PATIENCE, Service, Vm, until};
+use kelson_tests::{Event, PATIENCE, Service, Vm, eventually, until};
 
 const STEPS: &str = "/etc/kelson/kelson-test-program";
 const WRITERS: usize = 4;
@@ -85,8 +85,8 @@ fn long_twenty_machines_without_entropy_come_up() {
         let booted = toll.attempt(|| {
             let vm = Vm::builder("no-entropy")
                 .append(NO_ENTROPY)
-                .service("db", "process: {command: [$PROGRAM, 'notify=READY=1', serve]}\nreadiness: notify")
-                .service("web", "process: {command: [$PROGRAM, serve]}\ndepends: [{service: db}]")
+                .runs_with("db", "'notify=READY=1', serve", "readiness: notify")
+                .runs_with("web", "serve", "depends: [{service: db}]")
                 .boot();
             let _ = vm.ctl(&["wait", "db", "web", "apid", "--for", "up", "--timeout", "60s"]);
             vm
@@ -133,8 +133,8 @@ fn long_a_console_that_nobody_reads_holds_nobody_up() {
     let mut vm = Vm::builder("console-unread")
         .longest(Duration::from_secs(1800))
         .console_reader()
-        .service("look", "process: {command: [$PROGRAM, serve]}")
-        .service("own", "process: {command: [$PROGRAM, serve]}")
+        .runs("look", "serve")
+        .runs("own", "serve")
         .boot();
     vm.wait_up(&["look", "own"]);
     wait_event(&vm, 0, "the boot is over");
@@ -182,14 +182,14 @@ fn lives_through(times: u32) {
         .longest(Duration::from_secs(3600))
         .append(NO_ENTROPY)
         .machine("mounts: [{source: tmpfs, target: /var/log/kelson, type: tmpfs, options: [size=64M]}]\n")
-        .service("look", "process: {command: [$PROGRAM, serve]}")
-        .service("told", "process: {command: [$PROGRAM, 'notify=READY=1', serve]}\nreadiness: notify")
-        .service(
+        .runs("look", "serve")
+        .runs_with("told", "'notify=READY=1', serve", "readiness: notify")
+        .runs_with(
             "checked",
-            "process: {command: [$PROGRAM, serve]}\n\
-             health: [{name: a, exec: {command: [$PROGRAM]}, interval: 1s, timeout: 60s}]",
+            "serve",
+            "health: [{name: a, exec: {command: [$PROGRAM]}, interval: 1s, timeout: 60s}]",
         )
-        .service("restless", "process: {command: [$PROGRAM, exit=3]}\nrestart: {delay: 1s, maxDelay: 1s}");
+        .runs_with("restless", "exit=3", "restart: {delay: 1s, maxDelay: 1s}");
     for n in 0..WRITERS {
         let steps = format!("'beat=50ms:60:/tmp/{}'", writer(n));
         let yaml = format!("process: {{command: [$PROGRAM, {steps}]}}\nlogs: {{maxSize: 16Mi}}");
@@ -233,8 +233,8 @@ fn count_lines(vm: &Vm, begun: &[(usize, [u64; WRITERS])], tolls: &mut [Toll]) {
             let text = vm.ctl(words).ok().stdout;
             text.lines().filter_map(|l| l.split_once("beat ")?.1.split(' ').next()?.parse().ok()).collect()
         };
-        until("its last line to be in its log", PATIENCE, || {
-            (beats(&["logs", "--tail", "1", &name]).last() >= Some(&last)).then_some(())
+        eventually("its last line to be in its log", || {
+            beats(&["logs", "--tail", "1", &name]).last() >= Some(&last)
         });
         let numbers = beats(&["logs", &name]);
         let mut counted = 0;
@@ -301,9 +301,7 @@ fn logs_cannot_be_written(vm: &Vm) {
     let after = newest(vm);
     look(vm, &["cover=/var/log/kelson"]);
     wait_event(vm, after, "Read-only file system; logs stay in /run/kelson/log");
-    until("logs below the runtime folder", PATIENCE, || {
-        look(vm, &["list=/run/kelson/log"]).contains("n-0.log").then_some(())
-    });
+    eventually("logs below the runtime folder", || look(vm, &["list=/run/kelson/log"]).contains("n-0.log"));
     look(vm, &["uncover=/var/log/kelson"]);
     wait_event(vm, after, "/var/log/kelson: log files are written again");
 }
@@ -313,15 +311,13 @@ fn sockets_vanish(vm: &Vm) {
         let after = newest(vm);
         // Its own answer comes over a connection that is there already.
         vm.ctl(&["exec", "look", "--", STEPS, &format!("remove=/run/kelson/{socket}")]);
-        until("it to be made again", PATIENCE, || {
+        eventually("it to be made again", || {
             let listed = vm.ctl(&["exec", "look", "--", STEPS, "list=/run/kelson"]);
-            listed.stdout.lines().any(|line| line == socket).then_some(())
+            listed.stdout.lines().any(|line| line == socket)
         });
         wait_event(vm, after, &format!("/run/kelson/{socket} was removed"));
     }
-    until("logs to be told", PATIENCE, || {
-        (vm.ctl(&["logs", "--tail", "1", "n-0"]).stdout.lines().count() == 1).then_some(())
-    });
+    eventually("logs to be told", || vm.ctl(&["logs", "--tail", "1", "n-0"]).stdout.lines().count() == 1);
 }
 
 fn many_ends(vm: &Vm) {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use kelson_tests::chaos::Toll;
 use kelson_tests::image::noise;
-use kelson_tests::{HangingDisk, Image, PATIENCE, Service, Tar, Vm, VmBuilder, archive, until};
+use kelson_tests::{HangingDisk, Image, PATIENCE, Service, Tar, Vm, VmBuilder, archive, eventually, until};
 
 use crate::ticks::{self, log, missing};
 use crate::{assert_clean, assert_order};
@@ -33,21 +33,18 @@ fn small_machine(name: &str, disk: &HangingDisk, options: &str) -> VmBuilder {
 mounts: [{{source: LABEL=VAR, target: /var, type: ext4, options: [{options}]}}]
 "
     );
-    Vm::builder(name)
-        .machine(&machine)
-        .second_disk(&disk.source())
-        .service("look", "process: {command: [$PROGRAM, serve]}")
-        .service(
-            "writer",
-            "process: {command: [$PROGRAM, 'scribble=/var/scribble:20ms']}\nstop: {timeout: 1s}",
-        )
+    Vm::builder(name).machine(&machine).second_disk(&disk.source()).runs("look", "serve").runs_with(
+        "writer",
+        "'scribble=/var/scribble:20ms'",
+        "stop: {timeout: 1s}",
+    )
 }
 
 fn machine(name: &str, disk: &HangingDisk, options: &str) -> VmBuilder {
     let boxed = "container: {image: 'boxed:1'}\nstop: {timeout: 1s}";
     let large = Image::new("large:1", &["serve"]).layer(Tar::new().file("large", 0o644, &noise(LARGE)));
     small_machine(name, disk, options)
-        .service("quiet", "process: {command: [$PROGRAM, serve]}")
+        .runs("quiet", "serve")
         .service("talker", &format!("process: {{command: [$PROGRAM, {}]}}", ticks::steps()))
         .service("boxed", boxed)
         .service("late", "container: {image: 'large:1'}\nstart: manual")
@@ -177,6 +174,18 @@ fn is_kept(service: &Service) -> bool {
     ALL.contains(&service.name.as_str()) && service.name != "quiet"
 }
 
+/// The writer waits for nothing: what it writes fails. All others notice nothing, and the machine can be switched off.
+#[track_caller]
+fn goes_on_without_its_disk(vm: &mut Vm, pids: [Option<i32>; CLEAR.len()]) {
+    vm.client().wait_for("writer", "to fail", PATIENCE, |writer| writer.restarts > 0);
+    all_else_goes_on(vm);
+    pid_1_executes_itself_anew(vm);
+    assert_eq!(CLEAR.map(|name| vm.client().service(name).pid), pids, "somebody was restarted");
+    let begun = Instant::now();
+    vm.poweroff();
+    assert!(begun.elapsed() < END, "{:?}", begun.elapsed());
+}
+
 #[test]
 fn long_p5_a_disk_that_fails_stops_nothing_else_and_no_power_off() {
     let mut disk = HangingDisk::new("failed-disk", "VAR");
@@ -185,14 +194,7 @@ fn long_p5_a_disk_that_fails_stops_nothing_else_and_no_power_off() {
     let pids = CLEAR.map(|name| vm.client().service(name).pid);
     disk.die();
     vm.wait_console("Remounting filesystem read-only");
-    // It waits for nothing: what it writes fails.
-    vm.client().wait_for("writer", "to fail", PATIENCE, |writer| writer.restarts > 0);
-    all_else_goes_on(&vm);
-    pid_1_executes_itself_anew(&vm);
-    assert_eq!(CLEAR.map(|name| vm.client().service(name).pid), pids, "somebody was restarted");
-    let begun = Instant::now();
-    vm.poweroff();
-    assert!(begun.elapsed() < END, "{:?}", begun.elapsed());
+    goes_on_without_its_disk(&mut vm, pids);
 }
 
 #[test]
@@ -209,13 +211,7 @@ fn long_p5_a_disk_that_is_unplugged_stops_nothing_else_and_no_power_off() {
     });
     let own = own.unwrap_or_else(|| panic!("no disk in {device}"));
     look(&vm, &format!("put=/sys/bus/pci/devices/{own}/remove:1"));
-    vm.client().wait_for("writer", "to fail", PATIENCE, |writer| writer.restarts > 0);
-    all_else_goes_on(&vm);
-    pid_1_executes_itself_anew(&vm);
-    assert_eq!(CLEAR.map(|name| vm.client().service(name).pid), pids, "somebody was restarted");
-    let begun = Instant::now();
-    vm.poweroff();
-    assert!(begun.elapsed() < END, "{:?}", begun.elapsed());
+    goes_on_without_its_disk(&mut vm, pids);
 }
 
 /// The disk below the root stops answering after the machine file was read and before the machine id is kept on it.
@@ -232,7 +228,7 @@ watchdog: {timeout: 20s}
 mounts: [{source: LABEL=MISSING, target: /mnt, type: ext4}]
 ",
         )
-        .service("look", "process: {command: [$PROGRAM, serve]}")
+        .runs("look", "serve")
         .start();
     vm.wait_console("softdog: initialized");
     disk.hang();
@@ -330,10 +326,10 @@ fn all_else_goes_on(vm: &Vm) {
 #[track_caller]
 fn no_thread_of_pid_1_waits_for_a_disk(vm: &Vm) {
     // One that has just made a process is in D as well, until the process has executed its program.
-    until("no thread of PID 1 to wait", PATIENCE, || {
+    eventually("no thread of PID 1 to wait", || {
         let threads = look(vm, "threads=1");
         assert!(!threads.is_empty());
-        (!threads.contains('D')).then_some(())
+        !threads.contains('D')
     });
 }
 
@@ -342,7 +338,7 @@ fn no_thread_of_pid_1_waits_for_a_disk(vm: &Vm) {
 #[track_caller]
 fn a_start_hangs(vm: &Vm) {
     vm.ctl(&["start", "far"]).ok();
-    until("the start to hang", PATIENCE, || look(vm, "threads=1").contains('D').then_some(()));
+    eventually("the start to hang", || look(vm, "threads=1").contains('D'));
     bounded("services while it hangs", || vm.services());
 }
 

@@ -72,11 +72,12 @@ fn a_disk_over_the_image_keeps_what_is_written_and_is_clean() {
     for boot in 1..=2 {
         let mut vm = Vm::builder("over-the-image")
             .disk(&disk.0)
-            .service(
+            .runs_with(
                 "writer",
-                &format!("process: {{command: [$PROGRAM, 'append=/var/lib/boots', fail-until={boot}:/var/lib/count]}}\ntype: oneshot\nrestart: {{policy: once}}"),
+                &format!("'append=/var/lib/boots', fail-until={boot}:/var/lib/count"),
+                "type: oneshot\nrestart: {policy: once}",
             )
-            .service("web", "process: {command: [$PROGRAM, serve]}\ndepends: [{path: /etc/kelson}]")
+            .runs_with("web", "serve", "depends: [{path: /etc/kelson}]")
             .boot();
         // The count of the first boot is still there in the second one, or this fails.
         vm.wait_up(&["writer", "web"]);
@@ -90,8 +91,8 @@ fn an_ext4_disk_boots_through_debians_initramfs_and_is_clean() {
     let disk = Disk::new("debian");
     let mut vm = Vm::builder("debian")
         .root_disk(&disk.0)
-        .service("writer", "process: {command: [$PROGRAM, 'append=/var/lib/boots']}\ntype: oneshot")
-        .service("web", "process: {command: [$PROGRAM, serve]}\ndepends: [{service: writer}]")
+        .runs_with("writer", "'append=/var/lib/boots'", "type: oneshot")
+        .runs_with("web", "serve", "depends: [{service: writer}]")
         .boot();
     vm.wait_up(&["writer", "web"]);
     vm.poweroff();

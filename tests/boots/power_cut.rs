@@ -118,11 +118,15 @@ impl Trial {
         Vm::builder(self.name)
             .disk(self.drive.file())
             .disk_log(&self.drive.log())
-            .service("look", "process: {command: [$PROGRAM, serve]}")
-            .service("ledger", "process: {command: [$PROGRAM, 'ledger=/var/lib/ledger:20ms']}\nrestart: {policy: once}")
+            .runs("look", "serve")
+            .runs_with("ledger", "'ledger=/var/lib/ledger:20ms'", "restart: {policy: once}")
             // The one has its log rotated all the time, the other never.
-            .service("chatty", &format!("process: {{command: [$PROGRAM, print=begin, 'ticker={ticks}ms']}}\nlogs: {{maxSize: 32Ki, maxFiles: 8}}"))
-            .service("talker", &format!("process: {{command: [$PROGRAM, print=begin, 'ticker={ticks}ms']}}\nlogs: {{maxSize: 16Mi}}"))
+            .runs_with(
+                "chatty",
+                &format!("print=begin, 'ticker={ticks}ms'"),
+                "logs: {maxSize: 32Ki, maxFiles: 8}",
+            )
+            .runs_with("talker", &format!("print=begin, 'ticker={ticks}ms'"), "logs: {maxSize: 16Mi}")
             .service("old", &service("old:1", 0))
             .service("new", &service(&format!("new-{number}:1"), number))
             .archive("old.tar", image("old:1", 0))

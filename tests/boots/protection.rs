@@ -131,20 +131,18 @@ fn they_take_nothing(times: u32) {
         // It takes its time to use up more.
         .append("mem=640M")
         .service("look", LOOK)
-        .service("web", "process: {command: [$PROGRAM, serve]}")
+        .runs("web", "serve")
         // More than the machine has, and nothing limits it.
-        .service(
-            "hog",
-            "process: {command: [$PROGRAM, hog=400, hog=400, hang]}\nstart: manual\nrestart: {policy: once}",
-        )
-        .service("bomb", "process: {command: [$PROGRAM, bomb]}\nstart: manual")
-        .service("big", "process: {command: [$PROGRAM, bomb]}\nstart: manual\nresources: {pidsMax: 1000000}")
-        .service(
+        .runs_with("hog", "hog=400, hog=400, hang", "start: manual\nrestart: {policy: once}")
+        .runs_with("bomb", "bomb", "start: manual")
+        .runs_with("big", "bomb", "start: manual\nresources: {pidsMax: 1000000}")
+        .runs_with(
             "limited",
-            "process: {command: [$PROGRAM, hog=64, hang]}\nstart: manual\nrestart: {policy: once}\n\
+            "hog=64, hang",
+            "start: manual\nrestart: {policy: once}\n\
              resources: {memoryMax: 32Mi}",
         )
-        .service("late", "process: {command: [$PROGRAM, serve]}\nstart: manual")
+        .runs_with("late", "serve", "start: manual")
         .boot();
     vm.wait_up(&["look", "web"]);
     let armed = "the hardware watchdog is armed: 10 s, \"Software Watchdog\"";
@@ -205,11 +203,9 @@ fn a_shutdown_that_hangs_ends_in_a_reset() {
         .machine("modules: [softdog]\nwatchdog: {timeout: 6s}")
         .service("look", LOOK)
         // With its own end it takes PID 1 along into a sleep that nothing ends.
-        .service(
+        .runs(
             "freezer",
-            &format!(
-                "process: {{command: [$PROGRAM, await=TERM, 'put={frozen}/cgroup.procs:1', 'put={frozen}/cgroup.freeze:1', hang]}}"
-            ),
+            &format!("await=TERM, 'put={frozen}/cgroup.procs:1', 'put={frozen}/cgroup.freeze:1', hang"),
         )
         .boot();
     vm.wait_up(&["look", "freezer"]);

@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::process::Command;
 
-use kelson_tests::{Image, Output, PATIENCE, Tar, Vm, archive, paths, until};
+use kelson_tests::{Image, Output, PATIENCE, Tar, Vm, archive, eventually, paths, until};
 
 use crate::{Disk, assert_clean};
 
@@ -107,7 +107,7 @@ fn mounts_arrive_and_go(vm: &Vm) {
     let wait = |name: &str, mounted: bool| {
         for (service, path) in views(name) {
             let what = format!("{path} of {service} to be {}", if mounted { "mounted" } else { "free" });
-            until(&what, PATIENCE, || (is_mounted(vm, service, &path) == mounted).then_some(()));
+            eventually(&what, || is_mounted(vm, service, &path) == mounted);
         }
     };
     look(vm, "cover=/var/tmp");
@@ -141,8 +141,8 @@ fn a_later_disk_is_read_only_where_the_root_is(vm: &Vm, device: &str) {
     look(vm, &format!("mount=ext4:{device}:/mnt"));
     for service in ["apid", "sealed"] {
         let pid = vm.client().service(service).pid.expect("it runs");
-        until(&format!("the disk to be read-only in {service}"), PATIENCE, || {
-            look(vm, &format!("cat=/proc/{pid}/mountinfo")).contains(" /mnt ro,").then_some(())
+        eventually(&format!("the disk to be read-only in {service}"), || {
+            look(vm, &format!("cat=/proc/{pid}/mountinfo")).contains(" /mnt ro,")
         });
     }
     vm.ctl(&["signal", "sealed", "USR1"]).ok();
@@ -160,8 +160,8 @@ fn a_later_disk_is_read_only_where_the_root_is(vm: &Vm, device: &str) {
 
 fn a_nested_kelson_has_every_controller(vm: &Vm) {
     for _ in 0..2 {
-        until("the nested service to be up", PATIENCE, || {
-            (inner(vm, &["wait", "web", "--for", "up", "--timeout", "20s"]).status == 0).then_some(())
+        eventually("the nested service to be up", || {
+            inner(vm, &["wait", "web", "--for", "up", "--timeout", "20s"]).status == 0
         });
         let file = |path: &str| {
             let found =

@@ -17,12 +17,9 @@ const ROUNDING: Duration = Duration::from_secs(3);
 #[test]
 fn long_v1_a_suspend_before_a_reexec_ages_no_deadline() {
     let mut vm = Vm::builder("suspend")
-        .service("look", "process: {command: [$PROGRAM, serve]}")
-        .service("pauses", "process: {command: [$PROGRAM, exit=3]}\nrestart: {delay: 75s, maxDelay: 75s}")
-        .service(
-            "starts",
-            "process: {command: [$PROGRAM, hang]}\nreadiness: notify\nstartTimeout: 75s\nrestart: {policy: once}",
-        )
+        .runs("look", "serve")
+        .runs_with("pauses", "exit=3", "restart: {delay: 75s, maxDelay: 75s}")
+        .runs_with("starts", "hang", "readiness: notify\nstartTimeout: 75s\nrestart: {policy: once}")
         .boot();
     vm.wait_up(&["look"]);
     vm.client().wait_for("pauses", "to pause", PATIENCE, |now| now.state == "backoff");

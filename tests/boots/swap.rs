@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use kelson_tests::{HangingDisk, PATIENCE, Vm, until};
+use kelson_tests::{HangingDisk, PATIENCE, Vm, eventually, until};
 
 use crate::assert_order;
 
@@ -23,13 +23,14 @@ fn v1_s3_swap_on_a_disk_that_hangs_stops_neither_pid_1_nor_its_crash_nor_the_end
         // The image is in memory that is never swapped: the machine's programs are not what is tested.
         .append("mem=768M rootfstype=ramfs")
         .machine("shutdown: {timeout: 8s}")
-        .service("look", "process: {command: [$PROGRAM, serve]}\nsecurity: {seccomp: unconfined}")
-        .service("web", "process: {command: [$PROGRAM, serve]}\nstop: {timeout: 1s}")
-        .service("hog", "process: {command: [$PROGRAM, hog=640, hang]}\nstart: manual\nstop: {timeout: 1s}")
+        .runs_with("look", "serve", "security: {seccomp: unconfined}")
+        .runs_with("web", "serve", "stop: {timeout: 1s}")
+        .runs_with("hog", "hog=640, hang", "start: manual\nstop: {timeout: 1s}")
         // It needs more memory than it may have, and so it needs the swap.
-        .service(
+        .runs_with(
             "press",
-            "process: {command: [$PROGRAM, hog=200, hang]}\nstart: manual\nstop: {timeout: 1s}\nresources: {memoryMax: 32Mi}",
+            "hog=200, hang",
+            "start: manual\nstop: {timeout: 1s}\nresources: {memoryMax: 32Mi}",
         )
         .boot();
     vm.wait_up(&["look", "web"]);
@@ -49,7 +50,7 @@ fn v1_s3_swap_on_a_disk_that_hangs_stops_neither_pid_1_nor_its_crash_nor_the_end
         look(&vm, &format!("put=/sys/fs/cgroup/kelson/{name}/memory.swap.max:0"));
     }
     vm.ctl(&["start", "hog"]).ok();
-    until("the machine to swap", PATIENCE, || (swapped(&vm) > 64 << 10).then_some(()));
+    eventually("the machine to swap", || swapped(&vm) > 64 << 10);
     vm.ctl(&["stop", "hog", "--wait"]).ok();
     let pids = pids(&vm);
     disk.hang();

@@ -29,6 +29,18 @@ impl Cgroup {
         Some(Cgroup { path })
     }
 
+    /// A new one of this name at the top of cgroup2, beside all others.
+    ///
+    /// # Panics
+    /// Where there is no cgroup2 that can be written.
+    #[track_caller]
+    pub fn at_the_top(name: &str) -> Cgroup {
+        let top = mount().expect("these tests need cgroup2");
+        let path = top.join(format!("kelson-test-{name}-{}", std::process::id()));
+        fs::create_dir(&path).expect("a cgroup2 that can be written");
+        Cgroup { path }
+    }
+
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -63,16 +75,19 @@ fn remove(folder: &Path) -> bool {
     fs::remove_dir(folder).is_ok() || !folder.exists()
 }
 
+/// Where cgroup2 is mounted.
+fn mount() -> Option<PathBuf> {
+    let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
+    let mut fields = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+    let found = fields.find(|fields| fields.get(2) == Some(&"cgroup2"))?;
+    Some(PathBuf::from(found.get(1)?))
+}
+
 /// This test's own folder in cgroup2.
 fn own() -> Option<PathBuf> {
-    let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
-    let mount = mounts
-        .lines()
-        .map(|line| line.split(' ').collect::<Vec<_>>())
-        .find(|f| f.get(2) == Some(&"cgroup2"))?;
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     let path = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
-    Some(Path::new(mount[1]).join(path))
+    Some(mount()?.join(path))
 }
 
 /// A process that was left in the cgroup of a service, where it holds up the next start. Killed when dropped.

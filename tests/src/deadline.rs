@@ -17,3 +17,9 @@ pub fn until<T>(what: &str, patience: Duration, mut ask: impl FnMut() -> Option<
         std::thread::sleep(Duration::from_millis(5));
     }
 }
+
+/// Asks until it is so; panics with `what` when it is not within [`PATIENCE`].
+#[track_caller]
+pub fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    until(what, PATIENCE, || is_so().then_some(()));
+}

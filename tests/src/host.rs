@@ -49,27 +49,19 @@ impl HostBuilder {
         self
     }
 
+    /// Adds a service that runs these steps of `kelson-test-program`.
+    pub fn runs(self, name: &str, steps: &str) -> HostBuilder {
+        self.runs_with(name, steps, "")
+    }
+
+    /// As [`HostBuilder::runs`], with more lines in its file.
+    pub fn runs_with(self, name: &str, steps: &str, more: &str) -> HostBuilder {
+        self.service(name, &process(steps, more))
+    }
+
     /// Adds the file of a group.
     pub fn group(mut self, name: &str, yaml: &str) -> HostBuilder {
         self.groups.insert(name.to_owned(), yaml.to_owned());
-        self
-    }
-
-    /// Adds `services/*.yaml` and `machine.yaml` of a folder, as far as they exist; the path begins at `tests/`.
-    #[track_caller]
-    pub fn folder(mut self, folder: &str) -> HostBuilder {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
-        let files = fs::read_dir(folder.join("services"))
-            .unwrap_or_else(|error| panic!("{}/services: {error}", folder.display()));
-        for path in files.map(|entry| entry.expect("a readable folder").path()) {
-            let text =
-                fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-            let name = path.file_stem().and_then(|stem| stem.to_str()).expect("a name in UTF-8");
-            self.services.insert(name.to_owned(), text);
-        }
-        if let Ok(text) = fs::read_to_string(folder.join("machine.yaml")) {
-            self.machine = Some(text);
-        }
         self
     }
 
@@ -83,6 +75,11 @@ impl HostBuilder {
     pub fn argument(mut self, argument: &str) -> HostBuilder {
         self.arguments.push(argument.to_owned());
         self
+    }
+
+    /// How often PID 1 may crash: `3/1m`.
+    pub fn crash_limit(self, limit: &str) -> HostBuilder {
+        self.argument("--crash-limit").argument(limit)
     }
 
     /// Runs PID 1 as this user, without a capability; `kelsonctl` is run as the same user.
@@ -193,6 +190,14 @@ impl HostBuilder {
             }
             (socket.exists() && host.ctl(&["version"]).status == 0).then_some(())
         });
+        host
+    }
+
+    /// Starts it and returns once these services are up.
+    #[track_caller]
+    pub fn up(self, names: &[&str]) -> Host {
+        let host = self.start();
+        host.wait_all_up(names);
         host
     }
 
@@ -449,6 +454,11 @@ impl Host {
     }
 
     #[track_caller]
+    pub fn wait_all_up(&self, names: &[&str]) {
+        names.iter().for_each(|name| self.wait_up(name));
+    }
+
+    #[track_caller]
     pub fn wait_down(&self, name: &str) {
         self.wait(name, "down");
     }
@@ -613,6 +623,20 @@ impl Host {
         self.files.write_service(name, yaml);
     }
 
+    /// Asks for the files to be read again, as SIGHUP does; returns once that is done, with what PID 1 says of it.
+    #[track_caller]
+    pub fn read_again(&self) -> String {
+        let before = self.newest_event();
+        self.signal(libc::SIGHUP);
+        let is_read = |event: &Event| event.service.is_empty() && event.message.contains("read again");
+        self.wait_event(before, "that the files were read", is_read).message
+    }
+
+    /// Makes an empty file in the test's own folder.
+    pub fn touch(&self, name: &str) {
+        fs::write(self.path(name), "").expect("the test's folder is writable");
+    }
+
     /// Writes the file of a group; `kelsonctl reload` applies it.
     pub fn write_group(&self, name: &str, yaml: &str) {
         self.files.write_group(name, yaml);
@@ -708,6 +732,11 @@ impl Files {
         fs::create_dir_all(&folder).expect("the test's folder is writable");
         fs::write(folder.join(format!("{name}.yaml")), yaml).expect("the test's folder is writable");
     }
+}
+
+/// The file of a service that runs these steps of `kelson-test-program`.
+pub fn process(steps: &str, more: &str) -> String {
+    format!("process: {{command: [$PROGRAM, {steps}]}}\n{more}")
 }
 
 /// Replaces `$PROGRAM` and `$DIR`.

@@ -41,11 +41,11 @@ pub mod vm;
 
 pub use authority::Authority;
 pub use ctl::{Action, Ctl, Event, Output, Reason, Service, time_of};
-pub use deadline::{PATIENCE, until};
+pub use deadline::{PATIENCE, eventually, until};
 pub use dice::Dice;
 pub use drive::{Cache, Drive, Loss};
 pub use hanging_disk::HangingDisk;
-pub use host::{Host, HostBuilder};
+pub use host::{Host, HostBuilder, process};
 pub use image::{Image, Tar, archive};
 pub use port::free_port;
 pub use process::Process;

@@ -4,6 +4,7 @@
 //! to it.
 
 use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -16,7 +17,7 @@ use std::time::Duration;
 
 use crate::ctl::{Ctl, Output, Service};
 use crate::deadline::until;
-use crate::host::{fill_in, new_dir, with_name};
+use crate::host::{fill_in, new_dir, process, with_name};
 use crate::port::free_port;
 use crate::{paths, remote};
 
@@ -38,13 +39,10 @@ pub struct VmBuilder {
     binaries: Vec<&'static str>,
     archives: Vec<(String, Vec<u8>)>,
     forwards: BTreeMap<u16, u16>,
-    append: String,
-    instructions: bool,
+    /// More arguments of `hack/vm`.
+    arguments: Vec<OsString>,
     console_reader: bool,
     longest: Option<Duration>,
-    disk: Option<PathBuf>,
-    disk_log: Option<PathBuf>,
-    second_disk: Option<String>,
     root_disk: Option<PathBuf>,
     reboots: bool,
 }
@@ -54,6 +52,16 @@ impl VmBuilder {
     pub fn service(mut self, name: &str, yaml: &str) -> VmBuilder {
         self.services.insert(name.to_owned(), yaml.to_owned());
         self
+    }
+
+    /// Adds a service that runs these steps of `kelson-test-program`.
+    pub fn runs(self, name: &str, steps: &str) -> VmBuilder {
+        self.runs_with(name, steps, "")
+    }
+
+    /// As [`VmBuilder::runs`], with more lines in its file.
+    pub fn runs_with(self, name: &str, steps: &str, more: &str) -> VmBuilder {
+        self.service(name, &process(steps, more))
     }
 
     /// The machine file; its network and API are added where it has none.
@@ -99,16 +107,14 @@ impl VmBuilder {
     }
 
     /// More words for the kernel's command line.
-    pub fn append(mut self, words: &str) -> VmBuilder {
-        self.append = words.to_owned();
-        self
+    pub fn append(self, words: &str) -> VmBuilder {
+        self.arguments(["--append".as_ref(), words.as_ref()])
     }
 
     /// One processor and a clock that counts its instructions, a nanosecond each: how long something takes on the
     /// machine does not depend on this computer.
-    pub fn instructions(mut self) -> VmBuilder {
-        self.instructions = true;
-        self
+    pub fn instructions(self) -> VmBuilder {
+        self.arguments(["--instructions".as_ref()])
     }
 
     /// Lets the test decide whether the console is read: [`Vm::read_console`].
@@ -124,20 +130,22 @@ impl VmBuilder {
     }
 
     /// A disk that keeps what is written; made when the file does not exist.
-    pub fn disk(mut self, file: &Path) -> VmBuilder {
-        self.disk = Some(file.to_owned());
-        self
+    pub fn disk(self, file: &Path) -> VmBuilder {
+        self.arguments(["--disk".as_ref(), file.as_os_str()])
     }
 
     /// Writes down all that is written to that disk: see [`crate::Drive`].
-    pub fn disk_log(mut self, file: &Path) -> VmBuilder {
-        self.disk_log = Some(file.to_owned());
-        self
+    pub fn disk_log(self, file: &Path) -> VmBuilder {
+        self.arguments(["--disk-log".as_ref(), file.as_os_str()])
     }
 
     /// Another disk, after that one: a file, or `unix:SOCKET` of an NBD server.
-    pub fn second_disk(mut self, source: &str) -> VmBuilder {
-        self.second_disk = Some(source.to_owned());
+    pub fn second_disk(self, source: &str) -> VmBuilder {
+        self.arguments(["--second-disk".as_ref(), source.as_ref()])
+    }
+
+    fn arguments<const N: usize>(mut self, words: [&OsStr; N]) -> VmBuilder {
+        self.arguments.extend(words.map(OsStr::to_owned));
         self
     }
 
@@ -200,26 +208,12 @@ impl VmBuilder {
         for (machine, here) in &self.forwards {
             command.args(["--forward", &format!("{here}:{machine}")]);
         }
-        if let Some(disk) = &self.disk {
-            command.arg("--disk").arg(disk);
-        }
-        if self.instructions {
-            command.arg("--instructions");
-        }
+        command.args(&self.arguments);
         if !self.reboots {
             command.arg("--no-reboot");
         }
         if self.console_reader {
             command.arg("--console-reader").arg(dir.join("reader"));
-        }
-        if let Some(log) = &self.disk_log {
-            command.arg("--disk-log").arg(log);
-        }
-        if let Some(source) = &self.second_disk {
-            command.args(["--second-disk", source]);
-        }
-        if !self.append.is_empty() {
-            command.args(["--append", &self.append]);
         }
         let said = dir.join("said");
         let output = File::create(&said).expect("the test's folder is writable");

@@ -25,7 +25,7 @@ impl Api {
     /// Serves on `listener`, and on what takes its place. Without one the host runs on all the same.
     pub(super) fn open(server: ServerOptions, listeners: Listeners, listener: Result<KeptDescriptor>) -> Api {
         let (close, closed) = oneshot::channel::<()>();
-        let socket = server.socket.clone();
+        let socket = listeners.socket.clone();
         let task = tokio::spawn(async move {
             let shutdown = async {
                 let _ = closed.await;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use kelson_tests::{Image, PATIENCE, VmBuilder, archive, until};
+use kelson_tests::{Image, PATIENCE, VmBuilder, archive, eventually, until};
 use serde_json::Value;
 
 use super::*;
@@ -29,7 +29,7 @@ security: {readOnlyRoot: true, capabilities: {drop: [all], add: [net_bind_servic
     builder
         .archive("test.tar", archive(&[Image::new("test:1", &["serve"])]))
         .service("plain", &steps(&format!("'device={SERIAL}', report, serve"), ""))
-        .service("process", "process: {command: [$PROGRAM, report, serve]}")
+        .runs("process", "report, serve")
         .service("boxed", boxed)
         .service("given", &given)
 }
@@ -206,12 +206,10 @@ pub(super) fn h4_a_timeout_kills_all_that_the_check_started(vm: &Vm) {
     let slow = vm.client().wait_for("slow", "to be unhealthy", PATIENCE, |now| now.healthy == Some(false));
     assert!(!slow.up && slow.pid.is_some(), "{slow:?}");
     assert_eq!(slow.message, "running, waits for check own: no answer within 4 s");
-    until("all of the check to be gone", PATIENCE, || {
+    eventually("all of the check to be gone", || {
         let left = look(vm, &format!("cat={}/cgroup.procs", cgroup("slow")));
-        (left.trim() == slow.pid.unwrap_or_default().to_string()).then_some(())
+        left.trim() == slow.pid.unwrap_or_default().to_string()
     });
     // On a busy computer a command may need longer than that until it is there to say something.
-    until("what the check said to be told", PATIENCE, || {
-        (check(vm, "slow").1 == "asking\nno answer within 4 s").then_some(())
-    });
+    eventually("what the check said to be told", || check(vm, "slow").1 == "asking\nno answer within 4 s");
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use kelson_tests::{Image, PATIENCE, VmBuilder, archive, until};
+use kelson_tests::{Image, VmBuilder, archive, eventually, until};
 
 use super::*;
 
@@ -63,19 +63,19 @@ pub(super) fn p5_a_full_disk_for_logs_blocks_no_container(vm: &Vm) {
         events_of(vm, "chatty").iter().any(told).then_some(())
     });
     let (before, _) = board(vm);
-    until("it to write on", PATIENCE, || (board(vm).0 > before + 50).then_some(()));
+    eventually("it to write on", || board(vm).0 > before + 50);
     let (_, longest) = board(vm);
     assert!(longest < BOUND, "a write took {longest:?}");
     let chatty = vm.client().service("chatty");
     assert_eq!((chatty.restarts, chatty.up), (0, true), "{chatty:?}");
     // Once there is room again the log goes on, and says in its place what is missing.
     look(vm, "remove=/var/log/kelson/chatty.log");
-    until("the log to go on", PATIENCE, || {
+    eventually("the log to go on", || {
         // It is not there again at once.
         let read = vm.ctl(&["exec", "look", "--", STEPS, "cat=/var/log/kelson/chatty.log"]);
         let log = read.stdout;
         let lost = log.lines().any(|line| line.contains(" were lost here: ") && full(line));
-        (lost && log.contains("beat ")).then_some(())
+        lost && log.contains("beat ")
     });
     assert_eq!(vm.client().service("chatty").pid, chatty.pid);
     vm.ctl(&["stop", "chatty", "--wait"]).ok();
@@ -91,10 +91,10 @@ pub(super) fn s3_hold_up_containers(vm: &Vm) {
     let shim =
         shim.split_whitespace().next().unwrap_or_else(|| panic!("the shim is not in its cgroup: {shim:?}"));
     look(vm, &format!("kill=STOP:{shim}"));
-    until("all three to be held up", PATIENCE, || {
+    eventually("all three to be held up", || {
         let is_stopped = |pid: &str| look(vm, &format!("cat=/proc/{pid}/stat")).contains(") T ");
         let frozen = look(vm, &format!("cat={}/cgroup.events", cgroup("ice"))).contains("frozen 1");
-        (frozen && is_stopped(&pid.to_string()) && is_stopped(shim)).then_some(())
+        frozen && is_stopped(&pid.to_string()) && is_stopped(shim)
     });
 }
 

@@ -66,8 +66,7 @@ fn the_cgroup_of_apid_gives_no_access() {
     const ENTER: &str = r#"mount=$(grep ' cgroup2 ' /proc/self/mounts | head -n 1 | cut -d ' ' -f 2)
 echo $$ >"$mount$(sed -n 's/^0:://p' /proc/$0/cgroup)/cgroup.procs" && exec "$@""#;
     let (_, machine) = kelson_tests::remote::door();
-    let host = Host::builder().machine(&machine).start();
-    host.wait_up("apid");
+    let host = Host::builder().machine(&machine).up(&["apid"]);
     let key_holder = host.pid_of("apid").to_string();
     for words in [&["services"][..], &["logs", "apid"]] {
         let output = entered(&host, &["sh", "-c", ENTER, &key_holder], words);
@@ -105,8 +104,8 @@ fn a_service_may_do_what_its_file_grants() {
     // A file that is read again counts for the next call.
     host.write_service("admin", &format!("{SERVE}api: reader\n"));
     host.signal(libc::SIGHUP);
-    kelson_tests::until("the grant to be gone", kelson_tests::PATIENCE, || {
-        (in_service(&host, "admin", &["exec", "web", "--", "/bin/true"]).status == 4).then_some(())
+    kelson_tests::eventually("the grant to be gone", || {
+        in_service(&host, "admin", &["exec", "web", "--", "/bin/true"]).status == 4
     });
     in_service(&host, "admin", &["services"]).ok();
     // It ends with its own service, perhaps before it has heard the answer.
@@ -178,8 +177,7 @@ fn outside_of_services_a_caller_must_be_as_powerful_as_pid_1() {
             "bare",
             &format!("{SERVE}api: admin\nsecurity: {{readOnlyRoot: true, capabilities: {{drop: [all]}}}}\n"),
         )
-        .start();
-    host.wait_up("bare");
+        .up(&["bare"]);
     // As an engine's `exec` into the container of the host does it.
     entered(&host, &["env"], &["services"]).ok();
     entered(&host, &["env"], &["logs", "bare"]).ok();
@@ -214,7 +212,7 @@ fn without_cgroups_whoever_descends_from_pid_1_is_of_a_service_or_refused() {
     let ctl = kelsonctl(&host, &["services"]).join(" ");
     let asks = format!("sh -c '{ctl}; echo status $?' 2>&1; exec sleep 1000\n");
     std::fs::write(host.path("asks"), asks).expect("the test's folder");
-    std::fs::write(host.path("go"), "").expect("the test's folder");
+    host.touch("go");
     host.wait_log("reads", "status 0");
     let log = host.wait_log("none", "status 4");
     assert!(log.contains(&format!("service \"none\" {NO_ACCESS}")), "{log}");
@@ -226,8 +224,7 @@ fn without_cgroups_whoever_descends_from_pid_1_is_of_a_service_or_refused() {
 
 #[test]
 fn a_pid_1_without_rights_is_called_by_its_own_user() {
-    let host = Host::builder().unprivileged(1000).service("web", SERVE).start();
-    host.wait_up("web");
+    let host = Host::builder().unprivileged(1000).service("web", SERVE).up(&["web"]);
     let own = ["setpriv", "--reuid=1000", "--regid=1000", "--clear-groups"];
     entered(&host, &own, &["services"]).ok();
     entered(&host, &own, &["logs", "web"]).ok();
@@ -268,8 +265,7 @@ fn a_container_has_no_access_that_its_file_and_its_rights_do_not_give() {
 
 #[test]
 fn a_runtime_folder_that_other_users_cannot_enter_is_warned_of() {
-    let mut host = Host::builder().service("web", SERVE).start();
-    host.wait_up("web");
+    let mut host = Host::builder().service("web", SERVE).up(&["web"]);
     let health = |host: &Host| host.ctl(&["health"]).stdout;
     assert!(!health(&host).contains("warning"), "{}", health(&host));
     let open = fs::metadata(host.dir()).expect("it is there").permissions();

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use kelson_tests::{Host, PATIENCE, paths, until};
+use kelson_tests::{Host, PATIENCE, eventually, paths, until};
 
 #[test]
 fn the_binaries_are_static() {
@@ -22,9 +22,7 @@ fn a_host_without_services_boots_answers_and_powers_off() {
 
 #[test]
 fn a_service_is_up_with_its_process_and_its_log() {
-    let mut host =
-        Host::builder().service("web", "process: {command: [$PROGRAM, print=hello, serve]}").start();
-    host.wait_up("web");
+    let mut host = Host::builder().runs("web", "print=hello, serve").up(&["web"]);
     let web = host.service("web");
     assert_eq!((web.state.as_str(), web.healthy, web.restarts), ("running", None, 0));
     let pid = host.pid_of("web");
@@ -39,9 +37,7 @@ fn a_service_is_up_with_its_process_and_its_log() {
 
 #[test]
 fn a_one_shot_is_up_once_it_ended_successfully() {
-    let mut host = Host::builder()
-        .service("migrate", "process: {command: [$PROGRAM, 'touch=$DIR/migrated']}\ntype: oneshot")
-        .start();
+    let mut host = Host::builder().runs_with("migrate", "'touch=$DIR/migrated'", "type: oneshot").start();
     host.wait_finished("migrate");
     host.wait_up("migrate");
     assert!(host.path("migrated").exists());
@@ -50,37 +46,17 @@ fn a_one_shot_is_up_once_it_ended_successfully() {
 }
 
 #[test]
-fn sigterm_ends_a_container_with_status_0() {
-    let mut host = Host::builder().service("web", "process: {command: [$PROGRAM, serve]}").start();
-    host.wait_up("web");
-    host.signal(libc::SIGTERM);
-    assert_eq!(host.wait_exit(), 0);
-}
-
-#[test]
-fn reboot_ends_a_container_with_status_10() {
-    let mut host = Host::builder().service("web", "process: {command: [$PROGRAM, serve]}").start();
-    host.wait_up("web");
-    host.ctl(&["reboot"]).ok();
-    assert_eq!(host.wait_exit(), 10);
-}
-
-#[test]
 fn without_a_cgroup_a_stop_takes_the_strays_along() {
     let mut host = Host::builder()
-        .service(
-            "daemon",
-            "process: {command: [$PROGRAM, 'orphan=setsid,ignore=TERM,hang', serve]}\nresources: {memoryMax: 64Mi}",
-        )
+        .runs_with("daemon", "'orphan=setsid,ignore=TERM,hang', serve", "resources: {memoryMax: 64Mi}")
         .without_cgroup()
-        .start();
-    host.wait_up("daemon");
+        .up(&["daemon"]);
     assert!(host.console().contains("strays are found by their KELSON_RUN"), "{}", host.console());
     host.wait_event(0, "what is not enforced", |event| {
         event.service == "daemon"
             && event.message.contains("memoryMax is not enforced: there is no cgroup v2")
     });
-    until("the daemon's orphan", PATIENCE, || (host.processes_with("orphan=").len() == 2).then_some(()));
+    eventually("the daemon's orphan", || host.processes_with("orphan=").len() == 2);
     host.ctl(&["stop", "daemon"]).ok();
     host.wait_down("daemon");
     assert!(host.processes_with("orphan=").is_empty(), "{:?}", host.processes());
@@ -90,15 +66,15 @@ fn without_a_cgroup_a_stop_takes_the_strays_along() {
 #[test]
 fn the_boot_is_over_once_its_one_shots_have_ended() {
     let mut host = Host::builder()
-        .service("migrate", "process: {command: [$PROGRAM, 'wait-path=$DIR/go']}\ntype: oneshot")
-        .service("web", "process: {command: [$PROGRAM, serve]}")
+        .runs_with("migrate", "'wait-path=$DIR/go'", "type: oneshot")
+        .runs("web", "serve")
         .start();
     let total =
         |host: &Host| host.ctl(&["-o", "json", "boot"]).ok().json::<serde_json::Value>()["totalMs"].as_f64();
     host.wait_up("web");
     host.wait_state("migrate", "running");
     assert_eq!(total(&host), None);
-    std::fs::write(host.path("go"), "").expect("the test's folder is writable");
+    host.touch("go");
     host.wait_finished("migrate");
     until("the boot to be over", PATIENCE, || total(&host));
     host.poweroff();
@@ -109,7 +85,7 @@ fn a_container_whose_boot_fails_says_why_and_ends_with_status_1() {
     let mut host = Host::builder()
         .argument("--runtime-dir")
         .argument("/proc/none")
-        .service("web", "process: {command: [$PROGRAM, touch=$DIR/ran]}")
+        .runs("web", "touch=$DIR/ran")
         .spawn();
     assert_eq!(host.wait_exit(), 1);
     let console = host.console();

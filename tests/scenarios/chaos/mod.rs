@@ -69,8 +69,8 @@ fn the_judge_counts_what_is_lost_doubled_and_miscounted() {
         builder = builder.service(&name, &yaml);
     }
     let mut host = builder
-        .service("n-1", "process: {command: [$PROGRAM, 'print=beat 1 .', 'print=beat 4 .', 'print=beat 4 .', serve]}")
-        .service("mortal", "process: {command: [$PROGRAM, wait-path=$DIR/die, remove=$DIR/die, exit=1]}\nrestart: {delay: 1ms}")
+        .runs("n-1", "'print=beat 1 .', 'print=beat 4 .', 'print=beat 4 .', serve")
+        .runs_with("mortal", "wait-path=$DIR/die, remove=$DIR/die, exit=1", "restart: {delay: 1ms}")
         .start();
     fs::write(host.path("n-1"), "4 0").expect("the test's folder is writable");
     host.wait_for("restless-0", "to be restarted", |now| now.restarts > 0);
@@ -79,7 +79,7 @@ fn the_judge_counts_what_is_lost_doubled_and_miscounted() {
     let from = host.newest_event();
     host.ctl(&["start", JUDGE]).ok();
     host.wait_event(from, "a life", |event| event.message.contains("re-executes itself"));
-    fs::write(host.path("die"), "").expect("the test's folder is writable");
+    host.touch("die");
     let verdict = Verdict::wait(host.client(), Duration::from_secs(120));
     assert_eq!((verdict.times, verdict.hangs), (6, 0), "{verdict:#?}");
     // Another PID, and its restart; and the host was not healthy.

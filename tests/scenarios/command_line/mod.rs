@@ -8,10 +8,9 @@ const SERVE: &str = "process: {command: [$PROGRAM, print=hello, serve]}\n";
 fn command_line_without_names_tells_of_the_whole_host() {
     let mut host = Host::builder()
         .service("web", SERVE)
-        .service("job", "process: {command: [$PROGRAM, print=broken, exit=3]}\nrestart: {policy: once}")
+        .runs_with("job", "print=broken, exit=3", "restart: {policy: once}")
         .service("late", &format!("{SERVE}depends: [{{path: /run/never}}]"))
-        .start();
-    host.wait_up("web");
+        .up(&["web"]);
     host.wait_down("job");
     host.wait_state("late", "waiting");
     let status = host.ctl(&["status"]).ok().stdout;
@@ -35,8 +34,7 @@ fn command_line_without_names_tells_of_the_whole_host() {
 
 #[test]
 fn command_line_cat_prints_the_file_as_it_is_now() {
-    let mut host = Host::builder().service("web", SERVE).start();
-    host.wait_up("web");
+    let mut host = Host::builder().service("web", SERVE).up(&["web"]);
     let file = std::fs::read_to_string(host.path("config/services/web.yaml")).expect("the file of web");
     let cat = host.ctl(&["cat", "web"]).ok();
     assert_eq!((cat.stdout.as_str(), cat.stderr.as_str()), (file.as_str(), ""));
@@ -55,12 +53,8 @@ fn command_line_cat_prints_the_file_as_it_is_now() {
 fn command_line_exec_needs_no_dashes_and_waits_know_an_exit() {
     let mut host = Host::builder()
         .service("web", SERVE)
-        .service(
-            "brief",
-            "process: {command: [$PROGRAM, sleep=200ms]}\nrestart: {policy: forever, delay: 20ms, maxDelay: 20ms}",
-        )
-        .start();
-    host.wait_up("web");
+        .runs_with("brief", "sleep=200ms", "restart: {policy: forever, delay: 20ms, maxDelay: 20ms}")
+        .up(&["web"]);
     assert_eq!(host.ctl(&["exec", "web", "/bin/echo", "-n", "hi"]).ok().stdout, "hi");
     host.ctl(&["wait", "web", "--for", "healthy"]).ok();
     host.ctl(&["wait", "web", "--for", "exit", "--timeout", "100ms"]).expect(5);
@@ -76,8 +70,7 @@ fn command_line_exec_needs_no_dashes_and_waits_know_an_exit() {
 
 #[test]
 fn command_line_a_name_of_100_kilobytes_is_not_echoed_whole() {
-    let mut host = Host::builder().service("web", SERVE).start();
-    host.wait_up("web");
+    let mut host = Host::builder().service("web", SERVE).up(&["web"]);
     let long = "x".repeat(100_000);
     for words in [
         &["status", &long][..],

@@ -35,8 +35,7 @@ fn c1_what_bears_the_name_of_a_service_makes_room_for_it() {
     let mut host = host(&[test_image()])
         .service("first", &service("test:1"))
         .service("web", &format!("{}start: manual", steps("serve")))
-        .start();
-    host.wait_up("first");
+        .up(&["first"]);
     // As an earlier incarnation may have left them: a snapshot, and a container whose task runs.
     host.ctr(&["snapshots", "prepare", "web"]).ok();
     stranger(&host);

@@ -5,7 +5,7 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use kelson_tests::image::noise;
-use kelson_tests::{Image, PATIENCE, Tar, until};
+use kelson_tests::{Image, Tar, eventually};
 
 use super::{host, service};
 
@@ -41,13 +41,13 @@ fn c2_an_unpack_that_is_cancelled_leaves_nothing_that_breaks_the_next() {
     let image = Image::new("large:1", &["serve"])
         .layer(Tar::new().file("first", 0o644, &noise(LARGE)))
         .layer(Tar::new().file("second", 0o644, b"small"));
-    let mut host = host(&[image]).service("web", &format!("{}start: manual", service("large:1"))).start();
-    host.wait_up("containerd");
+    let mut host =
+        host(&[image]).service("web", &format!("{}start: manual", service("large:1"))).up(&["containerd"]);
     // At moments that differ: while it reads, writes, unpacks.
     for pause in [30, 120, 300, 600] {
         host.ctl(&["start", "web"]).ok();
-        until("its unpack to be under way", PATIENCE, || {
-            (!host.processes_with("kelson-unpack").is_empty() || host.service("web").up).then_some(())
+        eventually("its unpack to be under way", || {
+            !host.processes_with("kelson-unpack").is_empty() || host.service("web").up
         });
         std::thread::sleep(Duration::from_millis(pause));
         let asked = Instant::now();
@@ -55,9 +55,7 @@ fn c2_an_unpack_that_is_cancelled_leaves_nothing_that_breaks_the_next() {
         assert!(asked.elapsed() < Duration::from_secs(3), "it takes effect at once: {:?}", asked.elapsed());
         let web = host.service("web");
         assert_eq!((web.state.as_str(), web.stopped), ("stopped", true), "{web:?}");
-        until("its process to be gone", PATIENCE, || {
-            host.processes_with("kelson-unpack").is_empty().then_some(())
-        });
+        eventually("its process to be gone", || host.processes_with("kelson-unpack").is_empty());
         assert!(host.active_snapshots().iter().all(|name| name != "web"));
     }
     host.ctl(&["start", "web", "--wait"]).ok();
@@ -76,8 +74,7 @@ fn c2_an_unpack_that_is_cancelled_leaves_nothing_that_breaks_the_next() {
 /// As after a power cut between what containerd writes and its record of it, while the unpack's lease holds nothing yet.
 #[test]
 fn c2_what_containerd_itself_does_not_know_of_goes_with_the_lease_of_the_dead() {
-    let mut host = host(&[Image::new("a:1", &["serve"])]).service("one", &service("a:1")).start();
-    host.wait_up("one");
+    let mut host = host(&[Image::new("a:1", &["serve"])]).service("one", &service("a:1")).up(&["one"]);
     let store = host.inside(&format!("{}/containerd", host.path("lib").display()));
     let snapshot = store.join("io.containerd.snapshotter.v1.overlayfs/snapshots/4711");
     let blob = store.join("io.containerd.content.v1.content/blobs/sha256").join("0".repeat(64));
@@ -85,7 +82,7 @@ fn c2_what_containerd_itself_does_not_know_of_goes_with_the_lease_of_the_dead() 
     fs::write(&blob, b"half of it").expect("its folder is there");
     host.ctr(&["leases", "create", "--id", "kelson-unpack-dead"]).ok();
     host.ctl(&["images", "prune"]).ok();
-    until("containerd to be tidy", PATIENCE, || (!snapshot.exists() && !blob.exists()).then_some(()));
+    eventually("containerd to be tidy", || !snapshot.exists() && !blob.exists());
     assert_eq!(host.ctr(&["leases", "list", "--quiet"]).ok().stdout, "");
     assert!(host.service("one").up);
     host.poweroff();

@@ -87,8 +87,7 @@ fn c3_an_absolute_symbolic_link_is_legal() {
     let mut host = Host::builder()
         .archive("links.tar", archive(&[image]))
         .service("web", "container: {image: 'links:1', command: [/sh, serve]}")
-        .start();
-    host.wait_up("web");
+        .up(&["web"]);
     host.poweroff();
 }
 

@@ -1,12 +1,12 @@
 //! C4: containerd dies or is restarted: containers and their shims go on running; when it is back they are attached
 //! again, with the same PID and no restart counted. A call that was lost is no exit.
 
-use kelson_tests::{Host, PATIENCE, until};
+use kelson_tests::{Host, eventually};
 
 use super::{host, steps, test_image};
 
 fn running() -> Host {
-    let host = host(&[test_image()])
+    host(&[test_image()])
         .service(
             "web",
             &format!(
@@ -15,10 +15,7 @@ fn running() -> Host {
             ),
         )
         .service("other", &steps("serve"))
-        .start();
-    host.wait_up("web");
-    host.wait_up("other");
-    host
+        .up(&["web", "other"])
 }
 
 /// The host's containerd was replaced, and nothing of its containers changed.
@@ -27,16 +24,11 @@ fn unchanged(host: &Host, was: i32, pids: [i32; 2]) {
     host.wait_for("containerd", "to be another and up", |now| {
         now.up && now.pid.is_some_and(|pid| pid != was)
     });
-    for (name, pid) in ["web", "other"].into_iter().zip(pids) {
-        let now = host.service(name);
-        assert_eq!((now.pid, now.restarts, now.up), (Some(pid), 0, true), "{now:?}");
-        assert!(!host.processes_with("/program").is_empty());
-    }
+    goes_on(host, &[("web", pids[0]), ("other", pids[1])]);
+    assert!(!host.processes_with("/program").is_empty());
     // Its output goes on.
     let ticks = host.log_text("web").lines().count();
-    until("more of its output", PATIENCE, || {
-        (host.log_text("web").lines().count() > ticks + 3).then_some(())
-    });
+    eventually("more of its output", || host.log_text("web").lines().count() > ticks + 3);
     // An end is seen again, and acted upon.
     host.kill(pids[0], libc::SIGKILL);
     let again =
@@ -46,57 +38,55 @@ fn unchanged(host: &Host, was: i32, pids: [i32; 2]) {
     assert_eq!(host.containers(), ["web"]);
 }
 
-#[test]
-fn c4_containerd_is_killed() {
+/// The same processes, and no restart counted.
+#[track_caller]
+fn goes_on(host: &Host, all: &[(&str, i32)]) {
+    for (name, pid) in all {
+        let now = host.service(name);
+        assert_eq!((now.pid, now.restarts, now.up), (Some(*pid), 0, true), "{now:?}");
+    }
+}
+
+/// Ends the host's containerd in this way, of which its containers notice nothing.
+#[track_caller]
+fn without_notice(end: impl FnOnce(&Host, i32, [i32; 2])) {
     let mut host = running();
     let pids = [host.pid_of("web"), host.pid_of("other")];
     let was = host.pid_of("containerd");
-    host.kill(was, libc::SIGKILL);
+    end(&host, was, pids);
     unchanged(&host, was, pids);
     host.poweroff();
+}
+
+#[test]
+fn c4_containerd_is_killed() {
+    without_notice(|host, was, _| host.kill(was, libc::SIGKILL));
 }
 
 #[test]
 fn c4_containerd_is_restarted_by_an_operator() {
-    let mut host = running();
-    let pids = [host.pid_of("web"), host.pid_of("other")];
-    let was = host.pid_of("containerd");
-    host.ctl(&["restart", "containerd", "--wait"]).ok();
-    unchanged(&host, was, pids);
-    host.poweroff();
+    without_notice(|host, _, _| drop(host.ctl(&["restart", "containerd", "--wait"]).ok()));
 }
 
 #[test]
 fn c4_pid_1_is_executed_anew() {
-    let mut host = running();
-    let pids = [host.pid_of("web"), host.pid_of("other")];
-    let was = host.pid_of("containerd");
-    for _ in 0..3 {
-        host.ctl(&["reexec"]).ok();
-        for (name, pid) in ["web", "other", "containerd"].into_iter().zip([pids[0], pids[1], was]) {
-            let now = host.service(name);
-            assert_eq!((now.pid, now.restarts, now.up), (Some(pid), 0, true), "{now:?}");
+    without_notice(|host, was, [web, other]| {
+        for _ in 0..3 {
+            host.ctl(&["reexec"]).ok();
+            goes_on(host, &[("web", web), ("other", other), ("containerd", was)]);
         }
-    }
-    host.kill(was, libc::SIGKILL);
-    unchanged(&host, was, pids);
-    host.poweroff();
+        host.kill(was, libc::SIGKILL);
+    });
 }
 
 #[test]
 fn c4_pid_1_is_executed_anew_while_containerd_is_away() {
-    let mut host = running();
-    let pids = [host.pid_of("web"), host.pid_of("other")];
-    let was = host.pid_of("containerd");
-    host.kill(was, libc::SIGSTOP);
-    host.ctl(&["reexec"]).ok();
-    for (name, pid) in ["web", "other"].into_iter().zip(pids) {
-        let now = host.service(name);
-        assert_eq!((now.pid, now.restarts, now.up), (Some(pid), 0, true), "{now:?}");
-    }
-    host.kill(was, libc::SIGKILL);
-    unchanged(&host, was, pids);
-    host.poweroff();
+    without_notice(|host, was, [web, other]| {
+        host.kill(was, libc::SIGSTOP);
+        host.ctl(&["reexec"]).ok();
+        goes_on(host, &[("web", web), ("other", other)]);
+        host.kill(was, libc::SIGKILL);
+    });
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use kelson_tests::{Host, Output, PATIENCE, archive, containers, until};
+use kelson_tests::{Host, Output, PATIENCE, archive, containers, eventually, until};
 
 use super::{host, test_image};
 
@@ -57,9 +57,9 @@ fn a_real_containerd_runs_a_container_inside_a_service_that_divides_its_cgroup()
             ctr(&host, &["images", "import", image.to_str().expect("a path in UTF-8")]).ok();
         } else {
             // What was killed with the service is still in containerd's records.
-            until("the record of the first run to go", PATIENCE, || {
+            eventually("the record of the first run to go", || {
                 ctr(&host, &["tasks", "rm", "web"]);
-                (ctr(&host, &["containers", "rm", "web"]).status == 0).then_some(())
+                ctr(&host, &["containers", "rm", "web"]).status == 0
             });
         }
         let image = ctr(&host, &["images", "ls", "-q"]).ok().stdout;

@@ -26,9 +26,7 @@ fn images_are_listed_and_those_that_no_service_names_are_pruned() {
         .archive("bad.tar", b"no archive".repeat(100))
         .service("web", &service("test:1"))
         .service("past", &service("demo/old:1"))
-        .start();
-    host.wait_up("web");
-    host.wait_up("past");
+        .up(&["web", "past"]);
     let listed = images(&host);
     let rows: Vec<(&str, bool, usize)> = listed
         .iter()
@@ -50,9 +48,7 @@ fn images_are_listed_and_those_that_no_service_names_are_pruned() {
         "its file still names it"
     );
     host.remove_service("past");
-    let before = host.newest_event();
-    host.signal(libc::SIGHUP);
-    host.wait_event(before, "of the reading", |event| event.message.contains("read again"));
+    host.read_again();
     let told = host.ctl(&["images", "prune", "--dry-run"]).ok().stdout;
     assert!(told.starts_with("would remove demo/old:1"), "{told}");
     assert_eq!(held(&host).len(), 2);
@@ -62,9 +58,7 @@ fn images_are_listed_and_those_that_no_service_names_are_pruned() {
     assert_eq!(host.layers().len(), 1, "{:?}", host.layers());
     // Its archive is still there: who needs it again gets it again.
     host.write_service("past", &service("demo/old:1"));
-    let before = host.newest_event();
-    host.signal(libc::SIGHUP);
-    host.wait_event(before, "of the reading", |event| event.message.contains("read again"));
+    host.read_again();
     host.wait_up("past");
     assert!(host.service("web").up);
     host.poweroff();
@@ -76,8 +70,7 @@ fn a_file_with_mistakes_keeps_images_from_being_pruned() {
         .archive("test.tar", archive(&[test_image()]))
         .service("web", &service("test:1"))
         .service("broken", "container: {image: 'test:1', colour: red}")
-        .start();
-    host.wait_up("web");
+        .up(&["web"]);
     let refused = host.ctl(&["images", "prune"]).expect(1);
     assert!(refused.stderr.contains("broken.yaml"), "{refused:?}");
     host.poweroff();
@@ -88,8 +81,7 @@ fn a_second_start_unpacks_nothing() {
     let mut host = Host::builder()
         .archive("test.tar", archive(&[test_image()]))
         .service("web", &service("test:1"))
-        .start();
-    host.wait_up("web");
+        .up(&["web"]);
     host.ctl(&["stop", "web", "--wait"]).ok();
     let before = host.newest_event();
     host.ctl(&["start", "web", "--wait"]).ok();

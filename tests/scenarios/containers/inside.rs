@@ -1,7 +1,7 @@
 //! What a container is given and what it leaves: its image's words with the service file's on top, its log, its end, and
 //! commands beside it.
 
-use kelson_tests::{PATIENCE, until};
+use kelson_tests::eventually;
 use serde_json::json;
 
 use super::{host, service, steps, test_image};
@@ -14,9 +14,7 @@ fn a_container_is_what_its_image_and_its_file_say() {
     let mut host = host(&[image])
         .service("plain", &service("test:1"))
         .service("changed", &format!("{}user: root\nenvironment: {{BOTH: file}}", service("test:1")))
-        .start();
-    host.wait_up("plain");
-    host.wait_up("changed");
+        .up(&["plain", "changed"]);
     let plain = host.wait_log("plain", "Groups");
     for part in [
         "env.OF_IMAGE yes",
@@ -74,8 +72,7 @@ fn p5_a_container_that_writes_much_is_not_held_up() {
             "web",
             &format!("{}logs: {{maxSize: 64Ki, maxFiles: 2}}", steps("lines=200000, ticker=100ms")),
         )
-        .start();
-    host.wait_up("web");
+        .up(&["web"]);
     // Any of the ticks: the first may be among the lines that were dropped.
     host.wait_log("web", "tick");
     host.poweroff();
@@ -97,7 +94,7 @@ fn r1_the_restart_policy_decides_about_containers_too() {
     assert_eq!(end.restarts, 2, "{end:?}");
     let end = host.wait_state("missing", "failed");
     assert!(end.message.contains("/nothing"), "{end:?}");
-    until("all containers to be gone", PATIENCE, || host.containers().is_empty().then_some(()));
+    eventually("all containers to be gone", || host.containers().is_empty());
     host.poweroff();
 }
 
@@ -130,9 +127,7 @@ fn h4_a_health_check_runs_in_the_container() {
                 "{}health: [{{name: mark, exec: {{command: [/program, 'wait-path=/mark']}}, interval: 100ms, timeout: 5s}}]",
                 steps("sleep=300ms, touch=/mark, serve")
             ),
-        )
-        .start();
-    host.wait_up("web");
+        ).up(&["web"]);
     assert_eq!(host.service("web").healthy, Some(true));
     host.poweroff();
 }
@@ -143,13 +138,14 @@ fn h1_a_container_without_a_network_is_asked_in_its_own() {
     let apart = |steps: &str| {
         format!("container: {{image: 'test:1', network: none, command: [/program, {steps}]}}\n{checked}")
     };
-    let mut host =
-        host(&[test_image()]).service("here", &apart("tcp=4321")).service("there", &apart("serve")).start();
-    host.wait_up("here");
+    let mut host = host(&[test_image()])
+        .service("here", &apart("tcp=4321"))
+        .service("there", &apart("serve"))
+        .up(&["here"]);
     let there = host.wait_for("there", "to be refused", |there| there.healthy == Some(false));
     assert!(there.message.contains("refused"), "each has a port 4321 of its own: {there:?}");
     // One that asks in each of the two networks.
-    until("two to ask", PATIENCE, || (host.processes_with("kelson-probe").len() == 2).then_some(()));
+    eventually("two to ask", || host.processes_with("kelson-probe").len() == 2);
     let (before, since) = (host.service("here"), host.newest_event());
     for process in host.processes_with("kelson-probe") {
         host.kill(process.pid, libc::SIGKILL);
@@ -164,6 +160,6 @@ fn h1_a_container_without_a_network_is_asked_in_its_own() {
     assert_eq!((before.pid, before.restarts, before.up), (after.pid, after.restarts, after.up));
     // A stop of the service ends who asks in its network.
     host.ctl(&["stop", "here", "there", "--wait"]).ok();
-    until("nobody to ask", PATIENCE, || host.processes_with("kelson-probe").is_empty().then_some(()));
+    eventually("nobody to ask", || host.processes_with("kelson-probe").is_empty());
     host.poweroff();
 }

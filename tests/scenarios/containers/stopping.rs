@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use kelson_tests::{Host, Image, PATIENCE, until};
+use kelson_tests::{Host, Image, PATIENCE, eventually, until};
 
 use super::{host, steps, test_image};
 
@@ -22,7 +22,7 @@ fn s2_a_container_that_ignores_sigterm_is_killed_with_all_its_children() {
     host.wait_up("deaf");
     host.wait_log("plain", "ready");
     host.wait_up("plain");
-    until("the brood", PATIENCE, || (host.log_text("deaf").matches("brood").count() == 2).then_some(()));
+    eventually("the brood", || host.log_text("deaf").matches("brood").count() == 2);
     let begun = Instant::now();
     host.ctl(&["stop", "deaf", "--wait"]).ok();
     let took = begun.elapsed();
@@ -69,8 +69,7 @@ fn s3_a_frozen_container_is_thawed_to_stop() {
 
 #[test]
 fn s3_a_shim_that_hangs_holds_nothing_up() {
-    let mut host = host(&[test_image()]).service("web", &steps("serve")).start();
-    host.wait_up("web");
+    let mut host = host(&[test_image()]).service("web", &steps("serve")).up(&["web"]);
     let shims = host.processes_with("containerd-shim");
     assert_eq!(shims.len(), 1, "{shims:?}");
     host.kill(shims[0].pid, libc::SIGSTOP);
@@ -79,9 +78,10 @@ fn s3_a_shim_that_hangs_holds_nothing_up() {
 
 #[test]
 fn s3_a_containerd_that_hangs_holds_nothing_up() {
-    let mut host =
-        host(&[test_image()]).machine("shutdown: {timeout: 20s}").service("web", &steps("serve")).start();
-    host.wait_up("web");
+    let mut host = host(&[test_image()])
+        .machine("shutdown: {timeout: 20s}")
+        .service("web", &steps("serve"))
+        .up(&["web"]);
     host.kill(host.pid_of("containerd"), libc::SIGSTOP);
     powers_off(&mut host, Duration::from_secs(30));
 }
@@ -125,8 +125,7 @@ fn s1_containers_stop_in_order_at_the_crash_limit() {
         )
     };
     let mut host = host(&[image])
-        .argument("--crash-limit")
-        .argument("1/1m")
+        .crash_limit("1/1m")
         .service("db", &container("await=QUIT, touch=/out/signalled, wait-path=/out/kept, touch=/out/db", ""))
         .service(
             "web",
@@ -135,8 +134,7 @@ fn s1_containers_stop_in_order_at_the_crash_limit() {
                 "depends: [{service: db}]\nhooks: {preStop: {command: [/program, touch=/out/hook]}}",
             ),
         )
-        .start();
-    host.wait_up("web");
+        .up(&["web"]);
     host.signal(libc::SIGSEGV);
     assert_eq!(host.wait_exit(), 10);
     let console = host.console();

@@ -6,12 +6,7 @@ use kelson_tests::{Host, Output};
 
 #[test]
 fn calls_that_only_read_meet_a_crash_of_pid_1_and_are_answered() {
-    let mut host = Host::builder()
-        .argument("--crash-limit")
-        .argument("1000/1m")
-        .service("web", "process: {command: [$PROGRAM, serve]}")
-        .start();
-    host.wait_up("web");
+    let mut host = Host::builder().crash_limit("1000/1m").runs("web", "serve").up(&["web"]);
     // An answer in parts may have begun.
     let questions: [&[&str]; 5] =
         [&["services"], &["status", "web"], &["why", "web"], &["graph"], &["version"]];

@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use kelson_tests::{Host, HostBuilder, PATIENCE, until};
+use kelson_tests::{Host, HostBuilder, eventually};
 
 const TAKES_ITS_TIME: &str = "await=SIGTERM, sleep=300ms";
 
 fn at_the_limit_of(limit: &str) -> HostBuilder {
-    Host::builder().argument("--crash-limit").argument(limit)
+    Host::builder().crash_limit(limit)
 }
 
 /// A process that leaves a file of this name at its end.
@@ -43,9 +43,7 @@ fn assert_in_turn(host: &Host, names: &[&str]) {
 fn the_third_crash_of_a_minute_stops_all_in_order_and_starts_again() {
     let deaf = "process: {command: [$PROGRAM, ignore=SIGTERM, spawn=hang, hang]}\nstop: {timeout: 1s}";
     let mut host = chain("3/1m").service("deaf", deaf).start();
-    for name in ["below", "middle", "above", "deaf"] {
-        host.wait_up(name);
-    }
+    host.wait_all_up(&["below", "middle", "above", "deaf"]);
     // What somebody asked for does not count.
     for _ in 0..4 {
         host.ctl(&["reexec"]).ok();
@@ -66,10 +64,10 @@ fn the_third_crash_of_a_minute_stops_all_in_order_and_starts_again() {
 fn the_limit_keeps_to_delay_and_hooks() {
     let mut host = at_the_limit_of("1/1m")
         .service("db", &says("db"))
-        .service(
+        .runs_with(
             "web",
-            "process: {command: [$PROGRAM, print=runs, await=SIGQUIT, print=quits, touch=$DIR/signalled, exit=3]}
-stop: {signal: SIGQUIT, delay: 1s}
+            "print=runs, await=SIGQUIT, print=quits, touch=$DIR/signalled, exit=3",
+            "stop: {signal: SIGQUIT, delay: 1s}
 hooks:
   preStop: [{command: [$PROGRAM, sleep=300ms, touch=$DIR/before]}]
   post: [{command: [$PROGRAM, sleep=300ms, report=$DIR/after]}]
@@ -91,10 +89,10 @@ depends: [{service: db}]",
 #[test]
 fn a_stop_at_the_limit_that_takes_a_minute_too_long_is_broken_off() {
     let deaf = "process: {command: [$PROGRAM, ignore=SIGTERM, hang]}\nstop: {timeout: 5m}";
-    let mut host = at_the_limit_of("1/1m").machine("shutdown: {timeout: 1s}").service("deaf", deaf).start();
-    host.wait_up("deaf");
+    let mut host =
+        at_the_limit_of("1/1m").machine("shutdown: {timeout: 1s}").service("deaf", deaf).up(&["deaf"]);
     host.signal(libc::SIGSEGV);
-    until("the stop to begin", PATIENCE, || host.console().contains("stopping deaf").then_some(()));
+    eventually("the stop to begin", || host.console().contains("stopping deaf"));
     // PID 1 stands still for longer than that.
     host.signal(libc::SIGSTOP);
     std::thread::sleep(Duration::from_secs(62));
@@ -106,13 +104,12 @@ fn a_stop_at_the_limit_that_takes_a_minute_too_long_is_broken_off() {
 #[test]
 fn the_limit_runs_post_hooks_again_that_were_cut_off() {
     let mut host = at_the_limit_of("1/1m")
-        .service(
+        .runs_with(
             "web",
-            "process: {command: [$PROGRAM, serve]}
-hooks: {post: [{command: [$PROGRAM, append=$DIR/begun, sleep=1s, touch=$DIR/ended]}]}",
+            "serve",
+            "hooks: {post: [{command: [$PROGRAM, append=$DIR/begun, sleep=1s, touch=$DIR/ended]}]}",
         )
-        .start();
-    host.wait_up("web");
+        .up(&["web"]);
     host.ctl(&["stop", "web"]).ok();
     host.wait_file("begun");
     host.signal(libc::SIGSEGV);
@@ -124,12 +121,8 @@ hooks: {post: [{command: [$PROGRAM, append=$DIR/begun, sleep=1s, touch=$DIR/ende
 #[test]
 fn the_limit_goes_on_with_a_stop_that_was_under_way() {
     let mut host = at_the_limit_of("1/1m")
-        .service(
-            "web",
-            "process: {command: [$PROGRAM, await=SIGTERM, touch=$DIR/signalled]}\nstop: {delay: 4s}",
-        )
-        .start();
-    host.wait_up("web");
+        .runs_with("web", "await=SIGTERM, touch=$DIR/signalled", "stop: {delay: 4s}")
+        .up(&["web"]);
     host.ctl(&["stop", "web"]).ok();
     let asked = Instant::now();
     std::thread::sleep(Duration::from_secs(2));
@@ -145,9 +138,8 @@ fn the_limit_goes_on_with_a_stop_that_was_under_way() {
 fn a_power_off_in_progress_stays_a_power_off_at_the_limit() {
     let mut host = at_the_limit_of("1/1m")
         .service("below", &says("below"))
-        .service("slow", "process: {command: [$PROGRAM, await=SIGTERM, sleep=3s, touch=$DIR/slow]}\ndepends: [{service: below}]")
-        .start();
-    host.wait_up("slow");
+        .runs_with("slow", "await=SIGTERM, sleep=3s, touch=$DIR/slow", "depends: [{service: below}]")
+        .up(&["slow"]);
     host.ctl(&["poweroff", "--no-wait"]).ok();
     host.wait_state("slow", "stopping");
     host.signal(libc::SIGSEGV);
@@ -165,15 +157,10 @@ fn the_limit_orders_by_what_runs_and_by_what_the_files_say() {
         .service("top", &says("top"))
         // At rest, and yet between them.
         .service("floor", &says("floor"))
-        .service(
-            "rests",
-            "process: {command: [$PROGRAM, exit=0]}\ntype: oneshot\ndepends: [{service: floor}]",
-        )
+        .runs_with("rests", "exit=0", "type: oneshot\ndepends: [{service: floor}]")
         .service("roof", &format!("{}depends: [{{service: rests, event: finished}}]", says("roof")))
         .start();
-    for name in ["above", "bottom", "top", "roof"] {
-        host.wait_up(name);
-    }
+    host.wait_all_up(&["above", "bottom", "top", "roof"]);
     host.write_service("above", &says("above"));
     host.write_service("top", &needs("top", "bottom"));
     let before = host.newest_event();
@@ -195,9 +182,7 @@ fn the_limit_waits_for_nobody_in_a_circle_of_alternatives() {
         .service("spare", &says("spare"))
         .service("one", &either("one", "other"))
         .service("other", &either("other", "one"))
-        .start();
-    host.wait_up("one");
-    host.wait_up("other");
+        .up(&["one", "other"]);
     host.signal(libc::SIGSEGV);
     // Not after the total deadline of a minute.
     assert_eq!(host.wait_exit_within(Duration::from_secs(20)), 10);
@@ -207,8 +192,7 @@ fn the_limit_waits_for_nobody_in_a_circle_of_alternatives() {
 
 #[test]
 fn crashes_that_lie_apart_do_not_add_up() {
-    let mut host = chain("2/1s").start();
-    host.wait_up("above");
+    let mut host = chain("2/1s").up(&["above"]);
     for _ in 0..3 {
         host.crash(|| host.signal(libc::SIGSEGV));
         // What counts is over.
@@ -221,11 +205,9 @@ fn crashes_that_lie_apart_do_not_add_up() {
 fn a_crash_on_that_way_ends_it_at_once() {
     // On its way to its end it would wait for this one a minute: the total deadline.
     let deaf = "process: {command: [$PROGRAM, ignore=SIGTERM, hang]}\nstop: {timeout: 5m}";
-    let mut host = chain("1/1m").service("deaf", deaf).start();
-    host.wait_up("above");
-    host.wait_up("deaf");
+    let mut host = chain("1/1m").service("deaf", deaf).up(&["above", "deaf"]);
     host.signal(libc::SIGSEGV);
-    until("the stop to begin", PATIENCE, || host.console().contains("stopping deaf").then_some(()));
+    eventually("the stop to begin", || host.console().contains("stopping deaf"));
     host.signal(libc::SIGSEGV);
     assert_eq!(host.wait_exit_within(Duration::from_secs(20)), 10);
     assert!(!host.path("below").exists(), "nobody was waited for any more");

@@ -9,10 +9,9 @@ use kelson_tests::Host;
 #[test]
 fn v4_a_power_off_goes_on_over_a_crash() {
     let mut host = Host::builder()
-        .service("slow", "process: {command: [$PROGRAM, ignore=SIGTERM, hang]}\nstop: {timeout: 5s}")
-        .service("later", "process: {command: [$PROGRAM, serve]}\ndepends: [{path: $DIR/never}]")
-        .start();
-    host.wait_up("slow");
+        .runs_with("slow", "ignore=SIGTERM, hang", "stop: {timeout: 5s}")
+        .runs_with("later", "serve", "depends: [{path: $DIR/never}]")
+        .up(&["slow"]);
     host.ctl(&["poweroff", "--no-wait"]).ok();
     host.wait_state("slow", "stopping");
     host.signal(libc::SIGSEGV);
@@ -25,14 +24,11 @@ fn the_total_deadline_counts(limit: &str, told: &str) {
         format!("process: {{command: [$PROGRAM, ignore=SIGTERM, hang]}}\nstop: {{timeout: {timeout}}}")
     };
     let mut host = Host::builder()
-        .argument("--crash-limit")
-        .argument(limit)
+        .crash_limit(limit)
         .machine("shutdown: {timeout: 12s}")
         .service("first", &deaf("8s"))
         .service("last", &deaf("5m"))
-        .start();
-    host.wait_up("first");
-    host.wait_up("last");
+        .up(&["first", "last"]);
     let asked = Instant::now();
     host.ctl(&["poweroff", "--no-wait"]).ok();
     // Most of the 12 s are over then. If they started again the host would end after 20.
@@ -91,8 +87,7 @@ impl Drop for Stranger {
 
 /// A host on its way to a power off, past its services: it waits for a stranger.
 fn past_its_services() -> (Host, Stranger) {
-    let host = Host::builder().service("web", "process: {command: [$PROGRAM, serve]}").start();
-    host.wait_up("web");
+    let host = Host::builder().runs("web", "serve").up(&["web"]);
     let mut stranger = Stranger::of(&host);
     host.ctl(&["poweroff", "--no-wait"]).ok();
     stranger.wait("asked");

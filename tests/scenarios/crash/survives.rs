@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use kelson_tests::chaos::ledger::{Ledger, number_after};
-use kelson_tests::{Host, HostBuilder, PATIENCE, until};
+use kelson_tests::{Host, HostBuilder, PATIENCE, eventually, until};
 
 type Seen = BTreeMap<String, (Option<i32>, u32, bool, Option<bool>, String)>;
 
@@ -15,24 +15,18 @@ fn seen(host: &Host) -> Seen {
 
 fn several() -> HostBuilder {
     Host::builder()
-        .argument("--crash-limit")
-        .argument("1000/1m")
-        .service("beats", "process: {command: [$PROGRAM, 'beat=5ms:40:$DIR/beats']}")
-        .service("told", "process: {command: [$PROGRAM, notify=READY=1, serve]}\nreadiness: notify")
-        .service("pauses", "process: {command: [$PROGRAM, exit=3]}\nrestart: {delay: 10m, maxDelay: 10m}")
-        .service("job", "process: {command: [$PROGRAM, print=done]}\ntype: oneshot")
-        .service("waits", "process: {command: [$PROGRAM, serve]}\ndepends: [{path: $DIR/never}]")
-        .service(
-            "checked",
-            "process: {command: [$PROGRAM, serve]}\nhealth: [{name: a, exec: {command: [$PROGRAM]}, interval: 200ms}]",
-        )
+        .crash_limit("1000/1m")
+        .runs("beats", "'beat=5ms:40:$DIR/beats'")
+        .runs_with("told", "notify=READY=1, serve", "readiness: notify")
+        .runs_with("pauses", "exit=3", "restart: {delay: 10m, maxDelay: 10m}")
+        .runs_with("job", "print=done", "type: oneshot")
+        .runs_with("waits", "serve", "depends: [{path: $DIR/never}]")
+        .runs_with("checked", "serve", "health: [{name: a, exec: {command: [$PROGRAM]}, interval: 200ms}]")
 }
 
 #[track_caller]
 fn settle(host: &Host) -> Seen {
-    for name in ["beats", "told", "checked"] {
-        host.wait_up(name);
-    }
+    host.wait_all_up(&["beats", "told", "checked"]);
     host.wait_finished("job");
     host.wait_state("pauses", "backoff");
     host.wait_state("waits", "waiting");
@@ -153,9 +147,9 @@ fn v1_a_crash_while_booting_loses_no_service() {
         std::thread::sleep(Duration::from_millis(after));
         host.signal(libc::SIGSEGV);
         // A question that is overtaken by the crash is asked again.
-        until("the services to be known", PATIENCE, || {
+        eventually("the services to be known", || {
             let services = host.ctl(&["services"]);
-            (services.status == 0 && services.stdout.contains("waits")).then_some(())
+            services.status == 0 && services.stdout.contains("waits")
         });
         settle(&host);
         // A signal that comes between two programs is nobody's.

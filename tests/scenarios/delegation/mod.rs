@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-use kelson_tests::{Ctl, Host, PATIENCE, paths, until};
+use kelson_tests::{Ctl, Host, PATIENCE, eventually, paths, until};
 
 /// Makes cgroups below its own, one of them threaded, moves into the other, and leaves a process that ignores SIGTERM.
 const DIVIDER: &str = "process:
@@ -67,11 +67,11 @@ fn a_service_that_divides_its_cgroup_is_held_like_any_other() {
         let text = "grep 0:: /proc/self/cgroup; id -u";
         let entered = host.ctl(&["exec", "web", "--", "/bin/sh", "-c", text]).ok().stdout;
         assert!(entered.trim().ends_with("/web/exec\n1234"), "{entered}");
-        until("all of it to be the service's", PATIENCE, || {
+        eventually("all of it to be the service's", || {
             let processes: serde_json::Value = host.ctl(&["processes", "-o", "json"]).ok().json();
             let processes = processes.as_array().expect("a list").clone();
             let of_web = processes.iter().filter(|process| process["service"] == "web");
-            (of_web.count() >= 2).then_some(())
+            of_web.count() >= 2
         });
         if run == 2 {
             // PID 1 begins again: the service runs on, and is entered and restarted as before.
@@ -84,7 +84,7 @@ fn a_service_that_divides_its_cgroup_is_held_like_any_other() {
     }
     host.assert_nothing_left("web", "7710");
     let count = |hook| [said(&host, hook, "/web/main"), said(&host, hook, "/web/exec")];
-    until("all hooks to be in the log", PATIENCE, || (count("post")[0] == 3).then_some(()));
+    eventually("all hooks to be in the log", || count("post")[0] == 3);
     let counts = ["pre", "postStart", "preStop", "post"].map(count);
     assert_eq!(counts, [[3, 0], [0, 3], [0, 3], [3, 0]], "{}", host.log_text("web"));
     host.poweroff();
@@ -141,7 +141,7 @@ fn a_service_that_enables_controllers_is_restarted_checked_hooked_and_entered() 
     for run in 1..=3 {
         host.ctl(&[if run == 1 { "start" } else { "restart" }, "web"]).ok();
         let enabled = || host.log_text("web").matches("enabled").count() == run;
-        until("the controller to be enabled", PATIENCE, || enabled().then_some(()));
+        eventually("the controller to be enabled", enabled);
         host.wait_up("web");
         host.ctl(&["exec", "web", "--", "/bin/true"]).ok();
         assert_eq!(host.service("web").restarts, 0);
@@ -180,7 +180,7 @@ stop: {{timeout: 2s}}",
     for run in 1..=2 {
         host.ctl(&[if run == 1 { "start" } else { "restart" }, "inner", "--wait"]).ok();
         host.wait_up("inner");
-        until("the nested host to answer", PATIENCE, || (ctl.run(&["version"]).status == 0).then_some(()));
+        eventually("the nested host to answer", || ctl.run(&["version"]).status == 0);
         ctl.run(&["wait", "web", "--for", "up", "--timeout", "30s"]).ok();
         let first = ctl.service("web").pid;
         ctl.run(&["restart", "web", "--wait"]).ok();

@@ -45,9 +45,8 @@ fn a_stop_of_apid_over_the_network_needs_force() {
     let (_, machine) = remote::door();
     let host = Host::builder()
         .machine(&format!("{machine}builtins: {{apid: {{depends: [{{service: web}}]}}}}\n"))
-        .service("web", "process: {command: [$PROGRAM, serve]}")
-        .start();
-    host.wait_up("apid");
+        .runs("web", "serve")
+        .up(&["apid"]);
     let away = remote::client(&host);
     for words in [&["stop", "apid"][..], &["stop", "--wait", "apid"], &["stop", "--cascade", "web"]] {
         let refused = away.run(words).expect(1);

@@ -11,17 +11,15 @@ use std::process::Command;
 use std::time::Duration;
 
 use kelson_tests::process::{ran, status_field};
-use kelson_tests::{Host, Output, PATIENCE, Process, remote, until};
+use kelson_tests::{Host, Output, Process, eventually, remote};
 
 fn open() -> Host {
     let (_, machine) = remote::door();
-    let host = Host::builder()
+
+    Host::builder()
         .machine(&format!("{machine}builtins: {{apid: {{restart: {{delay: 10ms, maxDelay: 10ms}}}}}}\n"))
-        .service("web", "process: {command: [$PROGRAM, serve]}")
-        .start();
-    host.wait_up("web");
-    host.wait_up("apid");
-    host
+        .runs("web", "serve")
+        .up(&["web", "apid"])
 }
 
 /// The key holder of apid, and its TLS worker.
@@ -139,9 +137,9 @@ fn killed_in_every_way_it_comes_back_and_costs_nobody_anything() {
         host.wait_for("apid", "to be another one", |apid| {
             apid.up && apid.pid.is_some_and(|pid| pid != before[0].pid)
         });
-        until("the others to be gone", PATIENCE, || {
+        eventually("the others to be gone", || {
             let left = host.processes();
-            (!left.iter().any(|process| before.iter().any(|gone| gone.pid == process.pid))).then_some(())
+            !left.iter().any(|process| before.iter().any(|gone| gone.pid == process.pid))
         });
         assert_eq!((host.service("web").pid, host.service("web").restarts), (web.pid, 0));
     }
@@ -174,9 +172,7 @@ fn strangers_at_the_door_cost_pid_1_next_to_nothing() {
         one.join().expect("the flood");
     }
     // The last of the flood may still have its places.
-    kelson_tests::until("an answer", kelson_tests::PATIENCE, || {
-        (remote::client(&host).run(&["version"]).status == 0).then_some(())
-    });
+    kelson_tests::eventually("an answer", || remote::client(&host).run(&["version"]).status == 0);
     let after = (ran(host.init_pid()), ran(worker.outer_pid));
     let (init, door) = (after.0 - before.0, after.1 - before.1);
     assert!(init < door / 4, "PID 1 ran {init:?}, the door {door:?}");

@@ -59,8 +59,7 @@ fn a_name_of_a_name_server_leads_to_the_host() {
     };
     serve(socket);
     let authority = Authority::new("names");
-    let mut host = Host::builder().machine(&authority.machine("")).start();
-    host.wait_up("apid");
+    let mut host = Host::builder().machine(&authority.machine("")).up(&["apid"]);
     let client = remote::client_for(&host, &authority, Duration::from_secs(3600));
     let port = remote::port(&host);
     let files = [("resolv", format!("nameserver {address}\n")), ("nss", "hosts: mdns4 resolve\n".to_owned())];

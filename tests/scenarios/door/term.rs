@@ -8,12 +8,10 @@ use kelson_tests::{Authority, Host, Output, PATIENCE, remote};
 fn open(authority: &Authority, more: &str) -> Host {
     let host = Host::builder()
         .machine(&authority.machine(more))
-        .service("beats", "process: {command: [$PROGRAM, 'beat=5ms:40:$DIR/beats']}")
-        .service("web", "process: {command: [$PROGRAM, serve]}")
+        .runs("beats", "'beat=5ms:40:$DIR/beats'")
+        .runs("web", "serve")
         .start();
-    for name in ["beats", "web", "apid"] {
-        host.wait_up(name);
-    }
+    host.wait_all_up(&["beats", "web", "apid"]);
     host
 }
 
@@ -145,12 +143,8 @@ fn at_the_end_of_a_certificate_streams_are_cut_and_say_so() {
     );
     assert!(host.wait_log("apid", "certificate ended at").contains("CN=ann"));
     // The command of the session has ended with it.
-    kelson_tests::until("the command to be gone", PATIENCE, || {
-        (!host
-            .processes()
-            .iter()
-            .any(|process| process.command.iter().any(|word| word.starts_with("ticker="))))
-        .then_some(())
+    kelson_tests::eventually("the command to be gone", || {
+        !host.processes().iter().any(|process| process.command.iter().any(|word| word.starts_with("ticker=")))
     });
     assert_eq!(host.service("apid").restarts, 0);
 }

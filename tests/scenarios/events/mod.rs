@@ -25,14 +25,10 @@ fn told_missing(output: &Output) -> u64 {
 #[test]
 fn a_service_that_crashes_in_a_loop_evicts_its_own_events_alone() {
     let mut host = Host::builder()
-        .service("quiet", "process: {command: [$PROGRAM, serve]}")
+        .runs("quiet", "serve")
         .service("job", "process: {command: [$PROGRAM]}\ntype: oneshot")
-        .service(
-            "loop",
-            "process: {command: [$PROGRAM, exit=3]}\nstart: manual\nrestart: {delay: 0s, maxDelay: 0s}",
-        )
-        .start();
-    host.wait_up("quiet");
+        .runs_with("loop", "exit=3", "start: manual\nrestart: {delay: 0s, maxDelay: 0s}")
+        .up(&["quiet"]);
     host.wait_finished("job");
     let others = |host: &Host| {
         let all = host.events().into_iter();
@@ -79,8 +75,7 @@ fn a_service_that_crashes_in_a_loop_evicts_its_own_events_alone() {
 
 #[test]
 fn events_from_a_number_beyond_the_newest_are_said_to_be_none_yet() {
-    let mut host = Host::builder().service("web", "process: {command: [$PROGRAM, serve]}").start();
-    host.wait_up("web");
+    let mut host = Host::builder().runs("web", "serve").up(&["web"]);
     let newest = host.newest_event();
     let (events, output) = ask(&host, &["--since", "100000"]);
     assert_eq!(events.len(), 0);

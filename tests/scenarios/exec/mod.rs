@@ -3,14 +3,12 @@
 use std::io::{Read as _, Write as _};
 use std::process::Stdio;
 
-use kelson_tests::{Host, PATIENCE, until};
+use kelson_tests::{Host, PATIENCE, eventually, until};
 
 const WEB: &str = "process: {command: [$PROGRAM, serve]}\nenvironment: {COLOUR: green}\nuser: '1234:1234'";
 
 fn start() -> Host {
-    let host = Host::builder().service("web", WEB).start();
-    host.wait_up("web");
-    host
+    Host::builder().service("web", WEB).up(&["web"])
 }
 
 #[test]
@@ -77,7 +75,7 @@ fn h4_exec_ends_with_its_client_and_with_its_service() {
         until("the command to run", PATIENCE, || host.processes_with(word).first().map(|process| process.pid))
     };
     let gone = |host: &Host, word: &str| {
-        until("the command to be gone", PATIENCE, || host.processes_with(word).is_empty().then_some(()));
+        eventually("the command to be gone", || host.processes_with(word).is_empty());
     };
     let run = |host: &Host, seconds: &str| {
         let mut command = host.client().command(&["exec", "-i", "web", "--", "/bin/sleep", seconds]);
@@ -103,11 +101,11 @@ fn h4_a_crash_of_pid_1_breaks_the_session_and_its_command_ends_with_the_service(
     let mut host = start();
     let mut command = host.client().command(&["exec", "-i", "web", "--", "/bin/sleep", "77003"]);
     let mut client = command.stdin(Stdio::piped()).stderr(Stdio::null()).spawn().expect("kelsonctl starts");
-    until("the command to run", PATIENCE, || (!host.processes_with("77003").is_empty()).then_some(()));
+    eventually("the command to run", || !host.processes_with("77003").is_empty());
     host.crash(|| host.signal(libc::SIGSEGV));
     assert_ne!(client.wait().expect("our child").code(), Some(0));
     host.ctl(&["stop", "web", "--wait"]).ok();
-    until("the command to be gone", PATIENCE, || host.processes_with("77003").is_empty().then_some(()));
+    eventually("the command to be gone", || host.processes_with("77003").is_empty());
     host.assert_nothing_left("web", "77003");
     host.poweroff();
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use kelson_tests::{Host, PATIENCE, paths, until};
+use kelson_tests::{Host, eventually, paths};
 use serde_json::{Value, json};
 
 const SERVE: &str = "process: {command: [$PROGRAM, serve]}\n";
@@ -48,9 +48,7 @@ fn files_ten_mistakes_are_told_at_once_and_all_good_services_start() {
         let said = said.unwrap_or_else(|| panic!("no {place} in\n{all}"));
         assert!(said.contains(word), "\"{word}\" is to be said of {name}: {said}");
     }
-    for name in ["good", "better", "best"] {
-        host.wait_up(name);
-    }
+    host.wait_all_up(&["good", "better", "best"]);
     for (name, _, _, word) in MISTAKES {
         let service = host.service(name);
         assert_eq!((service.state.as_str(), service.up, service.pid), ("failed", false, None), "{service:?}");
@@ -64,12 +62,10 @@ fn files_sighup_starts_new_services_stops_removed_ones_and_names_changed_ones() 
     let mut host = Host::builder()
         .service("same", SERVE)
         .service("leaving", SERVE)
-        .service("changed", "process: {command: [$PROGRAM, print=old, serve]}")
+        .runs("changed", "print=old, serve")
         .service("broken", SERVE)
         .start();
-    for name in ["same", "leaving", "changed", "broken"] {
-        host.wait_up(name);
-    }
+    host.wait_all_up(&["same", "leaving", "changed", "broken"]);
     let pids = ["same", "changed", "broken"].map(|name| host.pid_of(name));
     let mut before = host.newest_event();
     let mut reload = |host: &Host| {
@@ -92,8 +88,8 @@ fn files_sighup_starts_new_services_stops_removed_ones_and_names_changed_ones() 
         assert!(said.contains(part), "{part}: {said}");
     }
     host.wait_up("arriving");
-    until("the removed one to be gone", PATIENCE, || {
-        host.services().iter().all(|service| service.name != "leaving").then_some(())
+    eventually("the removed one to be gone", || {
+        host.services().iter().all(|service| service.name != "leaving")
     });
     assert_eq!(host.ctl(&["status", "leaving"]).status, 1);
     assert!(!host.cgroup_of("leaving").exists());
@@ -109,12 +105,7 @@ fn files_sighup_starts_new_services_stops_removed_ones_and_names_changed_ones() 
 
 #[test]
 fn kelsonctl_reload_prints_what_changed() {
-    let mut host = Host::builder()
-        .service("db", "process: {command: [$PROGRAM, serve]}")
-        .service("old", "process: {command: [$PROGRAM, serve]}")
-        .start();
-    host.wait_up("db");
-    host.wait_up("old");
+    let mut host = Host::builder().runs("db", "serve").runs("old", "serve").up(&["db", "old"]);
     assert_eq!(host.ctl(&["reload"]).ok().stdout, "nothing changed\n");
     host.write_service("mail", "process: {command: [$PROGRAM, serve]}");
     host.write_service("db", "process: {command: [$PROGRAM, serve]}\ndescription: another");
@@ -148,10 +139,8 @@ fn files_a_mistake_in_a_changed_file_is_shown_until_it_is_corrected() {
         .machine("health: {minimum: 0s}")
         .service("web", &format!("{}\ngroup: shop", text("old")))
         .service("db", SERVE)
-        .start();
-    host.wait_up("web");
-    host.wait_up("db");
-    until("the host to be healthy", PATIENCE, || (host.ctl(&["health"]).status == 0).then_some(()));
+        .up(&["web", "db"]);
+    eventually("the host to be healthy", || host.ctl(&["health"]).status == 0);
     let quiet = host.ctl(&["health"]).stdout;
     assert!(!quiet.contains("warning"), "{quiet}");
     assert_eq!(json_of(&host, &["status", "web"])["faultyFile"], Value::Null);
@@ -221,9 +210,7 @@ fn files_a_mistake_in_a_changed_file_is_shown_until_it_is_corrected() {
     assert_eq!(json_of(&host, &["status", "web"])["faultyFile"], Value::Null);
     assert!(!host.ctl(&["health"]).ok().stdout.contains("warning"));
     // A reading serves all who ask within a second.
-    until("the metric to go", PATIENCE, || {
-        (!host.ctl(&["metrics"]).ok().stdout.contains(mistakes)).then_some(())
-    });
+    eventually("the metric to go", || !host.ctl(&["metrics"]).ok().stdout.contains(mistakes));
     host.ctl(&["restart", "web", "--wait"]).ok();
     host.wait_log("web", "new");
 
@@ -258,9 +245,7 @@ fn files_a_missing_folder_is_a_host_that_has_failed_until_it_is_there() {
     let folder = std::env::temp_dir().join(format!("kelson-late-{}", std::process::id()));
     let path = folder.to_str().expect("a path in UTF-8");
     let mut host = Host::builder().argument("--config").argument(path).start();
-    until("the host to have failed", PATIENCE, || {
-        (json_of(&host, &["health"])["state"] == "failed").then_some(())
-    });
+    eventually("the host to have failed", || json_of(&host, &["health"])["state"] == "failed");
     let reason =
         format!("its files could not be read: {path}: the folder cannot be read: No such file or directory");
     for command in [&["health"][..], &["health", "--wait", "--timeout", "20s"]] {
@@ -324,7 +309,7 @@ fn files_the_quick_start_of_the_readme_works_as_it_is_written() {
 #[test]
 fn files_a_variable_that_nobody_expands_is_warned_of() {
     let mut host = Host::builder()
-        .service("web", "process: {command: [$PROGRAM, serve, --port=$PORT]}")
+        .runs("web", "serve, --port=$PORT")
         .service("script", "process: {command: [/bin/sh, -c, 'exec sleep $TIME']}\nstart: manual")
         .start();
     let folder = host.path("config");

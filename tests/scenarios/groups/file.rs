@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use kelson_tests::{Host, PATIENCE, free_port, until};
+use kelson_tests::{Host, PATIENCE, eventually, free_port, until};
 use serde_json::Value;
 
 #[track_caller]
@@ -22,9 +22,9 @@ fn a_group_is_judged_by_its_own_file_which_a_reload_and_a_reexec_keep_to() {
     let mut host = Host::builder()
         .machine("health: {minimum: 300ms, deadline: 4m}")
         .group("shop", "minimum: 1m\ndeadline: 2m")
-        .service("db", "process: {command: [$PROGRAM, serve]}\ngroup: shop")
-        .service("mail", "process: {command: [$PROGRAM, serve]}\ngroup: post")
-        .service("late", "process: {command: [$PROGRAM, serve]}\ngroup: slow\ndepends: [{path: $DIR/flag}]")
+        .runs_with("db", "serve", "group: shop")
+        .runs_with("mail", "serve", "group: post")
+        .runs_with("late", "serve", "group: slow\ndepends: [{path: $DIR/flag}]")
         .start();
     host.ctl(&["health", "post", "--wait", "--timeout", "30s"]).ok();
     assert_eq!(times(&host, "shop"), (Some(60_000.0), Some(120_000.0)));
@@ -59,7 +59,7 @@ fn a_group_is_judged_by_its_own_file_which_a_reload_and_a_reexec_keep_to() {
     assert!(reload.stderr.contains("groups/slow.yaml:2:10: minimum: "), "{}", reload.stderr);
     host.crash(|| host.signal(libc::SIGSEGV));
     assert_eq!(times(&host, "slow"), (Some(100.0), Some(180_000.0)));
-    fs::write(host.path("flag"), "").expect("it is written");
+    host.touch("flag");
     host.ctl(&["health", "slow", "--wait", "--timeout", "30s"]).ok();
     host.poweroff();
 }
@@ -93,7 +93,7 @@ fn the_budget_of_the_group_file_outlives_a_reexec_and_refuses_the_next_restart()
         host.wait_for(name, "to run again", |now| now.up && now.pid != Some(first));
         let other = host.pid_of("c");
         ask(&host, name);
-        until("the group to restart", PATIENCE, || (restarts(&host, "shop") == round + 1).then_some(()));
+        eventually("the group to restart", || restarts(&host, "shop") == round + 1);
         host.wait_for("c", "to be restarted with its group", |now| now.up && now.pid != Some(other));
         host.ctl(&["reexec"]).ok();
     }
@@ -124,8 +124,8 @@ fn mistakes_and_warnings_of_group_files_are_told_before_a_host_meets_them() {
             "health:\n- exec: {command: [/bin/true]}\n- {tcp: {port: 25}, startup: true}\n- {tcp: {port: 0}}",
         )
         .group("lonely", "minimum: 5s")
-        .service("web", "process: {command: [$PROGRAM, serve]}\ngroup: shop")
-        .service("mail", "process: {command: [$PROGRAM, serve]}\ngroup: post")
+        .runs_with("web", "serve", "group: shop")
+        .runs_with("mail", "serve", "group: post")
         .start();
     let folder = host.path("config").display().to_string();
     let told = host.ctl(&["validate", &folder]).expect(1).stdout;
@@ -165,8 +165,8 @@ fn shop_with(group: &str, port: u16) -> Host {
     Host::builder()
         .machine("health: {minimum: 300ms, deadline: 4m}")
         .group("shop", group)
-        .service("db", "process: {command: [$PROGRAM, serve]}\ngroup: shop")
-        .service("web", &format!("process: {{command: [$PROGRAM, 'http={port}:$DIR/answer']}}\ngroup: shop"))
+        .runs_with("db", "serve", "group: shop")
+        .runs_with("web", &format!("'http={port}:$DIR/answer'"), "group: shop")
         .start()
 }
 
@@ -273,8 +273,8 @@ fn a_check_of_a_group_restarts_it_until_its_budget_is_used_up() {
     host.ctl(&["health", "--wait", "--timeout", "30s"]).ok();
     // The next failures ask for nothing.
     answer(&host, "503 busy");
-    until("the next failure", PATIENCE, || {
-        (health(&host, "shop")["culprits"][0]["reason"] == "status 503, wanted 200-399").then_some(())
+    eventually("the next failure", || {
+        health(&host, "shop")["culprits"][0]["reason"] == "status 503, wanted 200-399"
     });
     let refusals = host.events_of("").iter().filter(|event| event.message.contains("shop gave up")).count();
     assert_eq!((refusals, processes(&host)), (1, after));

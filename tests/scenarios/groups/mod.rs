@@ -84,11 +84,8 @@ fn a_used_up_budget_restarts_the_group_in_order() {
 fn pair(restart: &str) -> Host {
     let check = "health: [{name: never, exec: {command: [$PROGRAM, exit=1]}, interval: 50ms, grace: 0s, restartAfter: 1}]";
     Host::builder()
-        .service(
-            "bad",
-            &format!("process: {{command: [$PROGRAM, serve]}}\ngroup: pair\n{check}\nrestart: {restart}"),
-        )
-        .service("good", "process: {command: [$PROGRAM, serve]}\ngroup: pair")
+        .runs_with("bad", "serve", &format!("group: pair\n{check}\nrestart: {restart}"))
+        .runs_with("good", "serve", "group: pair")
         .start()
 }
 
@@ -143,12 +140,13 @@ fn a_check_restarts_no_group_where_the_policy_is_once() {
 #[test]
 fn a_budget_that_is_used_up_stays_so_after_the_group_was_restarted() {
     let mut host = Host::builder()
-        .service(
+        .runs_with(
             "bad",
-            "process: {command: [$PROGRAM, exit=3]}\ngroup: pair
+            "exit=3",
+            "group: pair
 restart: {delay: 10ms, maxDelay: 10ms, attempts: 1, interval: 5m, scope: group}",
         )
-        .service("good", "process: {command: [$PROGRAM, serve]}\ngroup: pair")
+        .runs_with("good", "serve", "group: pair")
         .start();
     // Once by itself, once with its group, then no more.
     let begins = |event: &Event| event.service == "bad" && event.message == "run 3";
@@ -175,9 +173,7 @@ fn a_change_and_a_restart_renew_the_deadline_of_a_group() {
     let failed = host.wait_event(0, "of the failure", said("group late has failed: ")).seq;
     assert_eq!(state(), "failed");
     host.write_service("web", &format!("{waits}\nenvironment: {{NEW: '1'}}"));
-    let before = host.newest_event();
-    host.signal(libc::SIGHUP);
-    host.wait_event(before, "of the reading", |event| event.message.contains("read again"));
+    host.read_again();
     host.ctl(&["restart", "web"]).ok();
     let pending = host.wait_event(failed, "of its new deadline", said("group late is pending: ")).seq;
     host.wait_event(pending, "of the next failure", said("group late has failed: "));

@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use kelson_tests::{Host, PATIENCE, free_port, until};
+use kelson_tests::{Host, eventually, free_port};
 
 use super::{check, last_output, probe};
 
@@ -22,16 +22,16 @@ fn served(ports: [u16; 3]) -> String {
 
 #[test]
 fn h1_network_checks_say_what_is_so_now() {
-    let mut host = Host::builder().service("web", &served([free_port(), free_port(), free_port()])).start();
-    host.wait_up("web");
+    let mut host =
+        Host::builder().service("web", &served([free_port(), free_port(), free_port()])).up(&["web"]);
     assert_eq!(host.service("web").healthy, Some(true));
     for kind in ["tcp", "http", "grpc"] {
         let check = check(&host, "web", kind);
         assert_eq!((&check["kind"], &check["state"]), (&kind.into(), &"passing".into()), "{check}");
     }
-    until("ten results", PATIENCE, || {
+    eventually("ten results", || {
         let http = check(&host, "web", "http");
-        (http["results"].as_array().map_or(0, Vec::len) == 10).then_some(())
+        http["results"].as_array().map_or(0, Vec::len) == 10
     });
 
     fs::write(host.path("http"), "503 busy").expect("the test's folder is writable");
@@ -75,14 +75,12 @@ fn h1_network_checks_say_what_is_so_now() {
 fn who_asks_can_do_nothing_else() {
     let port = free_port();
     let mut host = Host::builder()
-        .service(
+        .runs_with(
             "web",
-            &format!(
-                "process: {{command: [$PROGRAM, tcp={port}]}}\nhealth: [{{tcp: {{port: {port}}}, initialDelay: 0s}}]"
-            ),
+            &format!("tcp={port}"),
+            &format!("health: [{{tcp: {{port: {port}}}, initialDelay: 0s}}]"),
         )
-        .start();
-    host.wait_up("web");
+        .up(&["web"]);
     let pid = probe(&host);
     let outer = host.outer_pid(pid);
     let status = fs::read_to_string(format!("/proc/{outer}/status")).expect("it runs");
@@ -117,8 +115,7 @@ fn who_asks_can_do_nothing_else() {
 
 #[test]
 fn without_network_checks_there_is_no_probe() {
-    let mut host = Host::builder().service("web", "process: {command: [$PROGRAM, serve]}").start();
-    host.wait_up("web");
+    let mut host = Host::builder().runs("web", "serve").up(&["web"]);
     assert!(host.services().iter().all(|service| service.name != "probe"), "{:?}", host.services());
     assert!(host.processes_with("kelson-probe").is_empty());
     host.poweroff();

@@ -1,6 +1,6 @@
 //! H4: an exec check runs where and as its service does; a timeout kills all that it started; `status` has its output.
 
-use kelson_tests::{Host, PATIENCE, until};
+use kelson_tests::{Host, eventually};
 
 use super::{check, last_output};
 
@@ -16,9 +16,7 @@ fn h4_a_check_runs_where_and_as_its_service_does() {
              - name: self\n\
              \x20 exec: {command: [/usr/bin/busybox, sh, -c, 'id -u; echo $COLOUR; cat /proc/self/cgroup; exit 0']}\n\
              \x20 initialDelay: 0s",
-        )
-        .start();
-    host.wait_up("web");
+        ).up(&["web"]);
     let service = host.service("web");
     assert_eq!(service.healthy, Some(true), "{service:?}");
     let check = check(&host, "web", "self");
@@ -53,7 +51,7 @@ fn h4_a_timeout_kills_all_that_the_check_started() {
     let service = host.wait_for("web", "to be unhealthy", |service| service.healthy == Some(false));
     assert!(service.pid.is_some() && !service.up, "{service:?}");
     assert_eq!(service.message, "running, waits for check slow: no answer within 300 ms");
-    until("all of the check to be gone", PATIENCE, || host.processes_with("77777").is_empty().then_some(()));
+    eventually("all of the check to be gone", || host.processes_with("77777").is_empty());
     assert_eq!(last_output(&check(&host, "web", "slow")), "asking\nno answer within 300 ms");
     host.poweroff();
 }

@@ -1,7 +1,5 @@
 //! H7: the host is healthy once all is up at the same time for the minimum; a deadline names who is not.
 
-use std::fs;
-
 use kelson_tests::Host;
 use serde_json::Value;
 
@@ -21,11 +19,11 @@ fn culprits(health: &Value) -> Vec<&str> {
 fn h7_all_at_the_same_time_for_the_minimum_and_a_deadline_that_names_culprits() {
     let mut host = Host::builder()
         .machine("health: {minimum: 1s, deadline: 4s}")
-        .service("db", "process: {command: [$PROGRAM, serve]}\ngroup: shop\nrestart: {delay: 500ms}")
+        .runs_with("db", "serve", "group: shop\nrestart: {delay: 500ms}")
         .service("migrate", "process: {command: [$PROGRAM]}\ntype: oneshot")
-        .service("web", "process: {command: [$PROGRAM, serve]}\ndepends: [{path: $DIR/flag}]")
-        .service("extra", "process: {command: [$PROGRAM, exit=1]}\nrequired: false\nrestart: {policy: once}")
-        .service("idle", "process: {command: [$PROGRAM, serve]}\nstart: manual")
+        .runs_with("web", "serve", "depends: [{path: $DIR/flag}]")
+        .runs_with("extra", "exit=1", "required: false\nrestart: {policy: once}")
+        .runs_with("idle", "serve", "start: manual")
         .start();
     let now = health(&host, &[], 1);
     assert_eq!(now["state"], "pending", "{now}");
@@ -46,7 +44,7 @@ fn h7_all_at_the_same_time_for_the_minimum_and_a_deadline_that_names_culprits() 
     assert!(event.message.contains("web: waiting for path"), "{event:?}");
 
     // It recovers, and breaks, and recovers.
-    fs::write(host.path("flag"), "").expect("it is written");
+    host.touch("flag");
     let healthy = host.wait_event(event.seq, "of health", said("the host is healthy: "));
     assert_eq!(health(&host, &["--wait"], 0)["culprits"], Value::Array(Vec::new()));
     host.kill(host.pid_of("db"), libc::SIGKILL);

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use kelson_tests::{Host, PATIENCE, free_port, until};
+use kelson_tests::{Host, PATIENCE, eventually, free_port, until};
 
 use super::{check, probe};
 
@@ -19,14 +19,8 @@ fn checked() -> Host {
     let mut builder = Host::builder();
     for n in 0..COUNT {
         let port = free_port();
-        builder = builder.service(
-            &name(n),
-            &format!(
-                "process: {{command: [$PROGRAM, tcp={port}]}}\n\
-                 health:\n\
-                 - {{tcp: {{port: {port}}}, initialDelay: 0s, interval: 100ms, timeout: 500ms, failureThreshold: 1, restartAfter: 1, grace: 3s}}"
-            ),
-        );
+        builder = builder.runs_with(&name(n), &format!("tcp={port}"), &format!("health:\n\
+                 - {{tcp: {{port: {port}}}, initialDelay: 0s, interval: 100ms, timeout: 500ms, failureThreshold: 1, restartAfter: 1, grace: 3s}}"));
     }
     let host = builder.start();
     for n in 0..COUNT {
@@ -115,8 +109,8 @@ fn h1_a_frozen_probe_is_replaced_and_its_checks_are_late() {
     });
     assert!(told.message.contains("late"), "{told:?}");
     assert!(check(&host, &name(0), "tcp")["lateMs"].is_null());
-    until("the frozen ones to be gone", PATIENCE, || {
-        host.processes().iter().all(|process| !frozen.contains(&process.pid)).then_some(())
+    eventually("the frozen ones to be gone", || {
+        host.processes().iter().all(|process| !frozen.contains(&process.pid))
     });
     nobody_noticed(&host, &before, since);
     host.poweroff();

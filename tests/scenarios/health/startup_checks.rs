@@ -2,18 +2,18 @@
 
 use std::fs;
 
-use kelson_tests::{Host, PATIENCE, free_port, until};
+use kelson_tests::{Host, eventually, free_port};
 
 use super::{check, last_output};
 
 #[test]
 fn a_startup_check_gates_the_start_and_is_asked_no_more() {
     let (boot, port) = (free_port(), free_port());
-    let builder = Host::builder().service(
+    let builder = Host::builder().runs_with(
         "web",
+        &format!("'spawn=tcp={port}', 'http={boot}:$DIR/boot'"),
         &format!(
-            "process: {{command: [$PROGRAM, 'spawn=tcp={port}', 'http={boot}:$DIR/boot']}}\n\
-             health:\n\
+            "health:\n\
              - {{name: boot, http: {{port: {boot}}}, startup: true, initialDelay: 0s, interval: 100ms}}\n\
              - {{name: port, tcp: {{port: {port}}}, initialDelay: 0s, interval: 100ms}}"
         ),
@@ -23,8 +23,8 @@ fn a_startup_check_gates_the_start_and_is_asked_no_more() {
     host.wait_up("web");
     fs::write(host.path("boot"), "503 not yet").expect("the test's folder is writable");
     let results = check(&host, "web", "boot")["results"].clone();
-    until("the other check to go on", PATIENCE, || {
-        (check(&host, "web", "port")["results"].as_array().map_or(0, Vec::len) == 10).then_some(())
+    eventually("the other check to go on", || {
+        check(&host, "web", "port")["results"].as_array().map_or(0, Vec::len) == 10
     });
     let done = check(&host, "web", "boot");
     assert_eq!((&done["state"], &done["results"]), (&"passing".into(), &results), "{done}");

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use kelson_tests::{Host, HostBuilder, Image, PATIENCE, archive, until};
+use kelson_tests::{Host, HostBuilder, Image, PATIENCE, archive, eventually, until};
 
 /// The hooks of a service whose main process prints `main`, each of which tells its name and its cgroup.
 fn hooks(program: &str) -> String {
@@ -24,8 +24,8 @@ fn each_in_its_place(builder: HostBuilder) {
     let mut host = builder.start();
     // All that the first three of a run have to say: the end of the process would break postStart off.
     let said = |cgroups: usize| {
-        until("the hooks of the start to be in the log", PATIENCE, || {
-            (host.log_text("web").matches("cgroup 0::").count() == cgroups).then_some(())
+        eventually("the hooks of the start to be in the log", || {
+            host.log_text("web").matches("cgroup 0::").count() == cgroups
         });
     };
     said(3);
@@ -99,17 +99,17 @@ restart: {delay: 10ms}
 #[test]
 fn g3_a_stop_breaks_a_hook_off_and_a_failure_says_which() {
     let mut host = Host::builder()
-        .service("slow", "process: {command: [$PROGRAM, serve]}\nhooks: {pre: {command: [$PROGRAM, hang]}}")
-        .service(
+        .runs_with("slow", "serve", "hooks: {pre: {command: [$PROGRAM, hang]}}")
+        .runs_with(
             "bad",
-            "process: {command: [$PROGRAM, serve]}
-hooks: {pre: [{command: [$PROGRAM, exit=3]}]}
+            "serve",
+            "hooks: {pre: [{command: [$PROGRAM, exit=3]}]}
 restart: {attempts: 1, delay: 1ms}",
         )
-        .service(
+        .runs_with(
             "late",
-            "process: {command: [$PROGRAM, serve]}
-hooks: {pre: [{command: [$PROGRAM, hang], timeout: 200ms}]}
+            "serve",
+            "hooks: {pre: [{command: [$PROGRAM, hang], timeout: 200ms}]}
 restart: {policy: once}",
         )
         .start();
@@ -119,7 +119,7 @@ restart: {policy: once}",
     let late = host.wait_state("late", "failed");
     assert!(late.message.contains("failed: it had not ended after 200 ms, killed"), "{late:?}");
     host.wait_for("slow", "its hook to run", |slow| slow.state == "starting");
-    until("the hook to run", PATIENCE, || (!host.processes_with("hang").is_empty()).then_some(()));
+    eventually("the hook to run", || !host.processes_with("hang").is_empty());
     let begun = Instant::now();
     host.ctl(&["stop", "slow", "--wait"]).ok();
     assert!(begun.elapsed() < PATIENCE, "{:?}", begun.elapsed());
@@ -131,13 +131,14 @@ restart: {policy: once}",
 #[test]
 fn a_service_with_a_pre_hook_starts_where_conditions_answer_late() {
     let host = Host::builder()
-        .service(
+        .runs_with(
             "web",
-            "process: {command: [$PROGRAM, serve]}\nhooks: {pre: {command: [$PROGRAM, 'append=$DIR/rounds']}}\n\
+            "serve",
+            "hooks: {pre: {command: [$PROGRAM, 'append=$DIR/rounds']}}\n\
              depends: [{path: /etc/passwd}, {path: $DIR/there}, {network: [hostname]}]",
         )
         .start();
-    std::fs::write(host.path("there"), "").unwrap();
+    host.touch("there");
     host.wait_up("web");
     let rounds = || std::fs::read_to_string(host.path("rounds")).unwrap().lines().count();
     assert_eq!(rounds(), 1);
@@ -156,11 +157,11 @@ fn a_hook_runs_as_root_where_the_file_says_so() {
     };
     let as_root = ", asRoot: true";
     let mut host = Host::builder()
-        .service(
+        .runs_with(
             "web",
+            "notify=READY=1, serve",
             &format!(
-                "process: {{command: [$PROGRAM, notify=READY=1, serve]}}
-readiness: notify
+                "readiness: notify
 user: nobody
 security: {{readOnlyRoot: true}}
 hooks: {{pre: [{}, {}], post: {}}}
@@ -170,8 +171,7 @@ hooks: {{pre: [{}, {}], post: {}}}
                 tell("after", as_root)
             ),
         )
-        .start();
-    host.wait_up("web");
+        .up(&["web"]);
     host.ctl(&["stop", "web", "--wait"]).ok();
     let line = |name: &str| {
         let line = until("the hook in the log", PATIENCE, || {

@@ -3,17 +3,14 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use kelson_tests::{Host, PATIENCE, until};
+use kelson_tests::{Host, eventually};
 
 use super::Fault;
 
 pub const FAULT: Fault = Fault {
     name: "ten-thousand-ends",
     host: |builder| {
-        builder.service(
-            "own-storm",
-            "process: {command: [$PROGRAM, storm=10000]}\ntype: oneshot\nstart: manual\nstartTimeout: 5m",
-        )
+        builder.runs_with("own-storm", "storm=10000", "type: oneshot\nstart: manual\nstartTimeout: 5m")
     },
     inject: end_ten_thousand,
 };
@@ -38,10 +35,8 @@ fn end_ten_thousand(host: &Host) {
     }
     storm.join().expect("it ends").ok();
     assert!(longest < Duration::from_secs(5), "an answer took {longest:?}");
-    until("all of them to be reaped", PATIENCE, || host.processes_with("storm=").is_empty().then_some(()));
-    until("all zombies to be reaped", PATIENCE, || {
-        host.processes().iter().all(|process| process.state != 'Z').then_some(())
-    });
+    eventually("all of them to be reaped", || host.processes_with("storm=").is_empty());
+    eventually("all zombies to be reaped", || host.processes().iter().all(|process| process.state != 'Z'));
     let after = memory(host);
     assert!(after < before + 2048, "{before} KiB, and then {after}");
 }

@@ -4,14 +4,14 @@ use std::fs;
 use std::os::unix::net::UnixStream;
 use std::process::Stdio;
 
-use kelson_tests::{Host, PATIENCE, host::send, until};
+use kelson_tests::{Host, PATIENCE, eventually, host::send, until};
 
 use super::Fault;
 
 pub const SILENT: Fault = Fault { name: "silent-clients", host: |builder| builder, inject: say_nothing };
 pub const STOPPED: Fault = Fault {
     name: "stopped-clients",
-    host: |builder| builder.service("own-idle", "process: {command: [$PROGRAM, serve]}"),
+    host: |builder| builder.runs("own-idle", "serve"),
     inject: read_nothing,
 };
 
@@ -38,7 +38,7 @@ fn say_nothing(host: &Host) {
         assert!(held < before + 120, "{socket}: {before} descriptors, and with them {held}");
         drop(silent);
         host.ctl(asked).ok();
-        until("their descriptors to be free", PATIENCE, || (descriptors(pid) < before + 10).then_some(()));
+        eventually("their descriptors to be free", || descriptors(pid) < before + 10);
     }
 }
 
@@ -69,5 +69,5 @@ fn read_nothing(host: &Host) {
         let _ = child.kill();
         let _ = child.wait();
     }
-    until("a place to be free", PATIENCE, || (host.ctl(&["events"]).status == 0).then_some(()));
+    eventually("a place to be free", || host.ctl(&["events"]).status == 0);
 }

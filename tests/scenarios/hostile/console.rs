@@ -6,9 +6,7 @@ use super::Fault;
 
 pub const FAULT: Fault = Fault {
     name: "unread-console",
-    host: |builder| {
-        builder.console_unread().service("own-talk", "process: {command: [$PROGRAM, serve]}\nstart: manual")
-    },
+    host: |builder| builder.console_unread().runs_with("own-talk", "serve", "start: manual"),
     inject: let_it_run_over,
 };
 

@@ -4,7 +4,7 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use kelson_tests::{Host, HostBuilder, Image, PATIENCE, archive, until};
+use kelson_tests::{Host, HostBuilder, Image, PATIENCE, archive, eventually, until};
 
 use super::Fault;
 
@@ -29,9 +29,7 @@ fn with_containers(builder: HostBuilder) -> HostBuilder {
 #[track_caller]
 fn ticks_on(host: &Host) {
     let ticks = host.log_text("boxed").lines().count();
-    until("more of its output", PATIENCE, || {
-        (host.log_text("boxed").lines().count() > ticks + 5).then_some(())
-    });
+    eventually("more of its output", || host.log_text("boxed").lines().count() > ticks + 5);
 }
 
 fn freeze(host: &Host) {
@@ -47,11 +45,10 @@ fn freeze(host: &Host) {
     // A stop needs neither of them to end the process.
     let begun = Instant::now();
     host.ctl(&["stop", "own-boxed"]).ok();
-    until("its process to be gone", PATIENCE, || {
+    eventually("its process to be gone", || {
         host.processes_with("serve")
             .iter()
             .all(|process| !process.command.iter().any(|word| word == "/program"))
-            .then_some(())
     });
     assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
     for folder in &folders {

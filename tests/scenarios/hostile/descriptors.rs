@@ -4,7 +4,7 @@ use std::fs;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use kelson_tests::{Host, HostBuilder, PATIENCE, until};
+use kelson_tests::{Host, HostBuilder, eventually};
 
 use super::Fault;
 use super::siege::told_since;
@@ -15,10 +15,7 @@ pub const OF_LOGD: Fault =
 
 /// One that is started again and again: each start needs descriptors.
 fn with_restless(builder: HostBuilder) -> HostBuilder {
-    builder.service(
-        "own-restless",
-        "process: {command: [$PROGRAM, sleep=50ms, exit=3]}\nrestart: {delay: 50ms, maxDelay: 50ms}",
-    )
+    builder.runs_with("own-restless", "sleep=50ms, exit=3", "restart: {delay: 50ms, maxDelay: 50ms}")
 }
 
 /// The limit on open files of a process, as it was; it is given back when this is dropped.
@@ -37,7 +34,7 @@ impl Shortage {
         assert_eq!(got, 0, "{}", std::io::Error::last_os_error());
         let shortage = Shortage { pid, was };
         // Numbers below the first free one are taken, and none from there on is given out.
-        until("all descriptors to be used up", PATIENCE, || shortage.tighten().then_some(()));
+        eventually("all descriptors to be used up", || shortage.tighten());
         shortage
     }
 
@@ -90,17 +87,17 @@ fn exhaust_pid_1(host: &Host) {
         std::thread::spawn(move || client.run(&["services"]).status)
     };
     let mut waiting = vec![ask()];
-    until("a start to fail", PATIENCE, || {
+    eventually("a start to fail", || {
         shortage.tighten();
-        (said("too many open files") > failed).then_some(())
+        said("too many open files") > failed
     });
-    until("a client to be refused", PATIENCE, || {
+    eventually("a client to be refused", || {
         // What ends lets go of a descriptor now and then, and a client may get it.
         shortage.tighten();
         if waiting.last().is_some_and(std::thread::JoinHandle::is_finished) {
             waiting.push(ask());
         }
-        (said("cannot take connections") > refused).then_some(())
+        said("cannot take connections") > refused
     });
     let before = processor_time(init);
     std::thread::sleep(Duration::from_secs(1));
@@ -114,9 +111,7 @@ fn exhaust_pid_1(host: &Host) {
     }
     // All may have been let in before nobody could be; that somebody can be again is said with the next one.
     assert_eq!(ask().join().expect("it ends"), 0);
-    until("all to be well again", PATIENCE, || {
-        host.console().contains("connections are taken again").then_some(())
-    });
+    eventually("all to be well again", || host.console().contains("connections are taken again"));
     host.wait_event(newest, "what could not be started, and why", |event| {
         event.service == "own-restless" && event.message.contains("too many open files")
     });
@@ -142,5 +137,5 @@ fn exhaust_logd(host: &Host) {
     assert_eq!(told_since(host, newest, "dropped"), 0, "{:#?}", host.events());
     host.remove_service(&late);
     host.signal(libc::SIGHUP);
-    until("it to be gone", PATIENCE, || host.services().iter().all(|now| now.name != late).then_some(()));
+    eventually("it to be gone", || host.services().iter().all(|now| now.name != late));
 }

@@ -14,18 +14,9 @@ const NAMES: [&str; 3] = ["own-notify", "own-newlines", "own-lines"];
 
 fn with_floods(builder: HostBuilder) -> HostBuilder {
     builder
-        .service(
-            "own-notify",
-            "process: {command: [$PROGRAM, 'notify=READY=1', notify-flood]}\nreadiness: notify\nstart: manual",
-        )
-        .service(
-            "own-newlines",
-            "process: {command: [$PROGRAM, newline-flood=3, serve]}\nreadiness: {fd: 3}\nstart: manual",
-        )
-        .service(
-            "own-lines",
-            "process: {command: [$PROGRAM, lines=1000000000]}\nlogs: {maxSize: 64Ki, maxFiles: 2}\nstart: manual",
-        )
+        .runs_with("own-notify", "'notify=READY=1', notify-flood", "readiness: notify\nstart: manual")
+        .runs_with("own-newlines", "newline-flood=3, serve", "readiness: {fd: 3}\nstart: manual")
+        .runs_with("own-lines", "lines=1000000000", "logs: {maxSize: 64Ki, maxFiles: 2}\nstart: manual")
 }
 
 fn flood(host: &Host) {

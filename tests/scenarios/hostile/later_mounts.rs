@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use kelson_tests::{Host, PATIENCE, host, until};
+use kelson_tests::{Host, PATIENCE, eventually, host, until};
 
 use super::siege::inside;
 
@@ -40,10 +40,7 @@ fn is_read_only(pid: i32, path: &Path) {
 
 #[test]
 fn hostile_later_mounts_are_read_only_where_the_root_is_and_nowhere_else() {
-    let mut host = Host::builder()
-        .service("sealed", SEALED)
-        .service("open", "process: {command: [$PROGRAM, serve]}")
-        .start();
+    let mut host = Host::builder().service("sealed", SEALED).runs("open", "serve").start();
     let names = ["disk-1", "disk-2", "disk-3", "own", "held"];
     let [one, two, three, own, held] = names.map(|name| host.path(name));
     for name in names {
@@ -83,13 +80,13 @@ fn hostile_later_mounts_are_read_only_where_the_root_is_and_nowhere_else() {
 
     // One that was faster than PID 1 keeps its file, and sees no more of the disk.
     host.signal(libc::SIGSTOP);
-    until("PID 1 to stand still", PATIENCE, || stands_still(machine).then_some(()));
+    eventually("PID 1 to stand still", || stands_still(machine));
     // One that it has started before must not come to this mount.
     let idle = || host.processes_with("kelson-task").is_empty().then_some(());
     until("kelson-task to have ended", PATIENCE, idle);
     mount(&held);
     host::send(sealed, libc::SIGHUP);
-    until("the file to be open", PATIENCE, || held_open(sealed, &held).then_some(()));
+    eventually("the file to be open", || held_open(sealed, &held));
     host.signal(libc::SIGCONT);
     let told = host.wait_event(0, "that tells of it", |event| event.message.contains("opened for writing"));
     assert!(told.message.contains(&format!("sealed: {}: ", held.display())), "{told:?}");

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use kelson_tests::{Host, PATIENCE, until};
+use kelson_tests::{Host, PATIENCE, eventually, until};
 
 use super::Fault;
 use super::siege::{WRITERS, board, inside, logs_go_on, told_since, writer};
@@ -37,7 +37,7 @@ fn fill_it(host: &Host) {
     // What has no room waits in memory.
     for name in (0..WRITERS).map(writer) {
         let (from, _) = board(host, &name);
-        until("it to write on", PATIENCE, || (board(host, &name).0 > from + 50).then_some(()));
+        eventually("it to write on", || board(host, &name).0 > from + 50);
     }
     // What the small file system holds is looked at once nobody can write to it any more.
     let seen = PathBuf::from(format!("/proc/{}/root{}", host.init_pid(), log_folder(host)));
@@ -106,15 +106,13 @@ fn hostile_a_log_folder_that_was_never_writable_is_told_once_and_used_when_it_ca
     let mut host = Host::builder()
         .argument("--log-dir")
         .argument(disk.to_str().expect("a path in UTF-8"))
-        .service("n-0", "process: {command: [$PROGRAM, 'beat=5ms:60:$DIR/n-0']}\nlogs: {maxSize: 1Gi}")
+        .runs_with("n-0", "'beat=5ms:60:$DIR/n-0'", "logs: {maxSize: 1Gi}")
         .start();
     let below = |folder: &std::path::Path| fs::read_to_string(folder.join("n-0.log")).unwrap_or_default();
-    until("its log below the runtime folder", PATIENCE, || {
-        (below(&host.path("run/log")).lines().count() > 500).then_some(())
-    });
+    eventually("its log below the runtime folder", || below(&host.path("run/log")).lines().count() > 500);
     assert_eq!(told_since(&host, 0, "logs stay in"), 1, "{:#?}", host.events());
     inside(&host, &["mount", "-o", "remount,rw", disk.to_str().expect("a path in UTF-8")]);
-    until("its log where it should be", PATIENCE, || (below(&disk).lines().count() > 600).then_some(()));
+    eventually("its log where it should be", || below(&disk).lines().count() > 600);
     host.poweroff();
     let log = below(&disk);
     let numbers: Vec<u64> =

@@ -4,7 +4,7 @@
 use std::fs;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use kelson_tests::{Host, PATIENCE, until};
+use kelson_tests::{Host, eventually};
 
 use super::Fault;
 use super::siege::told_since;
@@ -53,17 +53,15 @@ fn fill_run(host: &Host) {
     assert!(events.iter().any(|event| event.message.contains(UNWRITTEN)), "it was written, too");
     host.remove_service(&late);
     host.signal(libc::SIGHUP);
-    until("it to be gone", PATIENCE, || {
-        host.services().iter().all(|service| service.name != late).then_some(())
-    });
+    eventually("it to be gone", || host.services().iter().all(|service| service.name != late));
 }
 
 #[test]
 fn hostile_a_full_runtime_folder_loses_no_event_and_no_end_over_a_reexec() {
     let mut host = Host::builder()
         .memory("run", "8m")
-        .service("restless", "process: {command: [$PROGRAM, exit=3]}\nrestart: {delay: 5ms, maxDelay: 5ms}")
-        .service("idle", "process: {command: [$PROGRAM, serve]}")
+        .runs_with("restless", "exit=3", "restart: {delay: 5ms, maxDelay: 5ms}")
+        .runs("idle", "serve")
         .start();
     host.wait_event(0, "the end of the boot", |event| event.message.contains("the boot is over"));
     let pid = host.pid_of("idle");

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use kelson_tests::chaos::Toll;
-use kelson_tests::{Host, PATIENCE, Service, until};
+use kelson_tests::{Host, PATIENCE, Service, eventually, until};
 
 use super::Fault;
 
@@ -31,18 +31,16 @@ pub fn endure(fault: &Fault, times: u32) {
         builder = builder.service(&writer(n), &yaml);
     }
     builder = builder
-        .service("idle", "process: {command: [$PROGRAM, serve]}")
+        .runs("idle", "serve")
         .service("done", "process: {command: [$PROGRAM]}\ntype: oneshot")
-        .service("told", "process: {command: [$PROGRAM, 'notify=READY=1', serve]}\nreadiness: notify");
+        .runs_with("told", "'notify=READY=1', serve", "readiness: notify");
     let mut host = (fault.host)(builder).start();
     for n in 0..WRITERS {
         host.wait_log(&writer(n), "beat 1 ");
     }
     host.wait_finished("done");
     host.wait_up("told");
-    until("all to be as they stay", PATIENCE, || {
-        watched(&host).values().all(|now| now.name == "done" || now.up).then_some(())
-    });
+    eventually("all to be as they stay", || watched(&host).values().all(|now| now.name == "done" || now.up));
     let before = watched(&host);
 
     let mut toll = Toll::of(fault.name);

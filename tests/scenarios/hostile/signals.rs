@@ -26,9 +26,10 @@ fn with_shooters(builder: HostBuilder) -> HostBuilder {
     let steps: Vec<String> = harmless.iter().map(|signal| format!("'kill={signal}:1'")).collect();
     let all = vec![steps.join(", "); 20].join(", ");
     let manual = "type: oneshot\nstart: manual";
-    builder.service("own-root", &format!("process: {{command: [$PROGRAM, {all}]}}\n{manual}")).service(
+    builder.runs_with("own-root", &all, manual).runs_with(
         "own-nobody",
-        &format!("process: {{command: [$PROGRAM, 'kill=TERM:1']}}\nuser: '65534:65534'\n{manual}"),
+        "'kill=TERM:1'",
+        &format!("user: '65534:65534'\n{manual}"),
     )
 }
 

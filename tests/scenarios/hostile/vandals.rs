@@ -13,9 +13,9 @@ pub const STATE: Fault = Fault { name: "state-truncated", host: with_vandals, in
 fn with_vandals(builder: HostBuilder) -> HostBuilder {
     let job = "type: oneshot\nstart: manual";
     builder
-        .service("own-init", &format!("process: {{command: [$PROGRAM, remove=$DIR/run/init.sock]}}\n{job}"))
-        .service("own-log", &format!("process: {{command: [$PROGRAM, remove=$DIR/run/log.sock]}}\n{job}"))
-        .service("own-told", "process: {command: [$PROGRAM, 'notify=READY=1', serve]}\nreadiness: notify")
+        .runs_with("own-init", "remove=$DIR/run/init.sock", job)
+        .runs_with("own-log", "remove=$DIR/run/log.sock", job)
+        .runs_with("own-told", "'notify=READY=1', serve", "readiness: notify")
 }
 
 /// Its inode, and when it was made: the number alone may be given out again.

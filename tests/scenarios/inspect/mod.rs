@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::time::Duration;
 
-use kelson_tests::{Host, Output, PATIENCE, Process, remote, until};
+use kelson_tests::{Host, Output, PATIENCE, Process, eventually, remote, until};
 use serde_json::Value;
 
 /// The processes that look, which the host has at this moment.
@@ -24,9 +24,7 @@ fn cgroups_of_looking(host: &Host) -> Vec<String> {
 
 #[track_caller]
 fn nobody_looks(host: &Host) {
-    until("nobody to look any more", PATIENCE, || {
-        (looking(host).is_empty() && cgroups_of_looking(host).is_empty()).then_some(())
-    });
+    eventually("nobody to look any more", || looking(host).is_empty() && cgroups_of_looking(host).is_empty());
 }
 
 /// The entries of a list.
@@ -39,13 +37,10 @@ const WEB: &str = "process: {command: [$PROGRAM, 'orphan=hang', 'spawn=tcp=0', s
 
 #[test]
 fn processes_and_sockets_are_told_by_service() {
-    let host =
-        Host::builder().service("web", WEB).service("db", "process: {command: [$PROGRAM, serve]}").start();
-    host.wait_up("web");
-    host.wait_up("db");
-    until("all of its processes", PATIENCE, || {
+    let host = Host::builder().service("web", WEB).runs("db", "serve").up(&["web", "db"]);
+    eventually("all of its processes", || {
         let told = list(&host.ctl(&["processes", "web", "-o", "json"]).ok());
-        (told.len() == 3).then_some(())
+        told.len() == 3
     });
     let processes = list(&host.ctl(&["processes", "-o", "json"]).ok());
     let of = |service: &str| -> Vec<i64> {
@@ -76,11 +71,10 @@ fn processes_and_sockets_are_told_by_service() {
 
 #[test]
 fn without_cgroups_ancestors_tell_whose_a_process_is() {
-    let host = Host::builder().without_cgroup().service("web", WEB).start();
-    host.wait_up("web");
-    until("both that have a parent there", PATIENCE, || {
+    let host = Host::builder().without_cgroup().service("web", WEB).up(&["web"]);
+    eventually("both that have a parent there", || {
         let told = list(&host.ctl(&["processes", "web", "-o", "json"]).ok());
-        (told.len() == 2).then_some(())
+        told.len() == 2
     });
     let refused = host.ctl(&["cgroups"]).expect(1);
     assert!(refused.stderr.contains("no writable cgroup2"), "{refused:?}");
@@ -105,8 +99,7 @@ fn the_machine_is_told_in_every_way() {
 #[test]
 fn files_are_for_admins_and_it_is_written_down_who_read_them() {
     let (_, machine) = remote::door();
-    let host = Host::builder().machine(&machine).service("web", WEB).start();
-    host.wait_up("apid");
+    let host = Host::builder().machine(&machine).service("web", WEB).up(&["apid"]);
     let folder = host.path("tree");
     fs::create_dir_all(folder.join("inner")).expect("the test's folder is writable");
     let bytes: Vec<u8> = (0..200_000_u32).map(|number| number.to_le_bytes()[1]).collect();
@@ -142,8 +135,8 @@ fn a_file_goes_to_the_host_whole_or_not_at_all_and_through_no_link() {
     let host = Host::builder()
         .machine(&machine)
         .service("web", WEB)
-        .service("granted", "process: {command: [$PROGRAM, serve]}\napi: admin\n")
-        .service("operator", "process: {command: [$PROGRAM, serve]}\napi: operator\n")
+        .runs_with("granted", "serve", "api: admin")
+        .runs_with("operator", "serve", "api: operator")
         .start();
     for service in ["apid", "web", "granted", "operator"] {
         host.wait_up(service);
@@ -186,7 +179,7 @@ fn a_file_goes_to_the_host_whole_or_not_at_all_and_through_no_link() {
         names.sort();
         names
     };
-    until("half of a file", PATIENCE, || (names().len() == 2).then_some(()));
+    eventually("half of a file", || names().len() == 2);
     sending.kill().expect("it is our child");
     sending.wait().expect("it is our child");
     nobody_looks(&host);
@@ -215,12 +208,8 @@ fn a_file_goes_to_the_host_whole_or_not_at_all_and_through_no_link() {
 fn p5_a_file_system_that_does_not_answer_holds_up_nobody() {
     let host = Host::builder()
         .service("web", WEB)
-        .service(
-            "dead",
-            "process: {command: [$PROGRAM, 'dead-mount=$DIR/dead', 'touch=$DIR/mounted', serve]}\nstart: manual",
-        )
-        .start();
-    host.wait_up("web");
+        .runs_with("dead", "'dead-mount=$DIR/dead', 'touch=$DIR/mounted', serve", "start: manual")
+        .up(&["web"]);
     fs::create_dir(host.path("dead")).expect("the test's folder is writable");
     host.ctl(&["start", "dead"]).ok();
     host.wait_file("mounted");
@@ -245,8 +234,7 @@ fn p5_a_file_system_that_does_not_answer_holds_up_nobody() {
 
 #[test]
 fn one_that_looks_and_is_killed_or_stopped_is_told_of() {
-    let host = Host::builder().service("web", WEB).start();
-    host.wait_up("web");
+    let host = Host::builder().service("web", WEB).up(&["web"]);
     let endless = host.path("sparse");
     let file = fs::File::create(&endless).expect("the test's folder is writable");
     file.set_len(1 << 40).expect("a file with a hole");
@@ -269,8 +257,7 @@ fn one_that_looks_and_is_killed_or_stopped_is_told_of() {
 
 #[test]
 fn v1_whoever_looks_ends_with_the_life_of_pid_1_that_began_it() {
-    let mut host = Host::builder().service("web", WEB).start();
-    host.wait_up("web");
+    let mut host = Host::builder().service("web", WEB).up(&["web"]);
     let pid = host.pid_of("web");
     let file = fs::File::create(host.path("sparse")).expect("the test's folder is writable");
     file.set_len(1 << 40).expect("a file with a hole");
@@ -282,7 +269,7 @@ fn v1_whoever_looks_ends_with_the_life_of_pid_1_that_began_it() {
     host.ctl(&["reexec"]).ok();
     drop(unread);
     reading.wait().expect("it is our child");
-    until("nobody to look any more", PATIENCE, || looking(&host).is_empty().then_some(()));
+    eventually("nobody to look any more", || looking(&host).is_empty());
     assert_eq!(host.pid_of("web"), pid);
     // What the previous incarnation has left of its cgroups goes with the next look, or has gone.
     assert!(!list(&host.ctl(&["processes", "-o", "json"]).ok()).is_empty());

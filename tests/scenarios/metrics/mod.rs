@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
-use kelson_tests::{Host, PATIENCE, paths, remote, until};
+use kelson_tests::{Host, eventually, paths, remote};
 
 #[derive(Debug, serde::Deserialize)]
 struct Sample {
@@ -103,16 +103,12 @@ fn metrics_through_the_front_door() {
         .service("job", "process: {command: [/usr/bin/busybox, 'false']}\nrestart: {policy: once}")
         .service("shy", "process: {command: [/usr/bin/busybox, 'true']}\nstart: manual\ngroup: few")
         .start();
-    for name in ["web", "apid"] {
-        host.wait_up(name);
-    }
+    host.wait_all_up(&["web", "apid"]);
     host.wait_state("job", "failed");
     host.kill(host.pid_of("web"), libc::SIGKILL);
     host.wait_for("web", "to run again", |service| service.restarts == 1 && service.up);
-    until("the boot to be over", PATIENCE, || {
-        host.ctl(&["boot", "-o", "json"]).ok().json::<serde_json::Value>()["totalMs"]
-            .is_number()
-            .then_some(())
+    eventually("the boot to be over", || {
+        host.ctl(&["boot", "-o", "json"]).ok().json::<serde_json::Value>()["totalMs"].is_number()
     });
     let port = remote::port(&host);
 
@@ -187,20 +183,17 @@ fn metrics_through_the_front_door() {
     assert!(own.0.iter().all(|sample| sample.labels.get("service").is_some_and(|name| name == "web")));
 
     // A check that fails is told by the next reading but one.
-    std::fs::write(host.path("broken"), "").expect("the test's folder is writable");
-    until("the failing check to be told", PATIENCE, || {
+    host.touch("broken");
+    eventually("the failing check to be told", || {
         let samples = read();
-        (samples.get("kelson_check_passing", &check) == Some(0.0)
+        samples.get("kelson_check_passing", &check) == Some(0.0)
             && samples.value("kelson_check_failures_total", &check) >= 1.0
-            && samples.get("kelson_service_healthy", &web) == Some(0.0))
-        .then_some(())
+            && samples.get("kelson_service_healthy", &web) == Some(0.0)
     });
 
     // What is counted of a service goes on after a re-exec; what is counted of its checks begins at 0.
     std::fs::remove_file(host.path("broken")).expect("it is there");
-    until("the check to pass again", PATIENCE, || {
-        (read().get("kelson_check_passing", &check) == Some(1.0)).then_some(())
-    });
+    eventually("the check to pass again", || read().get("kelson_check_passing", &check) == Some(1.0));
     let events = read().value("kelson_events_total", &[]);
     host.ctl(&["reexec"]).ok();
     let samples = Samples::on(&host, &[]);

@@ -4,8 +4,8 @@ use kelson_tests::{Host, HostBuilder};
 
 fn forks_into_the_background(host: HostBuilder) {
     let mut host = host
-        .service("daemon", "process: {command: [$PROGRAM, orphan=hang, exit=0]}\nrestart: {policy: once}")
-        .service("plain", "process: {command: [$PROGRAM, exit=0]}\nrestart: {policy: once}")
+        .runs_with("daemon", "orphan=hang, exit=0", "restart: {policy: once}")
+        .runs_with("plain", "exit=0", "restart: {policy: once}")
         .start();
     let daemon = host.wait_state("daemon", "finished").message;
     let hint = " and left 1 process, which was killed: does it fork into the background?";

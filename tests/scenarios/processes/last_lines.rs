@@ -14,7 +14,7 @@ fn status_and_why_show_the_last_lines_and_say_why_there_are_none() {
     };
     let mut host = Host::builder()
         .service("db", &failing(&format!("{}, \"print=evil \\e[2J\"", steps.join(", "))))
-        .service("web", "process: {command: [$PROGRAM, serve]}\ndepends: [{service: db}]")
+        .runs_with("web", "serve", "depends: [{service: db}]")
         .start();
     host.wait_state("db", "failed");
     host.wait_log("db", "evil");

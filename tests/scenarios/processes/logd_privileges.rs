@@ -8,8 +8,7 @@ use super::logd;
 
 #[test]
 fn logd_has_no_capability_and_a_seccomp_profile_in_each_thread() {
-    let mut host =
-        Host::builder().service("web", "process: {command: [$PROGRAM, print=hello, hang]}").start();
+    let mut host = Host::builder().runs("web", "print=hello, hang").start();
     host.wait_log("web", "hello");
     // Its third thread is that of the API.
     assert!(host.ctl(&["logs", "web"]).ok().stdout.contains("hello"));

@@ -15,7 +15,7 @@ mod rate_limit;
 
 use std::time::Duration;
 
-use kelson_tests::{Host, PATIENCE, until};
+use kelson_tests::{Host, PATIENCE, eventually, until};
 
 /// What a service with the step `beat=…:$DIR/NAME` has told: its last number, and how long its longest write took.
 #[track_caller]
@@ -32,7 +32,7 @@ fn board(host: &Host, name: &str) -> (u64, Duration) {
 #[track_caller]
 fn beats_on(host: &Host, name: &str, more: u64) {
     let (from, _) = board(host, name);
-    until(&format!("{name} to write on"), PATIENCE, || (board(host, name).0 >= from + more).then_some(()));
+    eventually(&format!("{name} to write on"), || board(host, name).0 >= from + more);
 }
 
 /// The numbers of the beats in a log.

@@ -5,28 +5,20 @@ use std::ffi::CString;
 use std::fs::{self, OpenOptions};
 use std::time::Duration;
 
-use kelson_tests::{Host, PATIENCE, until};
+use kelson_tests::{Host, eventually, until};
 
 #[track_caller]
 fn no_zombies(host: &Host) {
-    until("all zombies to be reaped", PATIENCE, || {
-        host.processes().iter().all(|process| process.state != 'Z').then_some(())
-    });
+    eventually("all zombies to be reaped", || host.processes().iter().all(|process| process.state != 'Z'));
 }
 
 #[test]
 fn p1_five_hundred_orphans_leave_no_zombie() {
     let mut host = Host::builder()
-        .service(
-            "storm",
-            "process: {command: [$PROGRAM, storm=500, storm=500, notify=READY=1, serve]}\nreadiness: notify",
-        )
-        .start();
-    host.wait_up("storm");
+        .runs_with("storm", "storm=500, storm=500, notify=READY=1, serve", "readiness: notify")
+        .up(&["storm"]);
     // The last orphans may still be on their way to their end when the service is ready.
-    until("the service alone to be left", PATIENCE, || {
-        (host.processes_with("storm=").len() == 1).then_some(())
-    });
+    eventually("the service alone to be left", || host.processes_with("storm=").len() == 1);
     no_zombies(&host);
     assert_eq!(host.service("storm").restarts, 0);
     // The service's own end is still told from theirs.
@@ -47,9 +39,10 @@ fn p1_five_hundred_services_end_at_once_each_with_its_own_status() {
     for n in 0..COUNT {
         let (end, signal) = end(n);
         let step = if signal { "raise" } else { "exit" };
-        builder = builder.service(
+        builder = builder.runs_with(
             &format!("n-{n}"),
-            &format!("process: {{command: [$PROGRAM, 'wait-path=$DIR/fifo', 'drain=$DIR/fifo', {step}={end}]}}\ntype: oneshot\nstop: {{timeout: 5s}}"),
+            &format!("'wait-path=$DIR/fifo', 'drain=$DIR/fifo', {step}={end}"),
+            "type: oneshot\nstop: {timeout: 5s}",
         );
     }
     let mut host = builder.start();

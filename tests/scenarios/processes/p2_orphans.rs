@@ -1,20 +1,19 @@
 //! P2: orphans of services are reaped; a service that double-forks leaves no process behind.
 
-use kelson_tests::{Host, HostBuilder, PATIENCE, until};
+use kelson_tests::{Host, HostBuilder, PATIENCE, eventually, until};
 
 #[test]
 fn p2_orphans_are_reaped_while_their_service_runs() {
     let mut host = Host::builder()
-        .service("parent", "process: {command: [$PROGRAM, 'orphan=wait-path=$DIR/go', notify=READY=1, serve]}\nreadiness: notify")
-        .start();
-    host.wait_up("parent");
+        .runs_with("parent", "'orphan=wait-path=$DIR/go', notify=READY=1, serve", "readiness: notify")
+        .up(&["parent"]);
     let main = host.pid_of("parent");
     let orphan = until("the orphan to be PID 1's", PATIENCE, || {
         host.processes_with("orphan=").into_iter().find(|process| process.pid != main && process.parent == 1)
     });
-    std::fs::write(host.path("go"), "").expect("the test's folder is writable");
-    until("the orphan to be reaped", PATIENCE, || {
-        host.processes().iter().all(|process| process.pid != orphan.pid).then_some(())
+    host.touch("go");
+    eventually("the orphan to be reaped", || {
+        host.processes().iter().all(|process| process.pid != orphan.pid)
     });
     let parent = host.service("parent");
     assert_eq!((parent.pid, parent.up, parent.restarts), (Some(main), true, 0), "{parent:?}");
@@ -27,22 +26,12 @@ const DAEMON: &str = "'orphan=setsid,ignore=TERM,ignore=HUP,close-output,hang'";
 fn leaves_nothing(builder: HostBuilder, cgroup: bool) {
     let mut host = builder
         // Its main process goes on.
-        .service(
-            "stays",
-            &format!("process: {{command: [$PROGRAM, {DAEMON}, notify=READY=1, serve]}}\nreadiness: notify"),
-        )
+        .runs_with("stays", &format!("{DAEMON}, notify=READY=1, serve"), "readiness: notify")
         // Its main process ends by itself, in order or not.
-        .service(
-            "goes",
-            &format!("process: {{command: [$PROGRAM, {DAEMON}, exit=0]}}\nrestart: {{policy: once}}"),
-        )
-        .service(
-            "fails",
-            &format!("process: {{command: [$PROGRAM, {DAEMON}, exit=3]}}\nrestart: {{policy: once}}"),
-        )
-        .service("job", &format!("process: {{command: [$PROGRAM, {DAEMON}]}}\ntype: oneshot"))
-        .start();
-    host.wait_up("stays");
+        .runs_with("goes", &format!("{DAEMON}, exit=0"), "restart: {policy: once}")
+        .runs_with("fails", &format!("{DAEMON}, exit=3"), "restart: {policy: once}")
+        .runs_with("job", DAEMON, "type: oneshot")
+        .up(&["stays"]);
     host.wait_state("goes", "finished");
     host.wait_state("fails", "failed");
     host.wait_finished("job");

@@ -29,11 +29,11 @@ fn read(report: &str) -> BTreeMap<String, String> {
 fn p3_nothing_of_pid_1_leaks_into_a_service() {
     let mut host = Host::builder()
         .burdened()
-        .service("plain", "process: {command: [$PROGRAM, report=$DIR/plain, serve]}")
-        .service("notifying", "process: {command: [$PROGRAM, report=$DIR/notifying, notify=READY=1, serve]}\nreadiness: notify")
-        .service("by-fd", "process: {command: [$PROGRAM, report=$DIR/by-fd, newline-on=3, serve]}\nreadiness: {fd: 3}")
-        .service("given", "process: {command: [$PROGRAM, report=$DIR/given, serve]}\nenvironment: {LANG: de}\nlimits: {nofile: 77}")
-        .service("of-nobody", "process: {command: [$PROGRAM, report, serve]}\nuser: nobody")
+        .runs("plain", "report=$DIR/plain, serve")
+        .runs_with("notifying", "report=$DIR/notifying, notify=READY=1, serve", "readiness: notify")
+        .runs_with("by-fd", "report=$DIR/by-fd, newline-on=3, serve", "readiness: {fd: 3}")
+        .runs_with("given", "report=$DIR/given, serve", "environment: {LANG: de}\nlimits: {nofile: 77}")
+        .runs_with("of-nobody", "report, serve", "user: nobody")
         .start();
     for name in ["plain", "notifying", "by-fd", "given"] {
         host.wait_up(name);

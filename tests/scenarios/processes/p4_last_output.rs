@@ -5,12 +5,12 @@ use kelson_tests::Host;
 #[test]
 fn p4_the_last_words_are_in_the_log() {
     let mut host = Host::builder()
-        .service("exits", "process: {command: [$PROGRAM, lines=1000, write=last-of-exits]}\nrestart: {policy: once}")
-        .service("fails", "process: {command: [$PROGRAM, print=first, write=last-of-fails, exit=3]}\nrestart: {policy: once}")
-        .service("dies", "process: {command: [$PROGRAM, write=last-of-dies, raise=KILL]}\nrestart: {policy: once}")
-        .service("errs", "process: {command: [$PROGRAM, 'eprint=last-of-errs', raise=SEGV]}\nrestart: {policy: once}")
-        .service("stops", "process: {command: [$PROGRAM, notify=READY=1, await=TERM, write=last-of-stops]}\nreadiness: notify")
-        .service("ends", "process: {command: [$PROGRAM, notify=READY=1, await=TERM, lines=1000, write=last-of-ends]}\nreadiness: notify")
+        .runs_with("exits", "lines=1000, write=last-of-exits", "restart: {policy: once}")
+        .runs_with("fails", "print=first, write=last-of-fails, exit=3", "restart: {policy: once}")
+        .runs_with("dies", "write=last-of-dies, raise=KILL", "restart: {policy: once}")
+        .runs_with("errs", "'eprint=last-of-errs', raise=SEGV", "restart: {policy: once}")
+        .runs_with("stops", "notify=READY=1, await=TERM, write=last-of-stops", "readiness: notify")
+        .runs_with("ends", "notify=READY=1, await=TERM, lines=1000, write=last-of-ends", "readiness: notify")
         .start();
     host.wait_state("exits", "finished");
     host.wait_up("stops");
@@ -33,10 +33,10 @@ fn p4_the_last_words_are_in_the_log() {
 #[test]
 fn p4_each_run_of_a_crashing_service_leaves_its_last_words() {
     let mut host = Host::builder()
-        .service(
+        .runs_with(
             "loop",
-            "process: {command: [$PROGRAM, print=begin, write=end, raise=KILL]}
-restart: {delay: 1ms, maxDelay: 1ms, attempts: 19, interval: 5m}",
+            "print=begin, write=end, raise=KILL",
+            "restart: {delay: 1ms, maxDelay: 1ms, attempts: 19, interval: 5m}",
         )
         .start();
     host.wait_state("loop", "failed");

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use kelson_tests::{Event, Host, PATIENCE, host, until};
+use kelson_tests::{Event, Host, PATIENCE, eventually, host, until};
 
 use super::{beats, beats_on, board, logd};
 
@@ -39,8 +39,7 @@ fn follows(host: &Host, number: u64) {
 
 #[test]
 fn p5_a_reader_that_stops_reading_blocks_nobody_and_is_told_what_it_missed() {
-    let mut host = Host::builder().service("chatty", CHATTY).start();
-    host.wait_up("chatty");
+    let mut host = Host::builder().service("chatty", CHATTY).up(&["chatty"]);
     let pid = host.pid_of("chatty");
     let mut idle = host
         .client()
@@ -80,8 +79,7 @@ fn p5_a_reader_that_stops_reading_blocks_nobody_and_is_told_what_it_missed() {
 
 #[test]
 fn p5_a_log_directory_that_vanishes_is_made_again_and_no_line_is_lost() {
-    let mut host = Host::builder().service("chatty", KEPT).start();
-    host.wait_up("chatty");
+    let mut host = Host::builder().service("chatty", KEPT).up(&["chatty"]);
     host.wait_log("chatty", "beat 50 ");
     let pid = host.pid_of("chatty");
     // Whole and in one moment; where it is now tells what was written before.
@@ -137,12 +135,11 @@ fn counted_gaps(log: &str) -> u64 {
 
 #[test]
 fn p5_a_log_directory_that_cannot_be_made_again_costs_lines_that_are_counted_and_said() {
-    let mut host = Host::builder().service("chatty", KEPT).start();
-    host.wait_up("chatty");
+    let mut host = Host::builder().service("chatty", KEPT).up(&["chatty"]);
     host.wait_log("chatty", "beat 50 ");
     let pid = host.pid_of("chatty");
     // Now there is a file where the folder was.
-    fs::write(host.path("other"), "").expect("the test's folder is writable");
+    host.touch("other");
     exchange(&host.path("log"), &host.path("other"));
     let is_dropped =
         |event: &Event| event.service == "chatty" && event.message.contains("of its log were dropped: ");
@@ -208,8 +205,7 @@ fn p5_a_full_disk_blocks_nobody_and_the_loss_is_counted_and_said() {
         .service("chatty", CHATTY)
         .argument("--log-dir")
         .argument(tiny.0.to_str().expect("a path in UTF-8"))
-        .start();
-    host.wait_up("chatty");
+        .up(&["chatty"]);
     let pid = host.pid_of("chatty");
     let dropped = host.wait_event(0, "that tells of the loss", |event| {
         event.service == "chatty" && event.message.contains("were dropped")
@@ -235,8 +231,7 @@ fn p5_a_full_disk_blocks_nobody_and_the_loss_is_counted_and_said() {
 
 #[test]
 fn p5_a_stopped_logd_is_replaced_before_anybody_waits_long() {
-    let mut host = Host::builder().service("chatty", KEPT).start();
-    host.wait_up("chatty");
+    let mut host = Host::builder().service("chatty", KEPT).up(&["chatty"]);
     host.wait_log("chatty", "beat 50 ");
     let (pid, old) = (host.pid_of("chatty"), logd(&host));
     host::send(host.outer_pid(old), libc::SIGSTOP);
@@ -282,7 +277,7 @@ fn p5_the_end_of_a_burst_is_in_the_log_and_what_is_lost_of_it_is_noted_although_
     let mut host = builder.start();
     let mut lost = 0;
     for n in 0..SERVICES {
-        until("the end of the burst", PATIENCE, || host.path(&format!("done-{n}")).exists().then_some(()));
+        eventually("the end of the burst", || host.path(&format!("done-{n}")).exists());
         let log = host.wait_log(&format!("n-{n}"), &format!(" beat {LINES} "));
         let (numbers, noted) = accounted(&log, LINES);
         assert_eq!(numbers.last(), Some(&LINES), "the newest lines survive");
@@ -304,11 +299,11 @@ const BURST: &str =
 /// Has the service write its burst, and returns once some of that is lost.
 #[track_caller]
 fn burst(host: &Host) {
-    fs::write(host.path("go"), "").expect("the test's folder is writable");
+    host.touch("go");
     host.wait_event(0, "that tells of the loss", |event| {
         event.service == "web" && event.message.contains("of its log were dropped: ")
     });
-    until("the end of the burst", PATIENCE, || host.path("done").exists().then_some(()));
+    eventually("the end of the burst", || host.path("done").exists());
 }
 
 /// The end of the burst is in the log, behind a note that counts what is not.
@@ -322,10 +317,9 @@ fn the_newest_lines_survived(host: &Host) {
 
 #[test]
 fn p5_the_newest_lines_survive_a_disk_that_fails_although_the_service_is_silent() {
-    let mut host = Host::builder().service("web", BURST).start();
-    host.wait_up("web");
+    let mut host = Host::builder().service("web", BURST).up(&["web"]);
     // There is a file where the folder was, while the service writes.
-    fs::write(host.path("other"), "").expect("the test's folder is writable");
+    host.touch("other");
     exchange(&host.path("log"), &host.path("other"));
     burst(&host);
     exchange(&host.path("log"), &host.path("other"));
@@ -337,10 +331,9 @@ fn p5_the_newest_lines_survive_a_disk_that_fails_although_the_service_is_silent(
 fn p5_the_newest_lines_survive_a_disk_that_hangs_and_then_fails() {
     let mut host = Host::builder()
         .service("web", BURST)
-        .service("disk", "process: {command: [$PROGRAM, 'dead-mount=$DIR/log', hang]}\nstart: manual")
-        .service("change", "process: {command: [$PROGRAM, 'uncover=$DIR/log']}\ntype: oneshot\nstart: manual")
-        .start();
-    host.wait_up("web");
+        .runs_with("disk", "'dead-mount=$DIR/log', hang", "start: manual")
+        .runs_with("change", "'uncover=$DIR/log'", "type: oneshot\nstart: manual")
+        .up(&["web"]);
     host.ctl(&["start", "disk", "--wait"]).ok();
     burst(&host);
     // What hung is answered with an error, and so is all that is tried until another disk is there.
@@ -359,7 +352,7 @@ fn p5_a_writer_waits_at_most_50_ms_in_a_second_while_the_disk_hangs() {
     let beat = "process: {command: [$PROGRAM, 'beat=1ms:4000:$DIR/chatty']}";
     let mut host = Host::builder()
         .service("chatty", &format!("{beat}\nlogs: {{maxSize: 1Gi}}\nstart: manual"))
-        .service("disk", "process: {command: [$PROGRAM, 'dead-mount=$DIR/log', hang]}\nstart: manual")
+        .runs_with("disk", "'dead-mount=$DIR/log', hang", "start: manual")
         .start();
     host.ctl(&["start", "disk", "--wait"]).ok();
     host.ctl(&["start", "chatty", "--wait"]).ok();

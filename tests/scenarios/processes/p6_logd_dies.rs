@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::time::Duration;
 
-use kelson_tests::{Host, PATIENCE, until};
+use kelson_tests::{Host, eventually, until};
 
 use super::{beats, board, logd};
 
@@ -25,8 +25,7 @@ fn pids(host: &Host) -> BTreeMap<String, (Option<i32>, u32, bool)> {
 fn writing() -> Host {
     let mut builder = Host::builder();
     for n in 0..COUNT {
-        builder = builder
-            .service(&name(n), &format!("process: {{command: [$PROGRAM, 'beat=20ms:40:$DIR/n-{n}']}}"));
+        builder = builder.runs(&name(n), &format!("'beat=20ms:40:$DIR/n-{n}'"));
     }
     let host = builder.start();
     for n in 0..COUNT {
@@ -113,8 +112,7 @@ fn p6_a_killed_logd_costs_no_service_anything() {
 
 #[test]
 fn p6_a_silent_service_has_the_note_as_soon_as_the_next_logd_has_its_pipe() {
-    let mut host =
-        Host::builder().service("web", "process: {command: [$PROGRAM, print=begin, hang]}").start();
+    let mut host = Host::builder().runs("web", "print=begin, hang").start();
     host.wait_log("web", "begin");
     let old = logd(&host);
     host.kill(old, libc::SIGKILL);
@@ -138,23 +136,18 @@ fn p6_a_frozen_logd_is_replaced_within_two_seconds() {
     let next = host.wait_for("logd", "to be replaced", |service| service.up && service.pid != Some(old));
     assert_eq!(next.restarts, 1, "{next:?}");
     collected(&host);
-    until("the frozen one to be gone", PATIENCE, || {
-        host.processes().iter().all(|process| process.pid != old).then_some(())
-    });
+    eventually("the frozen one to be gone", || host.processes().iter().all(|process| process.pid != old));
     ends_well(host, &before);
 }
 
 #[test]
 fn p6_services_start_while_logd_dies_again_and_again() {
-    let mut builder = Host::builder().service("base", "process: {command: [$PROGRAM, serve]}");
+    let mut builder = Host::builder().runs("base", "serve");
     for n in 0..COUNT {
-        builder = builder.service(
-            &name(n),
-            "process: {command: [$PROGRAM, print=begin, wait-path=$DIR/go, print=late, serve]}\nstart: manual",
-        );
+        builder =
+            builder.runs_with(&name(n), "print=begin, wait-path=$DIR/go, print=late, serve", "start: manual");
     }
-    let mut host = builder.start();
-    host.wait_up("base");
+    let mut host = builder.up(&["base"]);
     let names: Vec<String> = (0..COUNT).map(name).collect();
     let client = host.client().clone();
     let starter = std::thread::spawn(move || {
@@ -181,7 +174,7 @@ fn p6_services_start_while_logd_dies_again_and_again() {
     for (name, (pid, restarts, up)) in &before {
         assert!(pid.is_some() && *up && *restarts == 0, "{name}: {pid:?}, {restarts} restarts, up: {up}");
     }
-    fs::write(host.path("go"), "").expect("the test's folder is writable");
+    host.touch("go");
     for n in 0..COUNT {
         host.wait_log(&name(n), "late");
     }

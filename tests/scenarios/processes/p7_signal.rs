@@ -5,14 +5,14 @@ use kelson_tests::Host;
 #[test]
 fn p7_a_signal_reaches_the_main_process_and_is_no_stop() {
     let mut host = Host::builder()
-        .service(
+        .runs_with(
             "web",
-            "process: {command: [$PROGRAM, await=HUP, touch=$DIR/one, await=HUP, touch=$DIR/two, await=USR1, \
-             touch=$DIR/three, hang]}\nrestart: {delay: 10ms}",
+            "await=HUP, touch=$DIR/one, await=HUP, touch=$DIR/two, await=USR1, \
+             touch=$DIR/three, hang",
+            "restart: {delay: 10ms}",
         )
-        .service("idle", "process: {command: [$PROGRAM, serve]}\nstart: manual")
-        .start();
-    host.wait_up("web");
+        .runs_with("idle", "serve", "start: manual")
+        .up(&["web"]);
     let pid = host.pid_of("web");
     let said = host.ctl(&["signal", "web", "SIGHUP"]).ok().stdout;
     assert_eq!(said, format!("web: SIGHUP sent to PID {pid}\n"));

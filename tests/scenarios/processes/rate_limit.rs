@@ -4,7 +4,7 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use kelson_tests::{Host, PATIENCE, until};
+use kelson_tests::{Host, PATIENCE, eventually, until};
 
 use super::logd;
 
@@ -19,8 +19,7 @@ fn processor_time(pid: i32) -> Duration {
 #[test]
 fn a_flood_costs_logd_a_tenth_of_a_processor_and_what_is_suppressed_is_counted() {
     let flood = "process: {command: [$PROGRAM, lines=1000000000]}\nlogs: {rateLimit: 500, maxSize: 1Gi}\nstart: manual";
-    let mut host = Host::builder().service("flood", flood).start();
-    host.wait_up("logd");
+    let mut host = Host::builder().service("flood", flood).up(&["logd"]);
     let pid = host.outer_pid(logd(&host));
     host.ctl(&["start", "flood", "--wait"]).ok();
     host.wait_log("flood", " were lost here: suppressed, logs.rateLimit allows 500 lines a second");
@@ -60,9 +59,9 @@ fn suppressed_lines_are_noted_although_the_service_is_silent_and_the_next_second
         log.contains(said).then_some(log)
     });
     assert_eq!(noted.lines().count(), 41, "before anything follows:\n{noted}");
-    until("the lines of another second", PATIENCE, || {
+    eventually("the lines of another second", || {
         let log = host.log_text("web");
-        (log.lines().count() == 41 + 5 && log.ends_with(" line 5\n")).then_some(())
+        log.lines().count() == 41 + 5 && log.ends_with(" line 5\n")
     });
     host.poweroff();
 }

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use kelson_tests::{Host, PATIENCE, Service, until};
+use kelson_tests::{Host, PATIENCE, Service, eventually};
 
 use super::{Fault, each_fault};
 
@@ -20,19 +20,10 @@ fn v1_time_suspended_ages_no_deadline_and_delays_none() {
 fn strikes(fault: Fault) {
     let mut host = Host::builder()
         .suspended(SUSPENDED)
-        .service("pauses", "process: {command: [$PROGRAM, exit=3]}\nrestart: {delay: 10m, maxDelay: 10m}")
-        .service(
-            "starts",
-            "process: {command: [$PROGRAM, hang]}\nreadiness: notify\nstartTimeout: 10m",
-        )
-        .service(
-            "late",
-            "process: {command: [$PROGRAM, hang]}\nreadiness: notify\nstartTimeout: 8s\nrestart: {policy: once}",
-        )
-        .service(
-            "stubborn",
-            "process: {command: [$PROGRAM, ignore=TERM, touch=$DIR/ready, hang]}\nstop: {timeout: 8s}",
-        )
+        .runs_with("pauses", "exit=3", "restart: {delay: 10m, maxDelay: 10m}")
+        .runs_with("starts", "hang", "readiness: notify\nstartTimeout: 10m")
+        .runs_with("late", "hang", "readiness: notify\nstartTimeout: 8s\nrestart: {policy: once}")
+        .runs_with("stubborn", "ignore=TERM, touch=$DIR/ready, hang", "stop: {timeout: 8s}")
         .start();
     host.wait_state("late", "starting");
     let begun = Instant::now();
@@ -63,7 +54,7 @@ fn strikes(fault: Fault) {
     // Delayed by it, they would not end today.
     host.wait_state("late", "failed");
     assert!(begun.elapsed() > STOP.mul_f64(0.8), "{:?}", begun.elapsed());
-    until("the stop to end", PATIENCE, || host.service("stubborn").stopped.then_some(()));
+    eventually("the stop to end", || host.service("stubborn").stopped);
     assert!(stopping.elapsed() > STOP.mul_f64(0.8), "{:?}", stopping.elapsed());
     assert_eq!(["pauses", "starts"].map(|name| seen(&host, name)), before);
     host.poweroff();

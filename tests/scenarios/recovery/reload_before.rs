@@ -44,8 +44,7 @@ fn a_reload_that_fails_changes_nothing_before_or_after_a_crash() {
             .machine("health: {minimum: 0s, deadline: 77s}\nshutdown: {timeout: 50s}")
             .service("web", SERVE)
             .service("wrong", "process: {command: 3}")
-            .start();
-        host.wait_up("web");
+            .up(&["web"]);
         let (pid, faulty) = (host.pid_of("web"), host.service("wrong").message);
         fs::rename(host.path("config"), host.path("away")).expect("the test's folder is writable");
         let said = reload(&host);
@@ -64,8 +63,7 @@ fn a_reload_that_fails_changes_nothing_before_or_after_a_crash() {
 #[test]
 fn a_machine_file_with_mistakes_is_not_taken_up_and_its_service_files_are() {
     let mut host =
-        Host::builder().machine("health: {minimum: 0s, deadline: 77s}").service("web", SERVE).start();
-    host.wait_up("web");
+        Host::builder().machine("health: {minimum: 0s, deadline: 77s}").service("web", SERVE).up(&["web"]);
     write_machine(&host, "health: {minimum: 0s, deadline: 99s}\nshutdwn: {timeout: 1s}");
     host.write_service("new", SERVE);
     let said = reload(&host);
@@ -84,8 +82,7 @@ fn a_mistake_in_a_changed_file_is_known_to_the_next_incarnation() {
             let status: Value = host.ctl(&["-o", "json", "status", "web"]).ok().json();
             status["faultyFile"].clone()
         };
-        let mut host = Host::builder().service("web", SERVE).start();
-        host.wait_up("web");
+        let mut host = Host::builder().service("web", SERVE).up(&["web"]);
         host.write_service("web", "process: {command: 3}");
         assert!(reload(&host).contains("web.yaml:2:"));
         let before = file(&host);
@@ -112,8 +109,7 @@ fn a_reload_takes_up_the_live_keys_at_once_and_no_crash_takes_up_the_others() {
              builtins: {{containerd: {{enabled: {enabled}}}}}\n"
         )
     };
-    let mut host = Host::builder().machine(&file("77s", false)).service("web", SERVE).start();
-    host.wait_up("web");
+    let mut host = Host::builder().machine(&file("77s", false)).service("web", SERVE).up(&["web"]);
     write_machine(&host, &file("99s", true));
     host.write_service("box", "container: {image: demo/box:1}");
     for fault in [None, Some(Fault::Crash), Some(Fault::Reexec)] {
@@ -135,9 +131,8 @@ fn a_reload_takes_up_the_live_keys_at_once_and_no_crash_takes_up_the_others() {
 
 #[test]
 fn a_reload_takes_up_the_shutdown_timeout() {
-    let mut host = Host::builder()
-        .service("deaf", "process: {command: [$PROGRAM, ignore=TERM, print=deaf, hang]}\nstop: {timeout: 5m}")
-        .start();
+    let mut host =
+        Host::builder().runs_with("deaf", "ignore=TERM, print=deaf, hang", "stop: {timeout: 5m}").start();
     host.wait_log("deaf", "deaf");
     write_machine(&host, "shutdown: {timeout: 1s}");
     assert!(reload(&host).contains("taken up: shutdown"));
@@ -150,9 +145,10 @@ fn a_reload_takes_up_the_shutdown_timeout() {
 #[test]
 fn a_manual_service_that_its_new_file_calls_auto_is_not_started_by_the_next_incarnation() {
     each_fault(|fault: Fault| {
-        let mut host =
-            Host::builder().service("web", SERVE).service("hand", &format!("{SERVE}\nstart: manual")).start();
-        host.wait_up("web");
+        let mut host = Host::builder()
+            .service("web", SERVE)
+            .service("hand", &format!("{SERVE}\nstart: manual"))
+            .up(&["web"]);
         host.write_service("hand", SERVE);
         assert!(reload(&host).contains("take it up: hand"));
         assert_eq!(host.service("hand").state, "initialized");
@@ -174,10 +170,9 @@ fn a_manual_service_that_its_new_file_calls_auto_is_not_started_by_the_next_inca
 
 #[test]
 fn a_lost_configuration_starts_no_service_whose_file_is_new() {
-    let mut host = Host::builder().service("web", SERVE).start();
-    host.wait_up("web");
+    let mut host = Host::builder().service("web", SERVE).up(&["web"]);
     host.write_service("new", SERVE);
-    fs::write(host.path("run/state/papers/configuration"), "").expect("the state");
+    host.touch("run/state/papers/configuration");
     host.crash(|| host.signal(libc::SIGSEGV));
     host.ctl(&["restart", "web", "--wait"]).ok();
     assert!(host.services().iter().all(|service| service.name != "new"), "{:?}", host.services());
@@ -190,8 +185,8 @@ fn a_lost_configuration_starts_no_service_whose_file_is_new() {
 fn a_file_that_was_corrected_during_the_backoff_is_used_by_the_next_run() {
     each_fault(|fault| {
         let mut host = Host::builder()
-            .service("web", "process: {command: [$PROGRAM, exit=3]}\nrestart: {delay: 20s, maxDelay: 20s}")
-            .service("late", "process: {command: [$PROGRAM, serve]}\ndepends: [{service: web}]")
+            .runs_with("web", "exit=3", "restart: {delay: 20s, maxDelay: 20s}")
+            .runs_with("late", "serve", "depends: [{service: web}]")
             .start();
         host.wait_state("web", "backoff");
         host.write_service("web", "process: {command: [$PROGRAM, print=corrected, serve]}");

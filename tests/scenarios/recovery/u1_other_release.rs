@@ -12,10 +12,9 @@ pub(super) const LATER: [&[u8]; 2] = [&[4 << 3, 99], &[0xa2, 0x38, 5, b'l', b'a'
 
 fn a_phase_of_another_release_is_taken_up(fault: Fault) {
     let mut host = Host::builder()
-        .service("web", "process: {command: [$PROGRAM, print=web, serve]}")
-        .service("other", "process: {command: [$PROGRAM, print=other, serve]}")
-        .argument("--crash-limit")
-        .argument("1000/1m")
+        .runs("web", "print=web, serve")
+        .runs("other", "print=other, serve")
+        .crash_limit("1000/1m")
         .start();
     let pids = ["web", "other"].map(|name| {
         host.wait_up(name);

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use kelson_tests::{Host, HostBuilder, PATIENCE, free_port, paths, remote, until};
+use kelson_tests::{Host, HostBuilder, PATIENCE, eventually, free_port, paths, remote};
 
 use super::u1_other_release::{LATER, later_fields};
 use super::v1_reexec::{Seen, numbers, of_version, seen};
@@ -23,19 +23,19 @@ fn writer(n: usize) -> String {
 /// Services in many states, and a hundred that write.
 fn services() -> HostBuilder {
     let mut builder = Host::builder()
-        .service("told", "process: {command: [$PROGRAM, 'notify=READY=1\\nSTATUS=fine', serve]}\nreadiness: notify")
-        .service("failed", "process: {command: [$PROGRAM, fail-until=3:$DIR/tries, notify=READY=1, serve]}\nreadiness: notify\nrestart: {delay: 1ms}")
-        .service("job", "process: {command: [$PROGRAM, print=done]}\ntype: oneshot")
-        .service("waits", "process: {command: [$PROGRAM, serve]}\ndepends: [{path: $DIR/never}]")
-        .service("pauses", "process: {command: [$PROGRAM, exit=3]}\nrestart: {delay: 10m, maxDelay: 10m}")
-        .service("manual", "process: {command: [$PROGRAM, serve]}\nstart: manual")
-        .service(
-            "checked",
-            "process: {command: [$PROGRAM, serve]}\nhealth: [{name: a, exec: {command: [$PROGRAM]}, interval: 1s}]",
-        );
+        .runs_with("told", "'notify=READY=1\\nSTATUS=fine', serve", "readiness: notify")
+        .runs_with(
+            "failed",
+            "fail-until=3:$DIR/tries, notify=READY=1, serve",
+            "readiness: notify\nrestart: {delay: 1ms}",
+        )
+        .runs_with("job", "print=done", "type: oneshot")
+        .runs_with("waits", "serve", "depends: [{path: $DIR/never}]")
+        .runs_with("pauses", "exit=3", "restart: {delay: 10m, maxDelay: 10m}")
+        .runs_with("manual", "serve", "start: manual")
+        .runs_with("checked", "serve", "health: [{name: a, exec: {command: [$PROGRAM]}, interval: 1s}]");
     for n in 0..WRITERS {
-        builder = builder
-            .service(&writer(n), &format!("process: {{command: [$PROGRAM, 'beat=100ms:40:$DIR/n-{n}']}}"));
+        builder = builder.runs(&writer(n), &format!("'beat=100ms:40:$DIR/n-{n}'"));
     }
     builder
 }
@@ -43,9 +43,7 @@ fn services() -> HostBuilder {
 #[track_caller]
 fn settled(builder: HostBuilder) -> Host {
     let host = builder.start();
-    for name in ["told", "checked", "failed"] {
-        host.wait_up(name);
-    }
+    host.wait_all_up(&["told", "checked", "failed"]);
     host.wait_finished("job");
     host.wait_state("pauses", "backoff");
     host.wait_state("waits", "waiting");
@@ -60,7 +58,7 @@ fn all_write(host: &Host) {
     let last = |name: &str| numbers(&host.log_text(name)).last().copied();
     let before: Vec<_> = (0..WRITERS).map(writer).map(|name| (last(&name), name)).collect();
     for (number, name) in before {
-        until("a later line", PATIENCE, || (last(&name) > number).then_some(()));
+        eventually("a later line", || last(&name) > number);
     }
 }
 
@@ -127,11 +125,9 @@ fn u1_apid_of_another_version_is_replaced_and_clients_connect_again() {
     let port = free_port();
     let mut host = Host::builder()
         .machine(&machine.replace("127.0.0.1:0", &format!("127.0.0.1:{port}")))
-        .service("web", "process: {command: [$PROGRAM, serve]}")
+        .runs("web", "serve")
         .own_binary()
-        .start();
-    host.wait_up("web");
-    host.wait_up("apid");
+        .up(&["web", "apid"]);
     let away = remote::client(&host);
     let (web, first) = (host.pid_of("web"), host.service("apid"));
     let mut events = away.follow_events(1);
@@ -218,7 +214,7 @@ fn format_of(host: &Host) -> u32 {
 
 #[test]
 fn u1_a_release_says_which_format_of_state_it_reads() {
-    let host = Host::builder().service("web", "process: {command: [$PROGRAM, serve]}").start();
+    let host = Host::builder().runs("web", "serve").start();
     let (init, format) = (paths::binary("init"), format_of(&host));
     assert_eq!(reads(&init, format), (true, OWN.to_owned()));
     for other in [format - 1, format + 1] {
@@ -236,14 +232,14 @@ fn u1_a_release_says_which_format_of_state_it_reads() {
 #[test]
 fn u1_more_than_16_failures_still_count_after_a_reexec() {
     let mut host = Host::builder()
-        .service(
+        .runs_with(
             "web",
-            "process: {command: [$PROGRAM, fail-until=21:$DIR/tries, notify=READY=1, serve]}\nreadiness: notify\n\
+            "fail-until=21:$DIR/tries, notify=READY=1, serve",
+            "readiness: notify\n\
              restart: {attempts: 20, interval: 10m, exhausted: fail, delay: 1ms, maxDelay: 1ms}",
         )
         .own_binary()
-        .start();
-    host.wait_up("web");
+        .up(&["web"]);
     let before = host.service("web");
     assert_eq!(before.restarts, 20);
     host.put_init(&of_version(&own(), OWN, OTHER));
@@ -300,11 +296,10 @@ fn record_state_of_the_predecessor() {
     let (version, _, init) = predecessor();
     let to = paths::top().join("tests/state").join(version);
     let mut host = Host::builder()
-        .service("web", "process: {command: [$PROGRAM, print=hello, serve]}")
+        .runs("web", "print=hello, serve")
         .service("job", "process: {command: [$PROGRAM]}\ntype: oneshot")
         .copy_of(init)
-        .start();
-    host.wait_up("web");
+        .up(&["web"]);
     host.wait_finished("job");
     let _ = fs::remove_dir_all(&to);
     for folder in ["", "papers"] {

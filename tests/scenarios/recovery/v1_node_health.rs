@@ -4,7 +4,7 @@ use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use kelson_tests::{Host, PATIENCE, free_port, time_of, until};
+use kelson_tests::{Host, PATIENCE, eventually, free_port, time_of, until};
 use serde_json::Value;
 
 use super::{Fault, each_fault};
@@ -103,22 +103,19 @@ const HEALTH: &str = "health: {minimum: 500ms, deadline: 5m}";
 fn a_healthy_host_with_groups_stays_healthy(fault: Fault) {
     let mut host = Host::builder()
         .machine(HEALTH)
-        .service("db", "process: {command: [$PROGRAM, serve]}\ngroup: shop\nrestart: {delay: 100ms}")
-        .service("web", "process: {command: [$PROGRAM, serve]}\ngroup: shop")
-        .service("lone", "process: {command: [$PROGRAM, serve]}\ngroup: other")
+        .runs_with("db", "serve", "group: shop\nrestart: {delay: 100ms}")
+        .runs_with("web", "serve", "group: shop")
+        .runs_with("lone", "serve", "group: other")
         .service("job", "process: {command: [$PROGRAM]}\ntype: oneshot")
         .service("wrong", "process: {command: }\nrequired: false")
-        .service(
-            "checked",
-            "process: {command: [$PROGRAM, serve]}\nhealth: [{name: a, exec: {command: [$PROGRAM]}, interval: 100ms}]",
-        )
+        .runs_with("checked", "serve", "health: [{name: a, exec: {command: [$PROGRAM]}, interval: 100ms}]")
         .start();
     // A file with mistakes is a culprit: it is put right.
     host.write_service("wrong", "process: {command: [$PROGRAM, serve]}\nstart: manual");
     host.ctl(&["reload"]).ok();
     host.ctl(&["health", "--wait", "--timeout", "30s"]).ok();
     host.kill(host.pid_of("db"), libc::SIGKILL);
-    until("the break to be seen", PATIENCE, || (!health(&host)["lastBreak"].is_null()).then_some(()));
+    eventually("the break to be seen", || !health(&host)["lastBreak"].is_null());
     host.ctl(&["health", "--wait", "--timeout", "30s"]).ok();
     host.ctl(&["health", "shop", "--wait", "--timeout", "30s"]).ok();
     let known = strike(fault, &host);
@@ -149,8 +146,8 @@ fn v1_a_healthy_host_with_groups_stays_healthy() {
 fn a_failed_host_stays_failed_and_a_deadline_goes_on(fault: Fault) {
     let mut host = Host::builder()
         .machine("health: {minimum: 200ms, deadline: 1s}")
-        .service("db", "process: {command: [$PROGRAM, serve]}\ngroup: shop")
-        .service("web", "process: {command: [$PROGRAM, serve]}\ngroup: shop\ndepends: [{path: $DIR/flag}]")
+        .runs_with("db", "serve", "group: shop")
+        .runs_with("web", "serve", "group: shop\ndepends: [{path: $DIR/flag}]")
         .service("broken", "process: {command: }")
         .start();
     assert_eq!(host.ctl(&["health", "--wait", "-o", "json"]).expect(1).json::<Value>()["state"], "failed");
@@ -159,8 +156,8 @@ fn a_failed_host_stays_failed_and_a_deadline_goes_on(fault: Fault) {
     let culprits = known["culprits"].as_array().map(Vec::len);
     assert_eq!((&known["state"], culprits), (&"failed".into(), Some(2)), "{known:#}");
     // It is judged on.
-    fs::write(host.path("flag"), "").expect("it is written");
-    until("the group to be healthy", PATIENCE, || (host.ctl(&["health", "shop"]).status == 0).then_some(()));
+    host.touch("flag");
+    eventually("the group to be healthy", || host.ctl(&["health", "shop"]).status == 0);
     host.poweroff();
 }
 
@@ -172,9 +169,8 @@ fn v1_a_failed_host_stays_failed_with_the_same_culprits() {
 fn the_minimum_that_runs_is_not_begun_again(fault: Fault) {
     let mut host = Host::builder()
         .machine("health: {minimum: 1m, deadline: 10m}")
-        .service("db", "process: {command: [$PROGRAM, serve]}\ngroup: shop")
-        .start();
-    host.wait_up("db");
+        .runs_with("db", "serve", "group: shop")
+        .up(&["db"]);
     let steady = until("all to be up", PATIENCE, || health(&host)["steadyMs"].as_f64());
     let known = strike(fault, &host);
     assert_eq!(known["state"], "pending", "{known:#}");
@@ -193,8 +189,8 @@ fn the_checks_of_a_group_go_on(fault: Fault) {
     let mut host = Host::builder()
         .machine("health: {minimum: 300ms}")
         .group("shop", &format!("health: [{check}]"))
-        .service("db", "process: {command: [$PROGRAM, serve]}\ngroup: shop")
-        .service("web", &format!("process: {{command: [$PROGRAM, 'http={port}:$DIR/answer']}}\ngroup: shop"))
+        .runs_with("db", "serve", "group: shop")
+        .runs_with("web", &format!("'http={port}:$DIR/answer'"), "group: shop")
         .start();
     host.ctl(&["health", "shop", "--wait", "--timeout", "30s"]).ok();
     host.ctl(&["health", "--wait", "--timeout", "30s"]).ok();
@@ -202,9 +198,7 @@ fn the_checks_of_a_group_go_on(fault: Fault) {
     assert_eq!((&known["state"], &known["groups"][0]["state"]), (&"healthy".into(), &"healthy".into()));
     // It is asked still, and what fails is no less failing in the next incarnation.
     fs::write(host.path("answer"), "500 broken").expect("it is written");
-    until("the group to be unhealthy", PATIENCE, || {
-        (host.ctl(&["health", "shop"]).status == 1).then_some(())
-    });
+    eventually("the group to be unhealthy", || host.ctl(&["health", "shop"]).status == 1);
     let known = strike(fault, &host);
     let shop = &known["groups"][0];
     assert_eq!((&known["state"], &shop["state"]), (&"healthy".into(), &"unhealthy".into()));

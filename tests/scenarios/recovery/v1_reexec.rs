@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use kelson_tests::{Host, PATIENCE, paths, until};
+use kelson_tests::{Host, PATIENCE, eventually, paths};
 
 use super::reexec;
 
@@ -49,32 +49,22 @@ pub(super) fn numbers(log: &str) -> Vec<u64> {
 #[test]
 fn v1_twenty_times_in_a_row_nothing_of_the_services_changes() {
     let mut builder = Host::builder()
-        .service(
-            "told",
-            "process: {command: [$PROGRAM, 'notify=READY=1\\nSTATUS=fine', serve]}\nreadiness: notify",
-        )
-        .service(
-            "late",
-            "process: {command: [$PROGRAM, wait-path=$DIR/go, 'notify=READY=1', serve]}\nreadiness: notify",
-        )
-        .service(
-            "piped",
-            "process: {command: [$PROGRAM, wait-path=$DIR/go, newline-on=3, serve]}\nreadiness: {fd: 3}",
-        )
-        .service("job", "process: {command: [$PROGRAM, print=done]}\ntype: oneshot")
-        .service("waits", "process: {command: [$PROGRAM, serve]}\ndepends: [{path: $DIR/never}]")
-        .service("pauses", "process: {command: [$PROGRAM, exit=3]}\nrestart: {delay: 10m, maxDelay: 10m}")
-        .service("stopped", "process: {command: [$PROGRAM, serve]}")
-        .service("manual", "process: {command: [$PROGRAM, serve]}\nstart: manual")
-        .service(
+        .runs_with("told", "'notify=READY=1\\nSTATUS=fine', serve", "readiness: notify")
+        .runs_with("late", "wait-path=$DIR/go, 'notify=READY=1', serve", "readiness: notify")
+        .runs_with("piped", "wait-path=$DIR/go, newline-on=3, serve", "readiness: {fd: 3}")
+        .runs_with("job", "print=done", "type: oneshot")
+        .runs_with("waits", "serve", "depends: [{path: $DIR/never}]")
+        .runs_with("pauses", "exit=3", "restart: {delay: 10m, maxDelay: 10m}")
+        .runs("stopped", "serve")
+        .runs_with("manual", "serve", "start: manual")
+        .runs_with(
             "checked",
-            "process: {command: [$PROGRAM, serve]}\n\
-             health: [{name: a, exec: {command: [$PROGRAM]}, interval: 200ms, restartAfter: 1}]",
+            "serve",
+            "health: [{name: a, exec: {command: [$PROGRAM]}, interval: 200ms, restartAfter: 1}]",
         )
         .service("wrong", "process: {command: }");
     for n in 0..COUNT {
-        builder = builder
-            .service(&name(n), &format!("process: {{command: [$PROGRAM, 'beat=10ms:40:$DIR/n-{n}']}}"));
+        builder = builder.runs(&name(n), &format!("'beat=10ms:40:$DIR/n-{n}'"));
     }
     let mut host = builder.start();
     for n in 0..COUNT {
@@ -110,7 +100,7 @@ fn v1_twenty_times_in_a_row_nothing_of_the_services_changes() {
     assert!(host.ctl(&["status", "told"]).ok().stdout.contains("fine"));
 
     // What had not spoken yet is heard.
-    fs::write(host.path("go"), "").expect("the test's folder is writable");
+    host.touch("go");
     host.wait_up("late");
     host.wait_up("piped");
     // An end is seen and acted upon, and a start is possible.
@@ -143,9 +133,7 @@ fn v1_twenty_times_in_a_row_nothing_of_the_services_changes() {
 
 #[test]
 fn v1_a_file_that_cannot_go_on_is_refused_and_nothing_changes() {
-    let mut host =
-        Host::builder().service("web", "process: {command: [$PROGRAM, serve]}").own_binary().start();
-    host.wait_up("web");
+    let mut host = Host::builder().runs("web", "serve").own_binary().up(&["web"]);
     let pid = host.pid_of("web");
     let newest = host.newest_event();
     let init = host.path("init");
@@ -185,10 +173,7 @@ pub(super) fn of_version(program: &[u8], old: &str, new: &str) -> Vec<u8> {
 
 #[test]
 fn v1_a_link_to_a_versioned_file_is_followed_and_both_versions_are_named() {
-    let mut host = Host::builder()
-        .service("web", "process: {command: [$PROGRAM, 'beat=5ms:40:$DIR/web']}")
-        .linked_binary()
-        .start();
+    let mut host = Host::builder().runs("web", "'beat=5ms:40:$DIR/web'").linked_binary().start();
     host.wait_log("web", "beat 1 ");
     let (pid, logd) = (host.pid_of("web"), host.pid_of("logd"));
     let (link, first, second) = (host.path("init"), host.path("init-1"), host.path("init-2"));
@@ -221,9 +206,7 @@ fn v1_a_link_to_a_versioned_file_is_followed_and_both_versions_are_named() {
 
 #[test]
 fn v1_a_file_that_never_answers_holds_nobody_up() {
-    let mut host =
-        Host::builder().service("web", "process: {command: [$PROGRAM, serve]}").own_binary().start();
-    host.wait_up("web");
+    let mut host = Host::builder().runs("web", "serve").own_binary().up(&["web"]);
     let (pid, init) = (host.pid_of("web"), host.path("init"));
     // A program that runs and says nothing.
     fs::remove_file(&init).expect("the test's folder is writable");
@@ -243,27 +226,22 @@ fn v1_a_file_that_never_answers_holds_nobody_up() {
 
 #[test]
 fn v1_a_host_without_cgroups_goes_on_too() {
-    let mut host = Host::builder()
-        .service("web", "process: {command: [$PROGRAM, 'spawn=serve', serve]}")
-        .without_cgroup()
-        .start();
-    host.wait_up("web");
+    let mut host = Host::builder().runs("web", "'spawn=serve', serve").without_cgroup().up(&["web"]);
     let pid = host.pid_of("web");
     reexec(&host);
     assert_eq!((host.pid_of("web"), host.service("web").restarts), (pid, 0));
     host.ctl(&["stop", "web", "--wait"]).ok();
-    until("nothing to be left", PATIENCE, || host.processes_with("serve").is_empty().then_some(()));
+    eventually("nothing to be left", || host.processes_with("serve").is_empty());
     host.poweroff();
 }
 
 #[test]
 fn p3_nothing_leaks_into_what_a_later_life_starts() {
     let mut host = Host::builder()
-        .service("first", "process: {command: [$PROGRAM, report=$DIR/first, serve]}")
-        .service("later", "process: {command: [$PROGRAM, report=$DIR/later, serve]}\nstart: manual")
+        .runs("first", "report=$DIR/first, serve")
+        .runs_with("later", "report=$DIR/later, serve", "start: manual")
         .burdened()
-        .start();
-    host.wait_up("first");
+        .up(&["first"]);
     reexec(&host);
     reexec(&host);
     host.ctl(&["start", "later", "--wait"]).ok();

@@ -3,19 +3,17 @@
 use std::fs;
 use std::os::unix::fs::FileExt as _;
 
-use kelson_tests::{Host, PATIENCE, until};
+use kelson_tests::{Host, eventually};
 
 use super::reexec;
 
 fn running() -> Host {
     let host = Host::builder()
-        .service("a", "process: {command: [$PROGRAM, print=a, serve]}")
-        .service("b", "process: {command: [$PROGRAM, print=b, serve]}")
-        .service("c", "process: {command: [$PROGRAM, print=c, serve]}")
+        .runs("a", "print=a, serve")
+        .runs("b", "print=b, serve")
+        .runs("c", "print=c, serve")
         .start();
-    for name in ["a", "b", "c"] {
-        host.wait_up(name);
-    }
+    host.wait_all_up(&["a", "b", "c"]);
     host
 }
 
@@ -49,7 +47,7 @@ fn v2_one_torn_record_costs_one_service_its_memory_and_no_other_anything() {
     host.wait_up("b");
     assert_ne!(host.pid_of("b"), pids[1]);
     // Never two of one service.
-    until("the first b to be gone", PATIENCE, || (host.processes_with("print=b").len() == 1).then_some(()));
+    eventually("the first b to be gone", || host.processes_with("print=b").len() == 1);
     host.poweroff();
 }
 
@@ -84,14 +82,14 @@ fn v2_without_events_exits_specs_and_configuration_the_services_go_on() {
 fn v2_without_the_records_of_the_services_the_host_boots_again() {
     let mut host = running();
     let pids = ["a", "b", "c"].map(|name| host.pid_of(name));
-    fs::write(host.path("run/state/services"), "").expect("the state");
+    host.touch("run/state/services");
     host.crash(|| host.signal(libc::SIGSEGV));
     assert!(host.console().contains("the host boots again"), "{}", host.console());
     for (name, pid) in ["a", "b", "c"].into_iter().zip(pids) {
         host.wait_for(name, "to run again", |now| now.up && now.pid != Some(pid));
         // Never two of one service.
         let word = format!("print={name}");
-        until("the first one to be gone", PATIENCE, || (host.processes_with(&word).len() == 1).then_some(()));
+        eventually("the first one to be gone", || host.processes_with(&word).len() == 1);
     }
     host.poweroff();
 }

@@ -4,7 +4,7 @@
 use std::fs;
 use std::os::unix::fs::FileExt as _;
 
-use kelson_tests::{Host, PATIENCE, until};
+use kelson_tests::{Host, PATIENCE, eventually, until};
 
 use super::{Fault, each_fault};
 
@@ -110,15 +110,12 @@ fn a_stranger_is_never_signalled(fault: Fault) {
     // first signal that it is sent, and nobody starts it again. They come some ticks of the clock after the others, as
     // whoever gets a PID a second time does.
     let mut host = Host::builder()
-        .service("first", "process: {command: [$PROGRAM, serve]}\nrestart: {delay: 10ms}")
-        .service("second", "process: {command: [$PROGRAM, serve]}\nrestart: {policy: once}")
-        .service("owner", "process: {command: [$PROGRAM, sleep=50ms, 'spawn=print=a-child,hang', 'orphan=print=an-orphan,hang', serve]}")
-        .argument("--crash-limit")
-        .argument("1000/1m")
+        .runs_with("first", "serve", "restart: {delay: 10ms}")
+        .runs_with("second", "serve", "restart: {policy: once}")
+        .runs("owner", "sleep=50ms, 'spawn=print=a-child,hang', 'orphan=print=an-orphan,hang', serve")
+        .crash_limit("1000/1m")
         .start();
-    for name in ["first", "second", "owner"] {
-        host.wait_up(name);
-    }
+    host.wait_all_up(&["first", "second", "owner"]);
     for text in ["a-child", "an-orphan"] {
         host.wait_log("owner", text);
     }
@@ -153,7 +150,7 @@ fn a_stranger_is_never_signalled(fault: Fault) {
     }
     // Never two of one service: what runs of it, and nobody knows any more, has ended.
     let left = |pid: i32| host.processes().iter().any(|process| process.pid == pid && process.state != 'Z');
-    until("the old ones to be gone", PATIENCE, || (!left(first) && !left(second)).then_some(()));
+    eventually("the old ones to be gone", || !left(first) && !left(second));
     assert_eq!(outer.map(started), before, "a stranger was hurt");
     assert!(host.service("owner").up);
     host.poweroff();

@@ -7,8 +7,8 @@ use super::{Fault, each_fault};
 
 fn what_was_stopping_stops(fault: Fault) {
     let mut host = Host::builder()
-        .service("slow", "process: {command: [$PROGRAM, ignore=SIGTERM, hang]}\nstop: {timeout: 9s}")
-        .service("delayed", "process: {command: [$PROGRAM, serve]}\nstop: {delay: 8s}")
+        .runs_with("slow", "ignore=SIGTERM, hang", "stop: {timeout: 9s}")
+        .runs_with("delayed", "serve", "stop: {delay: 8s}")
         .start();
     for name in ["slow", "delayed"] {
         host.wait_up(name);
@@ -33,10 +33,8 @@ fn v4_what_was_stopping_stops() {
 
 #[test]
 fn v4_a_power_off_goes_on_to_its_end() {
-    let mut host = Host::builder()
-        .service("slow", "process: {command: [$PROGRAM, ignore=SIGTERM, hang]}\nstop: {timeout: 5s}")
-        .start();
-    host.wait_up("slow");
+    let mut host =
+        Host::builder().runs_with("slow", "ignore=SIGTERM, hang", "stop: {timeout: 5s}").up(&["slow"]);
     host.ctl(&["poweroff", "--no-wait"]).ok();
     host.wait_state("slow", "stopping");
     // Not now: it is refused, and the power off goes on.

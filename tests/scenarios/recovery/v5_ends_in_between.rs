@@ -10,11 +10,12 @@ const COUNT: usize = 20;
 const ROUNDS: u32 = 5;
 
 fn no_end_is_lost_and_none_is_counted_twice(fault: Fault) {
-    let mut builder = Host::builder().argument("--crash-limit").argument("1000/1m");
+    let mut builder = Host::builder().crash_limit("1000/1m");
     for n in 0..COUNT {
-        builder = builder.service(
+        builder = builder.runs_with(
             &format!("n-{n}"),
-            "process: {command: [$PROGRAM, serve]}\nrestart: {policy: forever, delay: 1ms, maxDelay: 1ms}",
+            "serve",
+            "restart: {policy: forever, delay: 1ms, maxDelay: 1ms}",
         );
     }
     let mut host = builder.start();

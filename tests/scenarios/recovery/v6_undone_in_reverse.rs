@@ -9,12 +9,11 @@ use super::{Fault, each_fault};
 /// and while it is undone.
 fn undone_in_reverse(fault: Fault) {
     let mut host = Host::builder()
-        .argument("--crash-limit")
-        .argument("1000/1m")
-        .service(
+        .crash_limit("1000/1m")
+        .runs_with(
             "web",
-            "process: {command: [$PROGRAM, append=$DIR/main, serve]}\n\
-             restart: {policy: once}\n\
+            "append=$DIR/main, serve",
+            "restart: {policy: once}\n\
              hooks:\n\
              \x20 pre:\n\
              \x20   - {command: [$PROGRAM, print=first-done]}\n\
@@ -22,15 +21,15 @@ fn undone_in_reverse(fault: Fault) {
              \x20   - {command: [$PROGRAM, print=third-begun, wait-path=$DIR/fail, exit=3]}\n\
              \x20 post:\n\
              \x20   - {command: [$PROGRAM, print=second-undone, wait-path=$DIR/go-on, exit=4]}\n\
-             \x20   - {command: [$PROGRAM, print=first-undone]}\n",
+             \x20   - {command: [$PROGRAM, print=first-undone]}",
         )
         .start();
     host.wait_log("web", "third-begun");
     let newest = host.newest_event();
-    std::fs::write(host.path("fail"), "").expect("the test's folder is writable");
+    host.touch("fail");
     host.wait_log("web", "second-undone");
     fault.strike(&host);
-    std::fs::write(host.path("go-on"), "").expect("the test's folder is writable");
+    host.touch("go-on");
     let failed = host.wait_state("web", "failed");
     assert!(
         failed.message.contains("pre hook") && failed.message.contains("exited with status 3"),
@@ -60,19 +59,18 @@ fn v6_what_was_prepared_is_undone_in_reverse_and_no_failure_hides_another() {
 /// PID 1 ends in the middle of preparing: what the hooks of that start did is undone before another start begins.
 fn a_start_that_was_cut_off_is_undone(fault: Fault) {
     let mut host = Host::builder()
-        .argument("--crash-limit")
-        .argument("1000/1m")
-        .service(
+        .crash_limit("1000/1m")
+        .runs_with(
             "web",
-            "process: {command: [$PROGRAM, print=main, serve]}\n\
-             hooks:\n\
+            "print=main, serve",
+            "hooks:\n\
              \x20 pre: [{command: [$PROGRAM, print=done, wait-path=$DIR/go]}]\n\
-             \x20 post: [{command: [$PROGRAM, print=undone]}]\n",
+             \x20 post: [{command: [$PROGRAM, print=undone]}]",
         )
         .start();
     host.wait_log("web", "done");
     fault.strike(&host);
-    std::fs::write(host.path("go"), "").expect("the test's folder is writable");
+    host.touch("go");
     host.wait_up("web");
     host.wait_log("web", "main");
     let log = host.log_text("web");

@@ -13,7 +13,7 @@ const COUNT: usize = 30;
 const ROUNDS: u32 = 4;
 
 fn each_runs_once_and_is_heard(fault: Fault) {
-    let mut builder = Host::builder().argument("--crash-limit").argument("1000/1m");
+    let mut builder = Host::builder().crash_limit("1000/1m");
     let mut names = Vec::new();
     for round in 0..ROUNDS {
         for n in 0..COUNT {

@@ -43,13 +43,9 @@ fn long_a_thousand_checks_a_second_cost_no_more_than_twice_their_connections() {
     // One each: a queue that is full would hold the other up.
     let ((port, checked), (bare, knocked)) = (self::port(), self::port());
     let check = format!("{{name: port, tcp: {{port: {port}}}, interval: 1s, timeout: 1s}}");
-    let mut builder =
-        Host::builder().service("bare", &format!("process: {{command: [$PROGRAM, 'knock={COUNT}:{bare}']}}"));
+    let mut builder = Host::builder().runs("bare", &format!("'knock={COUNT}:{bare}'"));
     for n in 0..COUNT {
-        builder = builder.service(
-            &format!("n-{n:04}"),
-            &format!("process: {{command: [$PROGRAM, serve]}}\nhealth: [{check}]"),
-        );
+        builder = builder.runs_with(&format!("n-{n:04}"), "serve", &format!("health: [{check}]"));
     }
     let mut host = builder.start();
     until("all to be healthy", LONG, || {

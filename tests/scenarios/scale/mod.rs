@@ -15,8 +15,7 @@ fn scale_a_thousand_services_start_show_and_stop() {
     const COUNT: usize = 1000;
     let mut builder = Host::builder();
     for n in 0..COUNT {
-        builder = builder
-            .service(&format!("n-{n:04}"), "process: {command: [$PROGRAM, await=TERM, append=$DIR/stopped]}");
+        builder = builder.runs(&format!("n-{n:04}"), "await=TERM, append=$DIR/stopped");
     }
     let mut host = builder.start();
     let services = until("all to be up", LONG, || {
@@ -45,10 +44,8 @@ fn scale_a_chain_of_two_hundred_starts_and_stops_in_order() {
     let mut builder = Host::builder();
     for n in 0..COUNT {
         let depends = if n == 0 { String::new() } else { format!("depends: [{{service: {}}}]", name(n - 1)) };
-        builder = builder.service(
-            &name(n),
-            &format!("process: {{command: [$PROGRAM, notify=READY=1, serve]}}\nreadiness: notify\n{depends}"),
-        );
+        builder =
+            builder.runs_with(&name(n), "notify=READY=1, serve", &format!("readiness: notify\n{depends}"));
     }
     let mut host = builder.start();
     until("the end of the chain to be up", LONG, || host.service(&name(COUNT - 1)).up.then_some(()));

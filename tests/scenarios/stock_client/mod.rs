@@ -10,8 +10,7 @@ const WEB: &str = "process: {command: [$PROGRAM, serve]}";
 
 #[test]
 fn python_lists_the_services_and_follows_the_events() {
-    let mut host = Host::builder().service("web", WEB).start();
-    host.wait_up("web");
+    let mut host = Host::builder().service("web", WEB).up(&["web"]);
     lists_and_follows(&host, &[host.path("run/init.sock").into()]);
     host.poweroff();
 }
@@ -35,8 +34,7 @@ fn python_does_so_from_elsewhere_with_a_certificate_that_kelsonctl_made() {
         file("edge-1.pem"),
         file("edge-1.key")
     );
-    let mut host = Host::builder().machine(&machine).service("web", WEB).start();
-    host.wait_up("web");
+    let mut host = Host::builder().machine(&machine).service("web", WEB).up(&["web"]);
     let endpoint = format!("127.0.0.1:{}", remote::port(&host));
     let contexts = folder.join("kelsonconfig");
     generate(&[

@@ -67,13 +67,9 @@ fn wait(thread: i32, flags: i32) -> Option<i32> {
 #[test]
 fn g3_a_stop_while_a_spawn_is_confirmed_signals_the_program_that_runs() {
     let mut host = Host::builder()
-        .service("other", "process: {command: [$PROGRAM, serve]}")
-        .service(
-            "web",
-            "process: {command: [$PROGRAM, touch=$DIR/begun, await=SIGTERM, touch=$DIR/obeyed]}\nstart: manual",
-        )
-        .start();
-    host.wait_up("other");
+        .runs("other", "serve")
+        .runs_with("web", "touch=$DIR/begun, await=SIGTERM, touch=$DIR/obeyed", "start: manual")
+        .up(&["other"]);
     for _ in 0..3 {
         let mut spawners = Spawners::of(&host);
         host.ctl(&["start", "web"]).ok();

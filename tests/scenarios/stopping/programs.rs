@@ -8,9 +8,8 @@ use kelson_tests::{Host, paths};
 fn running() -> Host {
     let web =
         "process: {command: [$PROGRAM, notify=READY=1, await=TERM, touch=$DIR/in-order]}\nreadiness: notify";
-    let host = Host::builder().service("web", web).start();
-    host.wait_up("web");
-    host
+
+    Host::builder().service("web", web).up(&["web"])
 }
 
 /// Runs one of the programs inside of the host.

@@ -33,9 +33,7 @@ fn changed() -> Host {
         .service("bottom", SLOW)
         .service("top", SLOW)
         .start();
-    for name in ["above", "bottom", "top"] {
-        host.wait_up(name);
-    }
+    host.wait_all_up(&["above", "bottom", "top"]);
     host.write_service("above", SLOW);
     host.write_service("top", &needs("bottom"));
     read_again(&host);
@@ -85,9 +83,7 @@ fn s1_services_whose_files_are_removed_stop_in_reverse_order() {
         .service("b", &needs("a"))
         .service("c", &needs("b"))
         .service("stays", SLOW)
-        .start();
-    host.wait_up("c");
-    host.wait_up("stays");
+        .up(&["c", "stays"]);
     let mut events = following(&host);
     for name in ["a", "b", "c"] {
         host.remove_service(name);
@@ -96,10 +92,8 @@ fn s1_services_whose_files_are_removed_stop_in_reverse_order() {
     // Also over a crash in the middle.
     host.crash(|| host.signal(libc::SIGSEGV));
     let mut told = Vec::new();
-    kelson_tests::until("all three to be gone", kelson_tests::PATIENCE, || {
-        (host.services().iter().filter(|service| ["a", "b", "c"].contains(&service.name.as_str())).count()
-            == 0)
-            .then_some(())
+    kelson_tests::eventually("all three to be gone", || {
+        host.services().iter().filter(|service| ["a", "b", "c"].contains(&service.name.as_str())).count() == 0
     });
     while let Some(event) = events.next(std::time::Duration::from_millis(500)) {
         told.push(event);
@@ -118,11 +112,9 @@ fn s1_a_circle_of_alternatives_waits_for_nobody_else() {
         .service("spare", SLOW)
         .service("one", &either("other"))
         .service("other", &either("one"))
-        .service("lazy", "process: {command: [$PROGRAM, await=TERM, sleep=3s]}")
+        .runs("lazy", "await=TERM, sleep=3s")
         .start();
-    for name in ["one", "other", "lazy"] {
-        host.wait_up(name);
-    }
+    host.wait_all_up(&["one", "other", "lazy"]);
     let events = following(&host);
     host.poweroff();
     let (events, _) = events.rest();

@@ -30,8 +30,7 @@ fn s1_a_chain_stops_from_its_end() {
         .service("a", SLOW)
         .service("b", &format!("{SLOW}depends: [{{service: a}}]"))
         .service("c", &format!("{SLOW}depends: [{{service: b}}]"))
-        .start();
-    host.wait_up("c");
+        .up(&["c"]);
     let events = stop(&mut host);
     assert_after(&events, "c", "b");
     assert_after(&events, "b", "a");
@@ -52,8 +51,7 @@ depends: [{{service: bottom}}]"
         .service("left", &branch("left", "right"))
         .service("right", &branch("right", "left"))
         .service("top", &format!("{SLOW}depends: [{{service: left}}, {{service: right}}]"))
-        .start();
-    host.wait_up("top");
+        .up(&["top"]);
     let events = stop(&mut host);
     for side in ["left", "right"] {
         assert_after(&events, "top", side);

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use kelson_tests::{Host, HostBuilder, PATIENCE, until};
+use kelson_tests::{Host, HostBuilder, eventually};
 
 const DEAF: &str = "process: {command: [$PROGRAM, ignore=TERM, 'spawn=ignore=TERM,print=brood,hang', \
 'spawn=setsid,ignore=TERM,print=brood,hang', 'orphan=setsid,ignore=TERM,print=brood,hang', notify=READY=1, hang]}
@@ -12,11 +12,8 @@ stop: {timeout: 400ms}";
 
 #[track_caller]
 fn kills_all(builder: HostBuilder) {
-    let mut host =
-        builder.service("deaf", DEAF).service("other", "process: {command: [$PROGRAM, serve]}").start();
-    host.wait_up("deaf");
-    host.wait_up("other");
-    until("the whole brood", PATIENCE, || (host.processes_with("spawn=setsid").len() == 4).then_some(()));
+    let mut host = builder.service("deaf", DEAF).runs("other", "serve").up(&["deaf", "other"]);
+    eventually("the whole brood", || host.processes_with("spawn=setsid").len() == 4);
     let before = host.newest_event();
     host.ctl(&["stop", "deaf", "--wait"]).ok();
     assert!(host.processes_with("spawn=setsid").is_empty(), "{:?}", host.processes());

@@ -4,7 +4,7 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use kelson_tests::cgroup::Freezer;
-use kelson_tests::{Host, PATIENCE, process, until};
+use kelson_tests::{Host, PATIENCE, eventually, process, until};
 
 const DEADLINE: &str = "shutdown: {timeout: 3s}";
 
@@ -18,15 +18,12 @@ fn wait_frozen(folder: &std::path::Path) {
 
 #[track_caller]
 fn wait_stopped(host: &Host, word: &str) {
-    until("it to be stopped", PATIENCE, || {
-        host.processes_with(word).iter().any(|process| process.state == 'T').then_some(())
-    });
+    eventually("it to be stopped", || host.processes_with(word).iter().any(|process| process.state == 'T'));
 }
 
 #[test]
 fn s3_a_stopped_process_ends_by_its_stop_signal() {
-    let mut host =
-        Host::builder().service("asleep", "process: {command: [$PROGRAM, stop-self, hang]}").start();
+    let mut host = Host::builder().runs("asleep", "stop-self, hang").start();
     wait_stopped(&host, "stop-self");
     let begun = Instant::now();
     host.ctl(&["stop", "asleep", "--wait"]).ok();
@@ -39,10 +36,7 @@ fn s3_a_stopped_process_ends_by_its_stop_signal() {
 
 #[test]
 fn s3_a_frozen_cgroup_is_thawed_to_stop() {
-    let mut host = Host::builder()
-        .service("ice", "process: {command: [$PROGRAM, await=TERM, touch=$DIR/obeyed]}")
-        .start();
-    host.wait_up("ice");
+    let mut host = Host::builder().runs("ice", "await=TERM, touch=$DIR/obeyed").up(&["ice"]);
     wait_frozen(&host.cgroup_of("ice"));
     let begun = Instant::now();
     host.ctl(&["stop", "ice", "--wait"]).ok();
@@ -56,20 +50,19 @@ fn s3_a_frozen_cgroup_is_thawed_to_stop() {
 fn s3_the_total_deadline_ends_all_and_says_whom_it_killed() {
     let mut host = Host::builder()
         .machine(DEADLINE)
-        .service("deaf", "process: {command: [$PROGRAM, ignore=TERM, hang]}\nstop: {timeout: 5m}")
-        .service("delayed", "process: {command: [$PROGRAM, ignore=TERM, hang]}\nstop: {timeout: 5m, delay: 5m}")
-        .service("ice", "process: {command: [$PROGRAM, ignore=TERM, hang]}\nstop: {timeout: 5m}")
+        .runs_with("deaf", "ignore=TERM, hang", "stop: {timeout: 5m}")
+        .runs_with("delayed", "ignore=TERM, hang", "stop: {timeout: 5m, delay: 5m}")
+        .runs_with("ice", "ignore=TERM, hang", "stop: {timeout: 5m}")
         // It comes to no stop of its own: what needs it does not end.
-        .service("below", "process: {command: [$PROGRAM, serve]}")
-        .service(
+        .runs("below", "serve")
+        .runs_with(
             "asleep",
-            "process: {command: [$PROGRAM, ignore=TERM, stop-self, stop-self, hang]}\nstop: {timeout: 5m}\ndepends: [{service: below}]",
+            "ignore=TERM, stop-self, stop-self, hang",
+            "stop: {timeout: 5m}\ndepends: [{service: below}]",
         )
-        .service("good", "process: {command: [$PROGRAM, serve]}")
+        .runs("good", "serve")
         .start();
-    for name in ["deaf", "delayed", "ice", "good"] {
-        host.wait_up(name);
-    }
+    host.wait_all_up(&["deaf", "delayed", "ice", "good"]);
     wait_stopped(&host, "stop-self");
     wait_frozen(&host.cgroup_of("ice"));
     let events = super::following(&host);
@@ -97,11 +90,9 @@ fn s3_the_total_deadline_ends_all_and_says_whom_it_killed() {
 fn s3_a_process_that_not_even_sigkill_ends_is_given_up_on_by_name() {
     let mut host = Host::builder()
         .machine(DEADLINE)
-        .service("stuck", "process: {command: [$PROGRAM, hang]}\nstop: {timeout: 200ms}")
-        .service("good", "process: {command: [$PROGRAM, serve]}")
-        .start();
-    host.wait_up("stuck");
-    host.wait_up("good");
+        .runs_with("stuck", "hang", "stop: {timeout: 200ms}")
+        .runs("good", "serve")
+        .up(&["stuck", "good"]);
     let Some(freezer) = Freezer::new() else { return };
     let outer = host.outer_pid(host.pid_of("stuck"));
     freezer.freeze(outer);

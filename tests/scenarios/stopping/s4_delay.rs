@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use kelson_tests::{Host, PATIENCE, until};
+use kelson_tests::{Host, PATIENCE, eventually};
 
 const DELAYED: &str =
     "process: {command: [$PROGRAM, append=$DIR/started, notify=READY=1, await=TERM, append=$DIR/signalled]}
@@ -35,8 +35,7 @@ fn asked(host: &Host, verb: &str) {
 
 #[test]
 fn s4_a_stop_is_not_up_at_once_and_signals_after_the_delay() {
-    let mut host = Host::builder().service("web", DELAYED).start();
-    host.wait_up("web");
+    let mut host = Host::builder().service("web", DELAYED).up(&["web"]);
     asked(&host, "stop");
     host.wait_state("web", "stopped");
     host.poweroff();
@@ -44,8 +43,7 @@ fn s4_a_stop_is_not_up_at_once_and_signals_after_the_delay() {
 
 #[test]
 fn s4_a_restart_keeps_to_the_delay_too() {
-    let mut host = Host::builder().service("web", DELAYED).start();
-    host.wait_up("web");
+    let mut host = Host::builder().service("web", DELAYED).up(&["web"]);
     let old = host.pid_of("web");
     asked(&host, "restart");
     host.wait_up("web");
@@ -60,15 +58,14 @@ fn s4_a_restart_keeps_to_the_delay_too() {
 fn s4_the_delay_ends_when_the_process_exits() {
     for verb in ["stop", "restart"] {
         let mut host = Host::builder()
-            .service(
+            .runs_with(
                 "web",
-                "process: {command: [$PROGRAM, append=$DIR/started, notify=READY=1, await=USR1]}
-readiness: notify
+                "append=$DIR/started, notify=READY=1, await=USR1",
+                "readiness: notify
 stop: {delay: 5m}
 restart: {policy: once}",
             )
-            .start();
-        host.wait_up("web");
+            .up(&["web"]);
         let pid = host.pid_of("web");
         host.ctl(&[verb, "web"]).ok();
         host.wait_state("web", "stopping");
@@ -79,9 +76,7 @@ restart: {policy: once}",
                 assert!(web.stopped, "{web:?}");
             }
             _ => {
-                until("its second run", PATIENCE, || {
-                    (host.wait_file("started").lines().count() == 2).then_some(())
-                });
+                eventually("its second run", || host.wait_file("started").lines().count() == 2);
                 host.wait_up("web");
                 // Not with a delay of five minutes in the way.
                 host.kill(host.pid_of("web"), libc::SIGUSR1);

@@ -2,7 +2,7 @@
 //! not reached its final call. And what each signal to PID 1 asks for.
 
 use kelson_tests::cgroup::{Freezer, Stray};
-use kelson_tests::{Host, PATIENCE, until};
+use kelson_tests::{Host, PATIENCE, eventually, until};
 
 use super::following;
 
@@ -15,8 +15,7 @@ stop: {timeout: 5m}";
 /// A host in the middle of its stop, after this command.
 #[track_caller]
 fn stopping(command: &str) -> Host {
-    let host = Host::builder().service("held", HELD).start();
-    host.wait_up("held");
+    let host = Host::builder().service("held", HELD).up(&["held"]);
     let said = host.ctl(&[command, "--no-wait"]).ok();
     assert!(said.stdout.contains("has begun") || said.stderr.contains("has begun"), "{said:?}");
     host.wait_file("told");
@@ -25,7 +24,7 @@ fn stopping(command: &str) -> Host {
 
 #[track_caller]
 fn let_go(mut host: Host) -> i32 {
-    std::fs::write(host.path("go"), "").expect("the test's folder is writable");
+    host.touch("go");
     host.wait_exit()
 }
 
@@ -38,16 +37,10 @@ fn said(host: &Host, command: &str, text: &str) {
 #[test]
 fn s5_a_power_off_while_booting_undoes_what_has_begun() {
     let mut host = Host::builder()
-        .service(
-            "gated",
-            "process: {command: [$PROGRAM, append=$DIR/started, serve]}\ndepends: [{path: $DIR/gate}]",
-        )
-        .service("unready", "process: {command: [$PROGRAM, hang]}\nreadiness: notify\nstartTimeout: 5m")
-        .service(
-            "behind",
-            "process: {command: [$PROGRAM, append=$DIR/started, serve]}\ndepends: [{service: unready}]",
-        )
-        .service("first", "process: {command: [$PROGRAM, hang]}\ntype: oneshot")
+        .runs_with("gated", "append=$DIR/started, serve", "depends: [{path: $DIR/gate}]")
+        .runs_with("unready", "hang", "readiness: notify\nstartTimeout: 5m")
+        .runs_with("behind", "append=$DIR/started, serve", "depends: [{service: unready}]")
+        .runs_with("first", "hang", "type: oneshot")
         // It would go on without the gated one, whose own stop comes only after this one's.
         .service("held", &format!("{HELD}\ndepends: [{{any: [{{service: gated}}, {{path: /}}]}}]"))
         .start();
@@ -59,11 +52,11 @@ fn s5_a_power_off_while_booting_undoes_what_has_begun() {
     host.ctl(&["poweroff", "--no-wait"]).ok();
     host.wait_file("told");
     // The gate opens now: nobody goes through it any more.
-    std::fs::write(host.path("gate"), "").expect("the test's folder is writable");
+    host.touch("gate");
     let start = host.client().act(&["start", "gated"]);
     assert_eq!(start.outcome, "refused", "{start:?}");
     assert!(start.message.contains("the host is stopping"), "{start:?}");
-    std::fs::write(host.path("go"), "").expect("the test's folder is writable");
+    host.touch("go");
     assert_eq!(host.wait_exit(), 0);
     assert!(!host.path("started").exists(), "a service was started in the middle of the stop");
     let (events, _) = events.rest();
@@ -78,15 +71,11 @@ fn s5_a_power_off_while_booting_undoes_what_has_begun() {
 #[test]
 fn s5_a_power_off_while_preparing_undoes_it_and_starts_nothing() {
     let mut host = Host::builder()
-        .service("web", "process: {command: [$PROGRAM, touch=$DIR/ran, serve]}\nstart: manual")
+        .runs_with("web", "touch=$DIR/ran, serve", "start: manual")
         // Needed by the one that is being prepared, and stopped after it.
-        .service(
-            "behind",
-            "process: {command: [$PROGRAM, touch=$DIR/ran, serve]}\nstart: manual\ndepends: [{service: web}]",
-        )
+        .runs_with("behind", "touch=$DIR/ran, serve", "start: manual\ndepends: [{service: web}]")
         .service("held", HELD)
-        .start();
-    host.wait_up("held");
+        .up(&["held"]);
     // What is left in its cgroup must end before the service can be prepared, and cannot.
     let mut stray = Stray::of(&host, "web");
     let Some(freezer) = Freezer::new() else { return };
@@ -106,7 +95,7 @@ fn s5_a_power_off_while_preparing_undoes_it_and_starts_nothing() {
     until("the end of the stray", PATIENCE, || stray.0.try_wait().expect("it is our child"));
     let end = events.find("of its end", PATIENCE, |e| e.service == "web" && e.state == "stopped");
     assert_eq!(end.message, "stopped while preparing: the host is stopping");
-    std::fs::write(host.path("go"), "").expect("the test's folder is writable");
+    host.touch("go");
     assert_eq!(host.wait_exit(), 0);
     assert!(!host.path("ran").exists(), "a service was started in the middle of the stop");
     let (events, _) = events.rest();
@@ -118,40 +107,31 @@ fn s5_a_power_off_while_preparing_undoes_it_and_starts_nothing() {
 }
 
 #[test]
-fn s5_a_second_power_off_changes_nothing() {
-    let host = stopping("poweroff");
-    said(&host, "poweroff", "power off is under way already");
-    said(&host, "reboot", "power off is under way already");
-    said(&host, "halt", "power off is under way already");
-    let asked = host.events().into_iter().filter(|e| e.message.contains("asked for by")).count();
-    assert_eq!(asked, 1);
-    assert_eq!(let_go(host), 0);
-}
-
-#[test]
-fn s5_a_power_off_replaces_a_reboot() {
-    let host = stopping("reboot");
-    said(&host, "reboot", "reboot is under way already");
-    said(&host, "poweroff", "power off replaces the reboot");
-    assert_eq!(let_go(host), 0);
-}
-
-#[test]
-fn s5_a_halt_does_not_replace_a_reboot() {
-    let host = stopping("reboot");
-    said(&host, "halt", "reboot is under way already");
-    assert_eq!(let_go(host), 10);
+fn s5_a_power_off_replaces_a_reboot_and_nothing_else_changes_the_end() {
+    let off = "power off is under way already";
+    let reboot = "reboot is under way already";
+    for (first, then, status) in [
+        ("poweroff", &[("poweroff", off), ("reboot", off), ("halt", off)][..], 0),
+        ("reboot", &[("reboot", reboot), ("poweroff", "power off replaces the reboot")], 0),
+        ("reboot", &[("halt", reboot)], 10),
+    ] {
+        let host = stopping(first);
+        then.iter().for_each(|(command, text)| said(&host, command, text));
+        if first == "poweroff" {
+            let asked = host.events().into_iter().filter(|e| e.message.contains("asked for by")).count();
+            assert_eq!(asked, 1);
+        }
+        assert_eq!(let_go(host), status, "{first}, {then:?}");
+    }
 }
 
 #[test]
 fn s5_a_signal_replaces_a_reboot_as_well() {
     let host = stopping("reboot");
     host.signal(libc::SIGUSR2);
-    until("PID 1 to have read it", PATIENCE, || host.console().contains("power off replaces").then_some(()));
+    eventually("PID 1 to have read it", || host.console().contains("power off replaces"));
     host.signal(libc::SIGINT);
-    until("PID 1 to have read it", PATIENCE, || {
-        host.console().contains("power off is under way already").then_some(())
-    });
+    eventually("PID 1 to have read it", || host.console().contains("power off is under way already"));
     assert_eq!(let_go(host), 0);
 }
 
@@ -169,9 +149,8 @@ fn s5_each_signal_asks_for_what_the_manual_says() {
         (realtime + 5, "SIGRTMIN+5", 10),
     ] {
         let mut host = Host::builder()
-            .service("web", "process: {command: [$PROGRAM, notify=READY=1, await=TERM, touch=$DIR/in-order]}\nreadiness: notify")
-            .start();
-        host.wait_up("web");
+            .runs_with("web", "notify=READY=1, await=TERM, touch=$DIR/in-order", "readiness: notify")
+            .up(&["web"]);
         host.signal(signal);
         assert_eq!(host.wait_exit(), status, "{name}; its console:\n{}", host.console());
         assert!(host.path("in-order").exists(), "{name}: the service was not stopped in order");
@@ -182,8 +161,7 @@ fn s5_each_signal_asks_for_what_the_manual_says() {
 
 #[test]
 fn s5_other_signals_do_nothing() {
-    let mut host = Host::builder().service("web", "process: {command: [$PROGRAM, serve]}").start();
-    host.wait_up("web");
+    let mut host = Host::builder().runs("web", "serve").up(&["web"]);
     let realtime = libc::SIGRTMIN();
     for signal in [
         libc::SIGQUIT,

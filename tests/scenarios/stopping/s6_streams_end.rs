@@ -4,16 +4,15 @@
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use kelson_tests::{Host, PATIENCE, host, until};
+use kelson_tests::{Host, PATIENCE, eventually, host, until};
 
 const LAST: &str = "services and logd have stopped, the rest follows";
 
 #[test]
 fn s6_followed_events_and_logs_end_with_the_last_one() {
     let mut host = Host::builder()
-        .service("web", "process: {command: [$PROGRAM, print=hello, notify=READY=1, await=TERM, print=goodbye]}\nreadiness: notify")
-        .start();
-    host.wait_up("web");
+        .runs_with("web", "print=hello, notify=READY=1, await=TERM, print=goodbye", "readiness: notify")
+        .up(&["web"]);
     let mut logs = host.follow(&["logs", "-f", "web"]);
     logs.find("hello", PATIENCE);
     let mut events = host.follow_events(1);
@@ -71,8 +70,7 @@ impl Drop for Asleep {
 
 #[test]
 fn s6_clients_that_do_not_read_do_not_hold_it_up() {
-    let mut builder =
-        Host::builder().service("chatty", "process: {command: [$PROGRAM, 'beat=1ms:4000:$DIR/chatty']}");
+    let mut builder = Host::builder().runs("chatty", "'beat=1ms:4000:$DIR/chatty'");
     // More events than fit on the way to a client.
     for n in 0..60 {
         builder = builder.service(
@@ -81,8 +79,7 @@ fn s6_clients_that_do_not_read_do_not_hold_it_up() {
 restart: {delay: 10ms, maxDelay: 10ms}",
         );
     }
-    let mut host = builder.start();
-    host.wait_up("chatty");
+    let mut host = builder.up(&["chatty"]);
     let mut clients = Vec::new();
     for args in [&["-o", "json", "events", "-f", "--since", "1"][..], &["logs", "-f", "chatty"][..]] {
         // One is stopped, one just never reads its own output's end.
@@ -95,7 +92,7 @@ restart: {delay: 10ms, maxDelay: 10ms}",
             clients.push(client);
         }
     }
-    until("far more events than a stream holds", PATIENCE, || (host.newest_event() > 3000).then_some(()));
+    eventually("far more events than a stream holds", || host.newest_event() > 3000);
     let begun = Instant::now();
     host.poweroff();
     let took = begun.elapsed();

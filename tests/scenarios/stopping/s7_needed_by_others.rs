@@ -18,9 +18,7 @@ fn host() -> Host {
         // It waits, and misses nothing.
         .service("idle", &format!("{SLOW}depends: [{{service: db}}, {{path: $DIR/never}}]"))
         .start();
-    for name in ["edge", "shop", "apart"] {
-        host.wait_up(name);
-    }
+    host.wait_all_up(&["edge", "shop", "apart"]);
     host
 }
 

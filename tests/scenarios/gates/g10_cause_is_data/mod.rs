@@ -18,9 +18,7 @@ fn holds(host: &Host, from: &str, to: &str) -> bool {
 
 #[test]
 fn g10_a_path_with_two_slashes_is_named_as_the_cause() {
-    let mut host = Host::builder()
-        .service("web", "process: {command: [$PROGRAM, serve]}\ndepends: [{path: $DIR//flag}]")
-        .start();
+    let mut host = Host::builder().runs_with("web", "serve", "depends: [{path: $DIR//flag}]").start();
     host.wait_state("web", "waiting");
     let path = format!("path \"{}//flag\" to exist", host.dir().display());
     assert_eq!(host.service("web").waiting_for, std::slice::from_ref(&path));
@@ -28,7 +26,7 @@ fn g10_a_path_with_two_slashes_is_named_as_the_cause() {
     assert_eq!(subjects(&why), [path.as_str()], "{why:#?}");
     assert!(!why.causes[0].holds);
     assert!(!holds(&host, "web", &path));
-    std::fs::write(host.path("flag"), "").unwrap();
+    host.touch("flag");
     host.wait_up("web");
     assert!(holds(&host, "web", &path));
     host.poweroff();
@@ -39,7 +37,7 @@ fn g10_a_text_inside_another_is_no_cause() {
     // The message of the failure has the text of the condition that holds.
     let mut host = Host::builder()
         .service("db", "process: {command: ['/none/path \"$DIR\" to exist']}\nrestart: {policy: once}")
-        .service("web", "process: {command: [$PROGRAM, serve]}\ndepends: [{service: db}, {path: $DIR}]")
+        .runs_with("web", "serve", "depends: [{service: db}, {path: $DIR}]")
         .start();
     host.wait_state("db", "failed");
     let there = format!("path \"{}\" to exist", host.dir().display());

@@ -11,11 +11,10 @@ const STOPPED: &str = "kelsonctl: web waits for service \"db\" to be up (it was 
 /// `db` is needed by `app`, and that by `web`; all are stopped.
 fn stopped() -> Host {
     let host = Host::builder()
-        .service("db", "process: {command: [$PROGRAM, serve]}")
-        .service("app", "process: {command: [$PROGRAM, serve]}\ndepends: [{service: db}]")
-        .service("web", "process: {command: [$PROGRAM, serve]}\ndepends: [{service: app}]")
-        .start();
-    host.wait_up("web");
+        .runs("db", "serve")
+        .runs_with("app", "serve", "depends: [{service: db}]")
+        .runs_with("web", "serve", "depends: [{service: app}]")
+        .up(&["web"]);
     host.ctl(&["stop", "db", "--cascade", "--wait"]).ok();
     // It waits for `db` from now on: the stopped service stands at the end of a chain.
     host.ctl(&["start", "app"]).expect(1);
@@ -36,9 +35,9 @@ fn g11_a_start_names_a_dependency_that_nobody_will_start() {
     let needs =
         |name: &str| format!("process: {{command: [$PROGRAM, serve]}}\nstart: manual\ndepends: [{name}]");
     let mut host = Host::builder()
-        .service("lazy", "process: {command: [$PROGRAM, serve]}\nstart: manual")
-        .service("broken", "process: {command: [$PROGRAM, exit=3]}\nrestart: {policy: once}")
-        .service("slow", "process: {command: [$PROGRAM, hang]}\nreadiness: notify\nstartTimeout: 10m")
+        .runs_with("lazy", "serve", "start: manual")
+        .runs_with("broken", "exit=3", "restart: {policy: once}")
+        .runs_with("slow", "hang", "readiness: notify\nstartTimeout: 10m")
         .service("needs-lazy", &needs("{service: lazy}"))
         .service("needs-broken", &needs("{service: broken}"))
         .service("needs-slow", &needs("{service: slow}"))

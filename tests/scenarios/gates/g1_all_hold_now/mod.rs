@@ -2,23 +2,28 @@
 
 use std::fs;
 
-use kelson_tests::Host;
+use kelson_tests::{Event, Host};
+
+/// The number of the event after this one that says that `c` waits for these alone of `a` and `b`, named with this before.
+#[track_caller]
+fn waits_for(host: &Host, after: u64, before: &str, what: &[&str]) -> u64 {
+    let is_named = |event: &Event, name: &str| event.message.contains(&format!("{before}{name}\""));
+    let is_so = |event: &Event| {
+        event.service == "c"
+            && event.state == "waiting"
+            && ["a", "b"].iter().all(|name| is_named(event, name) == what.contains(name))
+    };
+    host.wait_event(after, &format!("of c waiting for {what:?} alone"), is_so).seq
+}
 
 #[test]
 fn g1_a_gate_asks_whether_all_services_are_up_now() {
     let mut host = Host::builder()
-        .service("a", "process: {command: [$PROGRAM, serve]}\nstart: manual")
-        .service("b", "process: {command: [$PROGRAM, serve]}\nstart: manual")
-        .service("c", "process: {command: [$PROGRAM, serve]}\ndepends: [{service: a}, {service: b}]")
+        .runs_with("a", "serve", "start: manual")
+        .runs_with("b", "serve", "start: manual")
+        .runs_with("c", "serve", "depends: [{service: a}, {service: b}]")
         .start();
-    let waits_for = |after: u64, what: &[&str]| {
-        host.wait_event(after, &format!("of c waiting for {what:?} alone"), |event| {
-            event.service == "c"
-                && event.state == "waiting"
-                && ["a", "b"].iter().all(|n| event.message.contains(&format!("\"{n}\"")) == what.contains(n))
-        })
-        .seq
-    };
+    let waits_for = |after, what: &[&str]| waits_for(&host, after, "\"", what);
     let both = waits_for(0, &["a", "b"]);
     host.ctl(&["start", "a", "--wait"]).ok();
     let for_b = waits_for(both, &["b"]);
@@ -39,31 +44,19 @@ fn g1_a_gate_asks_whether_all_services_are_up_now() {
 #[test]
 fn g1_a_gate_asks_whether_all_paths_exist_now() {
     let mut host = Host::builder()
-        .service(
-            "c",
-            "process: {command: [$PROGRAM, serve]}\ndepends: [{path: $DIR/flag-a}, {path: $DIR/flag-b}]",
-        )
+        .runs_with("c", "serve", "depends: [{path: $DIR/flag-a}, {path: $DIR/flag-b}]")
         .start();
-    let waits_for = |after: u64, what: &[&str]| {
-        host.wait_event(after, &format!("of c waiting for {what:?} alone"), |event| {
-            event.service == "c"
-                && event.state == "waiting"
-                && ["a", "b"]
-                    .iter()
-                    .all(|n| event.message.contains(&format!("flag-{n}\"")) == what.contains(n))
-        })
-        .seq
-    };
+    let waits_for = |after, what: &[&str]| waits_for(&host, after, "flag-", what);
     let both = waits_for(0, &["a", "b"]);
-    fs::write(host.path("flag-a"), "").unwrap();
+    host.touch("flag-a");
     let for_b = waits_for(both, &["b"]);
     fs::remove_file(host.path("flag-a")).unwrap();
     let both_again = waits_for(for_b, &["a", "b"]);
-    fs::write(host.path("flag-b"), "").unwrap();
+    host.touch("flag-b");
     waits_for(both_again, &["a"]);
     assert_eq!(host.states_of("c"), ["waiting"]);
 
-    fs::write(host.path("flag-a"), "").unwrap();
+    host.touch("flag-a");
     host.wait_up("c");
     host.poweroff();
 }
@@ -74,10 +67,9 @@ fn g1_a_service_that_is_ready_no_longer_shuts_the_gate() {
 readiness: notify";
     let mut host = Host::builder()
         .service("db", db)
-        .service("late", "process: {command: [$PROGRAM, serve]}\nstart: manual")
-        .service("web", "process: {command: [$PROGRAM, serve]}\ndepends: [{service: db}, {service: late}]")
-        .start();
-    host.wait_up("db");
+        .runs_with("late", "serve", "start: manual")
+        .runs_with("web", "serve", "depends: [{service: db}, {service: late}]")
+        .up(&["db"]);
     let pid = host.pid_of("db");
     host.kill(pid, libc::SIGUSR1);
     let reloading = host.wait_event(0, "of web that misses db again", |event| {

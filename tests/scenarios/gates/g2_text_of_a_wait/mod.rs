@@ -7,12 +7,12 @@ use kelson_tests::{Event, Host};
 #[test]
 fn g2_the_text_names_only_what_is_missing_and_changes_with_it() {
     let mut host = Host::builder()
-        .service("db", "process: {command: [$PROGRAM, serve]}\nstart: manual")
+        .runs_with("db", "serve", "start: manual")
         .service("migrate", "process: {command: [$PROGRAM]}\ntype: oneshot\nstart: manual")
-        .service(
+        .runs_with(
             "web",
-            "process: {command: [$PROGRAM, serve]}
-depends:
+            "serve",
+            "depends:
   - service: db
   - {service: migrate, event: finished}
   - path: $DIR/flag
@@ -35,16 +35,16 @@ depends:
         event.seq
     };
     let seq = missing(0, &[&db, &migrate, &path("flag"), &any]);
-    fs::write(host.path("flag"), "").unwrap();
+    host.touch("flag");
     let seq = missing(seq, &[&db, &migrate, &any]);
     host.ctl(&["start", "migrate", "--wait"]).ok();
     let seq = missing(seq, &[&db, &any]);
-    fs::write(host.path("y"), "").unwrap();
+    host.touch("y");
     let seq = missing(seq, &[&db]);
     // What goes is missing again.
     fs::remove_file(host.path("flag")).unwrap();
     let seq = missing(seq, &[&db, &path("flag")]);
-    fs::write(host.path("flag"), "").unwrap();
+    host.touch("flag");
     missing(seq, &[&db]);
     host.ctl(&["start", "db", "--wait"]).ok();
     host.wait_up("web");

@@ -1,11 +1,10 @@
 //! G3: a stop while waiting, preparing, starting or in backoff takes effect at once, ends as finished, says that it was
 //! asked for, and leaves nothing of the start.
 
-use std::fs;
 use std::time::{Duration, Instant};
 
 use kelson_tests::cgroup::{Freezer, Stray};
-use kelson_tests::{Host, PATIENCE, until};
+use kelson_tests::{Host, PATIENCE, eventually, until};
 
 /// Far below every timeout of these services.
 const AT_ONCE: Duration = Duration::from_secs(5);
@@ -41,17 +40,14 @@ fn stops_at_once(host: &Host, name: &str, during: &str) {
 #[test]
 fn g3_stop_while_waiting() {
     let mut host = Host::builder()
-        .service("gone", "process: {command: [$PROGRAM, serve]}\nstart: manual")
-        .service(
-            "web",
-            "process: {command: [$PROGRAM, print=web, serve]}\ndepends: [{service: gone}, {path: $DIR/flag}]",
-        )
+        .runs_with("gone", "serve", "start: manual")
+        .runs_with("web", "print=web, serve", "depends: [{service: gone}, {path: $DIR/flag}]")
         .start();
     host.wait_state("web", "waiting");
     stops_at_once(&host, "web", "while waiting for service \"gone\" to be up");
     // The gate is not watched any more: what opens it starts nothing.
     host.ctl(&["start", "gone", "--wait"]).ok();
-    fs::write(host.path("flag"), "").unwrap();
+    host.touch("flag");
     host.ctl(&["restart", "gone", "--wait"]).ok();
     assert_eq!(host.states_of("web"), ["waiting", "stopped"]);
     // Nor is the stop remembered against the next start.
@@ -63,18 +59,15 @@ fn g3_stop_while_waiting() {
 #[test]
 fn g3_stop_while_starting() {
     let mut host = Host::builder()
-        .service(
+        .runs_with(
             "notify",
-            "process: {command: [$PROGRAM, print=notify, 'orphan=print=notify,setsid,ignore=TERM,hang', hang]}
-readiness: notify\nstartTimeout: 90s\nstop: {timeout: 60s}",
+            "print=notify, 'orphan=print=notify,setsid,ignore=TERM,hang', hang",
+            "readiness: notify\nstartTimeout: 90s\nstop: {timeout: 60s}",
         )
-        .service(
-            "descriptor",
-            "process: {command: [$PROGRAM, print=descriptor, hang]}\nreadiness: {fd: 3}\nstop: {timeout: 60s}",
-        )
-        .service("web", "process: {command: [$PROGRAM, serve]}\ndepends: [{service: notify}]")
+        .runs_with("descriptor", "print=descriptor, hang", "readiness: {fd: 3}\nstop: {timeout: 60s}")
+        .runs_with("web", "serve", "depends: [{service: notify}]")
         .start();
-    until("the orphan", PATIENCE, || (host.processes_with("print=notify").len() == 2).then_some(()));
+    eventually("the orphan", || host.processes_with("print=notify").len() == 2);
     for name in ["notify", "descriptor"] {
         let service = host.wait_for(name, "to have its process", |service| service.pid.is_some());
         assert_eq!((service.state.as_str(), service.up), ("starting", false), "{service:?}");
@@ -91,15 +84,8 @@ readiness: notify\nstartTimeout: 90s\nstop: {timeout: 60s}",
 #[test]
 fn g3_stop_in_backoff() {
     let mut host = Host::builder()
-        .service(
-            "web",
-            "process: {command: [$PROGRAM, print=web, 'append=$DIR/runs', exit=3]}
-restart: {delay: 5m, maxDelay: 5m}",
-        )
-        .service(
-            "quick",
-            "process: {command: [$PROGRAM, print=quick, exit=3]}\nrestart: {delay: 1ms, maxDelay: 1ms}",
-        )
+        .runs_with("web", "print=web, 'append=$DIR/runs', exit=3", "restart: {delay: 5m, maxDelay: 5m}")
+        .runs_with("quick", "print=quick, exit=3", "restart: {delay: 1ms, maxDelay: 1ms}")
         .start();
     host.wait_state("web", "backoff");
     stops_at_once(&host, "web", "before its restart");
@@ -123,9 +109,8 @@ restart: {delay: 5m, maxDelay: 5m}",
 
 #[test]
 fn g3_stop_while_preparing() {
-    let mut host = Host::builder()
-        .service("web", "process: {command: [$PROGRAM, print=web, 'touch=$DIR/ran', serve]}\nstart: manual")
-        .start();
+    let mut host =
+        Host::builder().runs_with("web", "print=web, 'touch=$DIR/ran', serve", "start: manual").start();
     // What an earlier incarnation left in its cgroup must end before the service can be prepared, and cannot.
     let mut stray = Stray::of(&host, "web");
     let Some(freezer) = Freezer::new() else { return };
@@ -157,9 +142,7 @@ fn g3_stop_while_preparing() {
 
 #[test]
 fn g3_stop_right_after_the_start_leaves_nothing() {
-    let mut host = Host::builder()
-        .service("web", "process: {command: [$PROGRAM, print=web, serve]}\nstart: manual")
-        .start();
+    let mut host = Host::builder().runs_with("web", "print=web, serve", "start: manual").start();
     for round in 0..30 {
         let client = host.client().clone();
         // Side by side: the stop meets the start in one of its steps, or comes before it.

@@ -6,18 +6,15 @@ use kelson_tests::Host;
 #[test]
 fn g4_a_failed_one_shot_keeps_its_dependants_waiting_until_it_succeeds() {
     let mut host = Host::builder()
-        .service(
-            "migrate",
-            "process: {command: [$PROGRAM, 'wait-path=$DIR/go', 'fail-until=3:$DIR/count']}\ntype: oneshot",
-        )
-        .service("web", "process: {command: [$PROGRAM, serve]}\ndepends: [{service: migrate}]")
+        .runs_with("migrate", "'wait-path=$DIR/go', 'fail-until=3:$DIR/count'", "type: oneshot")
+        .runs_with("web", "serve", "depends: [{service: migrate}]")
         .service(
             "report",
             "process: {command: [$PROGRAM]}\ntype: oneshot\ndepends: [{service: migrate, event: finished}]",
         )
-        .service("front", "process: {command: [$PROGRAM, serve]}\ndepends: [{service: web}]")
+        .runs_with("front", "serve", "depends: [{service: web}]")
         .start();
-    std::fs::write(host.path("go"), "").unwrap();
+    host.touch("go");
     for round in ["first", "second"] {
         for (name, event) in [("web", "to be up"), ("report", "to have finished")] {
             let waiter = host.wait_for(name, "to say that migrate failed", |service| {
@@ -57,9 +54,7 @@ fn g4_a_failed_one_shot_keeps_its_dependants_waiting_until_it_succeeds() {
 
     let done = host.client().act(&["restart", "migrate", "--wait"]);
     assert_eq!((done.outcome.as_str(), done.up), ("done", true), "{done:?}");
-    for name in ["web", "front"] {
-        host.wait_up(name);
-    }
+    host.wait_all_up(&["web", "front"]);
     host.wait_finished("report");
     assert_eq!(host.client().why("web").causes.len(), 0);
     host.poweroff();

@@ -7,18 +7,15 @@ use kelson_tests::Host;
 #[test]
 fn g5_a_dependant_runs_on_when_its_dependency_restarts_dies_or_stops() {
     let mut host = Host::builder()
-        .service(
-            "db",
-            "process: {command: [$PROGRAM, notify=READY=1, serve]}\nreadiness: notify\nrestart: {delay: 1ms}",
-        )
-        .service("web", "process: {command: [$PROGRAM, serve]}\ndepends: [{service: db}]")
-        .service(
+        .runs_with("db", "notify=READY=1, serve", "readiness: notify\nrestart: {delay: 1ms}")
+        .runs_with("web", "serve", "depends: [{service: db}]")
+        .runs_with(
             "tail",
-            "process: {command: [$PROGRAM, notify=READY=1, serve]}\nreadiness: notify
+            "notify=READY=1, serve",
+            "readiness: notify
 depends: [{service: db, event: running}, {service: web}]",
         )
-        .start();
-    host.wait_up("tail");
+        .up(&["tail"]);
     let pids = ["web", "tail"].map(|name| host.pid_of(name));
     let (db, boot) = (host.pid_of("db"), host.newest_event());
 
@@ -48,10 +45,9 @@ depends: [{service: db, event: running}, {service: web}]",
 #[test]
 fn g5_a_dependant_runs_on_when_its_dependency_has_failed_for_good() {
     let mut host = Host::builder()
-        .service("db", "process: {command: [$PROGRAM, await=USR1, exit=3]}\nrestart: {policy: once}")
-        .service("web", "process: {command: [$PROGRAM, serve]}\ndepends: [{service: db}]")
-        .start();
-    host.wait_up("web");
+        .runs_with("db", "await=USR1, exit=3", "restart: {policy: once}")
+        .runs_with("web", "serve", "depends: [{service: db}]")
+        .up(&["web"]);
     let (pid, boot) = (host.pid_of("web"), host.newest_event());
     host.kill(host.pid_of("db"), libc::SIGUSR1);
     host.wait_state("db", "failed");

@@ -8,18 +8,13 @@ fn g5_each_does_what_its_file_says_when_its_dependency_goes_down() {
         format!("process: {{command: [$PROGRAM, serve]}}\ndepends: [{{service: db, whenDown: {rule}}}]")
     };
     let mut host = Host::builder()
-        .service("db", "process: {command: [$PROGRAM, serve]}\nrestart: {delay: 10ms}")
+        .runs_with("db", "serve", "restart: {delay: 10ms}")
         .service("ignores", &user("ignore"))
         .service("stops", &user("stop"))
         .service("restarts", &user("restart"))
-        .service(
-            "tail",
-            "process: {command: [$PROGRAM, serve]}\ndepends: [{service: restarts, whenDown: restart}]",
-        )
+        .runs_with("tail", "serve", "depends: [{service: restarts, whenDown: restart}]")
         .start();
-    for name in ["ignores", "stops", "tail"] {
-        host.wait_up(name);
-    }
+    host.wait_all_up(&["ignores", "stops", "tail"]);
     let pids = ["ignores", "restarts", "tail"].map(|name| host.pid_of(name));
     host.kill(host.pid_of("db"), libc::SIGKILL);
     let stops = host.wait_state("stops", "stopped");

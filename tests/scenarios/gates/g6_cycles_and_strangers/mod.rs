@@ -20,9 +20,7 @@ fn g6_cycles_strangers_and_self_dependencies_are_refused_and_the_rest_starts() {
         .service("victim", &needs("{service: b}"))
         .service("either", &needs("{any: [{service: a}, {service: good}]}"))
         .start();
-    for name in ["good", "better", "either"] {
-        host.wait_up(name);
-    }
+    host.wait_all_up(&["good", "better", "either"]);
     for (name, path) in [("a", "a → b → c → a"), ("b", "b → c → a → b"), ("c", "c → a → b → c")]
     {
         let service = host.service(name);

@@ -7,15 +7,9 @@ use kelson_tests::{Host, PATIENCE};
 #[test]
 fn g7_a_manual_service_that_was_never_started_is_down() {
     let mut host = Host::builder()
-        .service(
-            "spare",
-            "process: {command: [$PROGRAM, ignore=TERM, hang]}\nstart: manual\nstop: {timeout: 60s}",
-        )
-        .service("needs-spare", "process: {command: [$PROGRAM, serve]}\nstart: manual\ndepends: [{service: spare}]")
-        .service(
-            "standby",
-            "process: {command: [$PROGRAM, 'append=$DIR/standby', serve]}\ndepends: [{service: spare, event: down}]",
-        )
+        .runs_with("spare", "ignore=TERM, hang", "start: manual\nstop: {timeout: 60s}")
+        .runs_with("needs-spare", "serve", "start: manual\ndepends: [{service: spare}]")
+        .runs_with("standby", "'append=$DIR/standby', serve", "depends: [{service: spare, event: down}]")
         .start();
     // `event: down` holds for it, for the waiting operator as well.
     host.wait_up("standby");
@@ -40,19 +34,13 @@ fn g7_a_manual_service_that_was_never_started_is_down() {
 fn g7_down_does_not_fire_for_a_service_that_the_boot_has_yet_to_start() {
     // The watchers come first in every order of names; `later` itself waits.
     let mut host = Host::builder()
-        .service(
-            "a-watcher",
-            "process: {command: [$PROGRAM, serve]}\ndepends: [{service: later, event: down}]",
-        )
-        .service(
-            "b-watcher",
-            "process: {command: [$PROGRAM, serve]}\ndepends: [{service: migrate, event: down}]",
-        )
-        .service("later", "process: {command: [$PROGRAM, serve]}\ndepends: [{path: $DIR/flag}]")
+        .runs_with("a-watcher", "serve", "depends: [{service: later, event: down}]")
+        .runs_with("b-watcher", "serve", "depends: [{service: migrate, event: down}]")
+        .runs_with("later", "serve", "depends: [{path: $DIR/flag}]")
         .service("migrate", "process: {command: [$PROGRAM]}\ntype: oneshot\ndepends: [{service: later}]")
         .start();
     host.wait_state("later", "waiting");
-    std::fs::write(host.path("flag"), "").unwrap();
+    host.touch("flag");
     host.wait_up("later");
     host.wait_finished("migrate");
     for name in ["a-watcher", "b-watcher"] {
@@ -68,11 +56,8 @@ fn g7_down_does_not_fire_for_a_service_that_the_boot_has_yet_to_start() {
 #[test]
 fn g7_down_does_not_fire_while_a_manual_service_runs() {
     let mut host = Host::builder()
-        .service("spare", "process: {command: [$PROGRAM, serve]}\nstart: manual")
-        .service(
-            "standby",
-            "process: {command: [$PROGRAM, serve]}\nstart: manual\ndepends: [{service: spare, event: down}]",
-        )
+        .runs_with("spare", "serve", "start: manual")
+        .runs_with("standby", "serve", "start: manual\ndepends: [{service: spare, event: down}]")
         .start();
     host.ctl(&["start", "spare", "--wait"]).ok();
     let start = host.client().act(&["start", "standby"]);

@@ -76,8 +76,7 @@ fn settled(host: &Host, round: usize, answers: &[Action; 2]) -> bool {
 }
 
 fn restart_and_restart(yaml: &str) {
-    let mut host = Host::builder().service("web", yaml).start();
-    host.wait_up("web");
+    let mut host = Host::builder().service("web", yaml).up(&["web"]);
     let mut superseded = 0;
     for round in 0..ROUNDS {
         let before = (host.pid_of("web"), host.newest_event());
@@ -130,8 +129,7 @@ fn g8_restart_and_restart_of_a_slow_service() {
 }
 
 fn stop_and_start(yaml: &str) {
-    let mut host = Host::builder().service("web", yaml).start();
-    host.wait_up("web");
+    let mut host = Host::builder().service("web", yaml).up(&["web"]);
     let (mut up, mut down) = (0, 0);
     for round in 0..ROUNDS {
         let order: [&[&'static str]; 2] = [&["stop", "web", "--wait"], &["start", "web", "--wait"]];
@@ -177,8 +175,7 @@ fn g8_stop_and_start_of_a_slow_service() {
 
 #[test]
 fn g8_the_last_of_many_requests_wins() {
-    let mut host = Host::builder().service("web", SLOW).start();
-    host.wait_up("web");
+    let mut host = Host::builder().service("web", SLOW).up(&["web"]);
     for round in 0..10 {
         // Not waited for: they pile up in the middle of the first stop.
         for command in ["stop", "start", "restart", "stop", "start", "stop"] {

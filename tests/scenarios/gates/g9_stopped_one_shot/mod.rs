@@ -6,19 +6,10 @@ use kelson_tests::Host;
 fn g9_a_one_shot_stopped_half_way_is_down_and_its_gate_stays_shut() {
     let mut host = Host::builder()
         // It ends with status 0 when it is told to: that is no success of its own.
-        .service(
-            "migrate",
-            "process: {command: [$PROGRAM, 'append=$DIR/runs', await=TERM, exit=0]}\ntype: oneshot",
-        )
-        .service("web", "process: {command: [$PROGRAM, serve]}\ndepends: [{service: migrate}]")
-        .service(
-            "report",
-            "process: {command: [$PROGRAM, serve]}\ndepends: [{service: migrate, event: finished}]",
-        )
-        .service(
-            "rescue",
-            "process: {command: [$PROGRAM, serve]}\ndepends: [{service: migrate, event: down}]",
-        )
+        .runs_with("migrate", "'append=$DIR/runs', await=TERM, exit=0", "type: oneshot")
+        .runs_with("web", "serve", "depends: [{service: migrate}]")
+        .runs_with("report", "serve", "depends: [{service: migrate, event: finished}]")
+        .runs_with("rescue", "serve", "depends: [{service: migrate, event: down}]")
         .start();
     host.wait_state("migrate", "running");
     let stop = host.client().act(&["stop", "migrate", "--wait"]);
@@ -48,9 +39,7 @@ fn g9_a_one_shot_stopped_half_way_is_down_and_its_gate_stays_shut() {
         event.message.starts_with("the files were read again; changed, restart them to take it up: migrate")
     });
     host.ctl(&["start", "migrate", "--wait"]).ok();
-    for name in ["web", "report"] {
-        host.wait_up(name);
-    }
+    host.wait_all_up(&["web", "report"]);
     assert!(!host.service("migrate").stopped);
     host.poweroff();
 }

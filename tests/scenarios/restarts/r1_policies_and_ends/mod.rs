@@ -104,8 +104,8 @@ fn r1_every_policy_with_every_end_of_a_one_shot() {
 #[test]
 fn r1_the_policy_is_forever_for_services_and_once_for_one_shots() {
     let mut host = Host::builder()
-        .service("service", "process: {command: [$PROGRAM, exit=0]}\nrestart: {delay: 10ms, maxDelay: 10ms}")
-        .service("migrate", "process: {command: [$PROGRAM, exit=3]}\ntype: oneshot\nrestart: {delay: 10ms}")
+        .runs_with("service", "exit=0", "restart: {delay: 10ms, maxDelay: 10ms}")
+        .runs_with("migrate", "exit=3", "type: oneshot\nrestart: {delay: 10ms}")
         .service("refused", "process: {command: [$PROGRAM]}\ntype: oneshot\nrestart: {policy: forever}")
         .start();
     host.wait_for("service", "to have been started again", |service| service.restarts >= 2);
@@ -123,10 +123,10 @@ fn r1_the_policy_is_forever_for_services_and_once_for_one_shots() {
 #[test]
 fn r1_a_service_that_left_processes_behind_is_started_again() {
     let mut host = Host::builder()
-        .service(
+        .runs_with(
             "web",
-            "process: {command: [$PROGRAM, 'orphan=setsid,ignore=TERM,hang', 'append=$DIR/runs', exit=3]}
-restart: {delay: 10ms, maxDelay: 10ms}",
+            "'orphan=setsid,ignore=TERM,hang', 'append=$DIR/runs', exit=3",
+            "restart: {delay: 10ms, maxDelay: 10ms}",
         )
         .start();
     host.wait_for("web", "to have been started again five times", |web| web.restarts >= 5);

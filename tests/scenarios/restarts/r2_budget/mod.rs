@@ -12,10 +12,10 @@ fn runs(host: &Host, file: &str) -> usize {
 #[test]
 fn r2_the_third_failure_of_two_attempts_ends_as_failed() {
     let mut host = Host::builder()
-        .service(
+        .runs_with(
             "web",
-            "process: {command: [$PROGRAM, 'append=$DIR/runs', exit=3]}
-restart: {attempts: 2, interval: 5m, exhausted: fail, delay: 10ms, maxDelay: 10ms}",
+            "'append=$DIR/runs', exit=3",
+            "restart: {attempts: 2, interval: 5m, exhausted: fail, delay: 10ms, maxDelay: 10ms}",
         )
         // A spawn that fails is an attempt as well.
         .service(
@@ -23,7 +23,7 @@ restart: {attempts: 2, interval: 5m, exhausted: fail, delay: 10ms, maxDelay: 10m
             "process: {command: [/no-such-program]}
 restart: {attempts: 2, interval: 5m, delay: 10ms, maxDelay: 10ms}",
         )
-        .service("needs", "process: {command: [$PROGRAM, serve]}\ndepends: [{service: missing}]")
+        .runs_with("needs", "serve", "depends: [{service: missing}]")
         .start();
     for name in ["web", "missing"] {
         let service = host.wait_state(name, "failed");
@@ -62,10 +62,10 @@ restart: {attempts: 2, interval: 5m, delay: 10ms, maxDelay: 10ms}",
 fn r2_exhausted_delay_waits_for_the_end_of_the_window_and_has_a_fresh_budget() {
     const WINDOW: Duration = Duration::from_secs(2);
     let mut host = Host::builder()
-        .service(
+        .runs_with(
             "web",
-            "process: {command: [$PROGRAM, 'append=$DIR/runs', exit=3]}
-restart: {attempts: 2, interval: 2s, exhausted: delay, delay: 10ms, maxDelay: 10ms}",
+            "'append=$DIR/runs', exit=3",
+            "restart: {attempts: 2, interval: 2s, exhausted: delay, delay: 10ms, maxDelay: 10ms}",
         )
         .start();
     let mut events = host.follow_events(0);
@@ -98,16 +98,16 @@ restart: {attempts: 2, interval: 2s, exhausted: delay, delay: 10ms, maxDelay: 10
 #[test]
 fn r2_failures_outside_the_window_do_not_count() {
     let mut host = Host::builder()
-        .service(
+        .runs_with(
             "web",
-            "process: {command: [$PROGRAM, exit=3]}
-restart: {attempts: 2, interval: 150ms, exhausted: fail, delay: 100ms, maxDelay: 100ms}",
+            "exit=3",
+            "restart: {attempts: 2, interval: 150ms, exhausted: fail, delay: 100ms, maxDelay: 100ms}",
         )
         // A success is no failure.
-        .service(
+        .runs_with(
             "calm",
-            "process: {command: [$PROGRAM, exit=0]}
-restart: {attempts: 2, interval: 5m, exhausted: fail, delay: 10ms, maxDelay: 10ms}",
+            "exit=0",
+            "restart: {attempts: 2, interval: 5m, exhausted: fail, delay: 10ms, maxDelay: 10ms}",
         )
         .start();
     for name in ["web", "calm"] {

@@ -51,17 +51,14 @@ fn pairs(host: &Host, name: &str, count: usize) -> Vec<(Event, Event)> {
 #[test]
 fn r3_backoff_doubles_up_to_its_bound_with_jitter() {
     let mut host = Host::builder()
-        .service("web", "process: {command: [$PROGRAM, exit=3]}\nrestart: {delay: 100ms, maxDelay: 700ms}")
+        .runs_with("web", "exit=3", "restart: {delay: 100ms, maxDelay: 700ms}")
         // Also after a success: what ends at once must not spin.
-        .service("calm", "process: {command: [$PROGRAM, exit=0]}\nrestart: {delay: 100ms, maxDelay: 700ms}")
+        .runs_with("calm", "exit=0", "restart: {delay: 100ms, maxDelay: 700ms}")
         .service(
             "missing",
             "process: {command: [/no-such-program]}\nrestart: {delay: 100ms, maxDelay: 700ms}",
         )
-        .service(
-            "at-once",
-            "process: {command: [$PROGRAM, 'fail-until=4:$DIR/count', serve]}\nrestart: {delay: 0s}",
-        )
+        .runs_with("at-once", "'fail-until=4:$DIR/count', serve", "restart: {delay: 0s}")
         .start();
     host.wait_for("at-once", "to run in its fourth run", |s| s.restarts == 3 && s.state == "running");
     for event in host.events_of("at-once").iter().filter(|event| event.state == "backoff") {

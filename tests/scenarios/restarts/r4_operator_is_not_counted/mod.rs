@@ -16,10 +16,8 @@ fn r4_an_operators_restart_of_a_running_service_is_not_counted() {
             "process: {command: [$PROGRAM, 'append=$DIR/runs', serve=3]}
 restart: {attempts: 1, interval: 5m, exhausted: fail, delay: 10ms, maxDelay: 10ms}",
         )
-        .service("slow", "process: {command: [$PROGRAM, serve=3]}\nrestart: {delay: 5m, maxDelay: 5m}")
-        .start();
-    host.wait_up("web");
-    host.wait_up("slow");
+        .runs_with("slow", "serve=3", "restart: {delay: 5m, maxDelay: 5m}")
+        .up(&["web", "slow"]);
     for round in 1..=5 {
         let before = host.pid_of("web");
         let answer = host.client().act(&["restart", "web", "--wait"]);
@@ -52,10 +50,7 @@ restart: {attempts: 1, interval: 5m, exhausted: fail, delay: 10ms, maxDelay: 10m
 fn r4_an_operators_restart_and_start_end_a_backoff_at_once() {
     for command in ["restart", "start"] {
         let mut host = Host::builder()
-            .service(
-                "web",
-                "process: {command: [$PROGRAM, 'fail-until=2:$DIR/runs', serve]}\nrestart: {delay: 5m, maxDelay: 5m}",
-            )
+            .runs_with("web", "'fail-until=2:$DIR/runs', serve", "restart: {delay: 5m, maxDelay: 5m}")
             .start();
         let web = host.wait_state("web", "backoff");
         let asked = Instant::now();

@@ -16,13 +16,13 @@ fn states_after(host: &Host, name: &str, after: u64) -> Vec<String> {
 fn r5_a_restart_waits_for_a_dependency_that_is_in_backoff() {
     let mut host = Host::builder()
         .service("db", DB)
-        .service(
+        .runs_with(
             "web",
-            "process: {command: [$PROGRAM, serve]}\ndepends: [{service: db}]
+            "serve",
+            "depends: [{service: db}]
 restart: {delay: 10ms, maxDelay: 10ms}",
         )
-        .start();
-    host.wait_up("web");
+        .up(&["web"]);
     let boot = host.newest_event();
     host.kill(host.pid_of("db"), libc::SIGKILL);
     host.wait_state("db", "backoff");
@@ -48,9 +48,9 @@ restart: {delay: 10ms, maxDelay: 10ms}",
 fn r5_an_operators_restart_asks_the_gate_again() {
     let mut host = Host::builder()
         .service("db", DB)
-        .service("web", "process: {command: [$PROGRAM, serve]}\ndepends: [{service: db}, {path: $DIR/flag}]")
+        .runs_with("web", "serve", "depends: [{service: db}, {path: $DIR/flag}]")
         .start();
-    std::fs::write(host.path("flag"), "").unwrap();
+    host.touch("flag");
     host.wait_up("web");
     let boot = host.newest_event();
     host.kill(host.pid_of("db"), libc::SIGKILL);
@@ -63,7 +63,7 @@ fn r5_an_operators_restart_asks_the_gate_again() {
     });
     host.ctl(&["start", "db", "--wait"]).ok();
     host.wait_for("web", "to wait for the path alone", |web| web.waiting_for == [flag.clone()]);
-    std::fs::write(host.path("flag"), "").unwrap();
+    host.touch("flag");
     host.wait_up("web");
     assert_eq!(states_after(&host, "web", boot), ["stopping", "waiting", "starting", "running"]);
     assert_eq!(host.service("web").restarts, 0);

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use kelson_tests::{Host, PATIENCE, until};
+use kelson_tests::{Host, PATIENCE, eventually};
 use serde_json::Value;
 
 use crate::recovery::{Fault, each_fault};
@@ -34,14 +34,11 @@ fn r6_a_service_that_is_tried_again_says_what_ended_its_last_run() {
 
 fn strikes(fault: Fault) {
     let mut host = Host::builder()
-        .service(
-            "pauses",
-            "process: {command: [$PROGRAM, exit=1]}\nreadiness: notify\nrestart: {delay: 10m, maxDelay: 10m}",
-        )
-        .service(
+        .runs_with("pauses", "exit=1", "readiness: notify\nrestart: {delay: 10m, maxDelay: 10m}")
+        .runs_with(
             "again",
-            "process: {command: [$PROGRAM, 'fail-until=2:$DIR/tries', 'wait-path=$DIR/go', notify=READY=1, serve]}\n\
-             readiness: notify\nstartTimeout: 10m\nrestart: {delay: 100ms}",
+            "'fail-until=2:$DIR/tries', 'wait-path=$DIR/go', notify=READY=1, serve",
+            "readiness: notify\nstartTimeout: 10m\nrestart: {delay: 100ms}",
         )
         .start();
     host.wait_state("pauses", "backoff");
@@ -74,13 +71,13 @@ fn strikes(fault: Fault) {
         rest.split_whitespace().next().unwrap_or_default().to_owned()
     };
     let first = shown(&row(&host, "pauses"));
-    until("the next second", PATIENCE, || (shown(&row(&host, "pauses")) != first).then_some(()));
+    eventually("the next second", || shown(&row(&host, "pauses")) != first);
     for shown in [host.ctl(&["status", "pauses"]).ok().stdout, host.ctl(&["why", "pauses"]).ok().stdout] {
         assert!(shown.contains(ENDED) && shown.contains(", restarting in "), "{shown}");
     }
 
     // Once it is up, what was is over.
-    std::fs::write(host.path("go"), "").expect("the test's folder is writable");
+    host.touch("go");
     let up = host.wait_for("again", "to be up", |again| again.up);
     assert!(!up.message.contains("the last run"), "{up:?}");
     assert_eq!(status(&host, "again")["retry"], Value::Null);
