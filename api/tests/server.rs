@@ -13,31 +13,26 @@ mod images;
 mod inspect;
 #[path = "server/metrics.rs"]
 mod metrics;
+#[path = "server/played.rs"]
+mod played;
 
 use std::io;
-use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use kelson_api::client::{Client, Endpoint, Failure};
 use kelson_api::server::{self, ServerOptions};
-use kelson_conditions::Sources;
-use kelson_helper::{Launched, Launcher, Start};
 use kelson_proto::v1;
-use kelson_runner::{
-    BoxFuture, Executor, Exit, RunContext, Runner, RunnerError, Running, StopPlan, StopReport,
-};
+use kelson_runner::{Executor, Runner};
 use kelson_services::Manager;
-use kelson_services::events::EventLog;
-use kelson_services::host::{BootReport, Host, HostRequest, ShutdownAction};
-use kelson_services::manager::{Usage, UsageSource};
+use kelson_services::host::{BootReport, HostRequest, ShutdownAction};
 use kelson_services::node_health::{NodeHealth, NodeHealthSpec};
-use kelson_services::service_runner::gate::Registry;
-use kelson_services::service_runner::host_context::{HostContext, LogPipes, RunnerFactory, RunningProcess};
+use kelson_services::service_runner::host_context::{RunnerFactory, RunningProcess};
 use kelson_services::spec::ServiceSpec;
-use kelson_services::spec::service::{LogSpec, Requirement, ServiceEvent};
+use kelson_services::spec::service::{Requirement, ServiceEvent};
+use played::{Nothing, idle};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tonic::Code;
@@ -52,68 +47,17 @@ const STRANGER: u32 = 64_002;
 const HEALTH: NodeHealthSpec =
     NodeHealthSpec { minimum: Duration::from_millis(300), deadline: Duration::from_secs(300) };
 
-/// Runs nothing and ends when it is stopped; it is said to be this process.
-struct Idle(i32, Option<oneshot::Sender<()>>);
+struct Runners;
 
-impl Runner for Idle {
-    fn open(&mut self) -> BoxFuture<'_, Result<(), RunnerError>> {
-        Box::pin(async { Ok(()) })
-    }
-
-    fn run(&mut self, _: RunContext) -> BoxFuture<'_, Result<Running, RunnerError>> {
-        let (stop, stopped) = oneshot::channel::<()>();
-        self.1 = Some(stop);
-        let pid = self.0;
-        let exit = Box::pin(async move {
-            let _ = stopped.await;
-            Exit::Status(0)
-        });
-        Box::pin(async move { Ok(Running { pid, start_time: 1, stop_signal: None, exit }) })
-    }
-
-    fn stop(&mut self, _: StopPlan) -> BoxFuture<'_, Result<StopReport, RunnerError>> {
-        self.1 = None;
-        Box::pin(async { Ok(StopReport::default()) })
-    }
-
-    fn close(&mut self) -> BoxFuture<'_, Result<(), RunnerError>> {
-        Box::pin(async { Ok(()) })
-    }
-}
-
-/// What surrounds the services: nothing.
-struct Nothing;
-
-impl RunnerFactory for Nothing {
+impl RunnerFactory for Runners {
     fn runner(&self, spec: &Arc<ServiceSpec>) -> Result<Box<dyn Runner>, String> {
         // Here the clients are this process: a child of the service's.
         let pid = if spec.name == "apid" { std::os::unix::process::parent_id().cast_signed() } else { 4242 };
-        Ok(Box::new(Idle(pid, None)))
+        Ok(idle(pid))
     }
 
     fn executor(&self, _: &Arc<ServiceSpec>, _: RunningProcess) -> Result<Arc<dyn Executor>, String> {
         Ok(Arc::new(exec::Children))
-    }
-}
-
-impl LogPipes for Nothing {
-    fn pipes(&self, _: &str, _: u64, _: &LogSpec) -> io::Result<(OwnedFd, OwnedFd)> {
-        let null = || io::Result::Ok(OwnedFd::from(std::fs::File::options().write(true).open("/dev/null")?));
-        Ok((null()?, null()?))
-    }
-
-    fn forget(&self, _: &str) {}
-}
-
-impl UsageSource for Nothing {
-    fn usage(&self, _: &str) -> Usage {
-        Usage { memory_bytes: Some(1 << 20), cpu: Some(Duration::from_millis(1500)), processes: Some(2) }
-    }
-}
-
-impl Launcher for Nothing {
-    fn launch(&self, _: Start) -> BoxFuture<'static, io::Result<Launched>> {
-        Box::pin(async { Err(io::Error::other("no helper here")) })
     }
 }
 
@@ -131,20 +75,7 @@ struct World {
 impl World {
     async fn new() -> World {
         let folder = tempfile::tempdir().unwrap();
-        let host_context = Arc::new(HostContext {
-            events: EventLog::new(None),
-            store: None,
-            registry: Registry::default(),
-            sources: Sources::new(Arc::new(Nothing)),
-            runners: Arc::new(Nothing),
-            logs: Arc::new(Nothing),
-            notify_directory: folder.path().to_owned(),
-            origin: tokio::time::Instant::now(),
-            groups: kelson_services::groups::Groups::new().0,
-            turns: Arc::new(tokio::sync::Semaphore::new(
-                kelson_services::service_runner::host_context::TURNS,
-            )),
-        });
+        let host_context = played::host_context(folder.path(), Arc::new(Runners));
         let images = images::store(host_context.events.clone(), host_context.registry.clone());
         let manager = Manager::new(host_context, Arc::new(Nothing));
         let mut db = ServiceSpec::process("db", ["/usr/bin/db", "--fast"]);
@@ -165,14 +96,7 @@ impl World {
             images,
             inspector: inspect::inspector(),
             health: NodeHealth::of(&manager, HEALTH),
-            host: Host {
-                requests: sender,
-                boot: report,
-                mode: "container",
-                started: SystemTime::now(),
-                reexecs: 0,
-                crashes: 0,
-            },
+            host: played::host(sender, report),
             admission: kelson_services::admission::Admission::new(manager.clone(), None, APID),
             audit: server::Audit::default(),
             listeners: mpsc::channel(1).1,

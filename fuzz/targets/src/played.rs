@@ -1,70 +1,33 @@
 //! A host whose services are made up: what stands around PID 1's API when it is fed.
 
+#[path = "../../../api/tests/server/played.rs"]
+mod made_up;
+
 use std::io;
-use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use kelson_api::server::{self, ServerOptions};
-use kelson_conditions::Sources;
-use kelson_helper::{Launched, Launcher, Start};
 use kelson_image::{Unpacker, UnpackerOptions};
 use kelson_runner::{
-    BoxFuture, ExecControl, ExecRequest, Executing, Executor, Exit, RunContext, Runner, RunnerError, Running,
-    StopPlan, StopReport, WindowSize,
+    BoxFuture, ExecControl, ExecRequest, Executing, Executor, Exit, Runner, RunnerError, WindowSize,
 };
-use kelson_services::Manager;
 use kelson_services::admission::Admission;
-use kelson_services::events::EventLog;
-use kelson_services::host::{BootReport, Host, HostRequest, ReloadReport};
+use kelson_services::host::{BootReport, HostRequest, ReloadReport};
 use kelson_services::images::ImageStore;
 use kelson_services::inspect::Inspector;
-use kelson_services::manager::{Usage, UsageSource};
 use kelson_services::node_health::{NodeHealth, NodeHealthSpec};
-use kelson_services::service_runner::gate::Registry;
-use kelson_services::service_runner::host_context::{
-    HostContext, LogPipes, RunnerFactory, RunningProcess, TURNS,
-};
+use kelson_services::service_runner::host_context::{RunnerFactory, RunningProcess};
+use kelson_services::{Manager, ServicesError};
 use kelson_spec::ServiceSpec;
-use kelson_spec::service::{LogSpec, Requirement, ServiceEvent};
-use tokio::sync::{Semaphore, mpsc, oneshot, watch};
-
-/// Runs nothing and ends when it is stopped.
-#[derive(Default)]
-struct Idle(Option<oneshot::Sender<()>>);
-
-impl Runner for Idle {
-    fn open(&mut self) -> BoxFuture<'_, Result<(), RunnerError>> {
-        Box::pin(std::future::ready(Ok(())))
-    }
-
-    fn run(&mut self, _: RunContext) -> BoxFuture<'_, Result<Running, RunnerError>> {
-        let (stop, stopped) = oneshot::channel::<()>();
-        self.0 = Some(stop);
-        let exit = Box::pin(async move {
-            let _ = stopped.await;
-            Exit::Status(0)
-        });
-        Box::pin(std::future::ready(Ok(Running { pid: 4242, start_time: 1, stop_signal: None, exit })))
-    }
-
-    fn stop(&mut self, _: StopPlan) -> BoxFuture<'_, Result<StopReport, RunnerError>> {
-        self.0 = None;
-        Box::pin(std::future::ready(Ok(StopReport::default())))
-    }
-
-    fn close(&mut self) -> BoxFuture<'_, Result<(), RunnerError>> {
-        Box::pin(std::future::ready(Ok(())))
-    }
-}
-
-/// What surrounds the services: nothing.
-struct Nothing;
+use kelson_spec::service::{Requirement, ServiceEvent};
+use made_up::{Nothing, idle};
+use tokio::sync::{mpsc, watch};
 
 impl RunnerFactory for Nothing {
     fn runner(&self, _: &Arc<ServiceSpec>) -> Result<Box<dyn Runner>, String> {
-        Ok(Box::new(Idle::default()))
+        Ok(idle(4242))
     }
 
     fn executor(&self, _: &Arc<ServiceSpec>, _: RunningProcess) -> Result<Arc<dyn Executor>, String> {
@@ -103,41 +66,9 @@ impl Executor for Nothing {
     }
 }
 
-impl LogPipes for Nothing {
-    fn pipes(&self, _: &str, _: u64, _: &LogSpec) -> io::Result<(OwnedFd, OwnedFd)> {
-        let null = || io::Result::Ok(OwnedFd::from(std::fs::File::options().write(true).open("/dev/null")?));
-        Ok((null()?, null()?))
-    }
-
-    fn forget(&self, _: &str) {}
-}
-
-impl UsageSource for Nothing {
-    fn usage(&self, _: &str) -> Usage {
-        Usage { memory_bytes: Some(1 << 20), cpu: Some(Duration::from_millis(1500)), processes: Some(2) }
-    }
-}
-
-impl Launcher for Nothing {
-    fn launch(&self, _: Start) -> BoxFuture<'static, io::Result<Launched>> {
-        Box::pin(std::future::ready(Err(io::Error::other("there is none here"))))
-    }
-}
-
 /// Serves on `socket`, until the runtime ends, a host with the services `web`, which needs `db`, and `db`, both up.
 pub async fn host(folder: &Path, socket: &Path) {
-    let host_context = Arc::new(HostContext {
-        events: EventLog::new(None),
-        store: None,
-        registry: Registry::default(),
-        sources: Sources::new(Arc::new(Nothing)),
-        runners: Arc::new(Nothing),
-        logs: Arc::new(Nothing),
-        notify_directory: folder.to_owned(),
-        origin: tokio::time::Instant::now(),
-        groups: kelson_services::groups::Groups::new().0,
-        turns: Arc::new(Semaphore::new(TURNS)),
-    });
+    let host_context = made_up::host_context(folder, Arc::new(Nothing));
     let options = UnpackerOptions {
         images: Vec::new(),
         containerd_socket: "/containerd.sock".into(),
@@ -164,14 +95,7 @@ pub async fn host(folder: &Path, socket: &Path) {
         health: NodeHealth::of(&manager, health),
         admission: Admission::new(manager.clone(), None, u32::MAX),
         manager,
-        host: Host {
-            requests,
-            boot: watch::channel(BootReport::default()).1,
-            mode: "container",
-            started: SystemTime::now(),
-            reexecs: 0,
-            crashes: 0,
-        },
+        host: made_up::host(requests, watch::channel(BootReport::default()).1),
         audit: server::Audit::default(),
         listeners: mpsc::channel(1).1,
     };
@@ -188,7 +112,9 @@ async fn answer(mut asked: mpsc::Receiver<HostRequest>) {
                 let _ = reply.send("reboot has begun".to_owned());
             }
             HostRequest::Reload { reply } => drop(reply.send(Ok(ReloadReport::default()))),
-            HostRequest::Reexec { reply, .. } => drop(reply.send(Err("not here".to_owned()))),
+            HostRequest::Reexec { reply, .. } => {
+                drop(reply.send(Err(ServicesError::NotNow("not here".to_owned()))))
+            }
         }
     }
 }

@@ -86,7 +86,9 @@ async fn ended(pid: i32) {
 pub fn living() -> Vec<Process> {
     // `stat`, not `cmdline`: that one waits for the process's memory, which a dead disk may hold.
     let pids = process::numbers("/proc").unwrap_or_default();
-    pids.into_iter().filter_map(|pid: i32| process::stat(pid, |stat| alive(pid, stat)).ok().flatten()).collect()
+    pids.into_iter()
+        .filter_map(|pid: i32| process::stat(pid, |stat| alive(pid, stat)).ok().flatten())
+        .collect()
 }
 
 /// `None` for a kernel thread and for one that has ended, with all its threads.
