@@ -7,12 +7,12 @@ use std::future::Future;
 use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
 use std::process::{Command as Outer, Stdio as OuterStdio};
 use std::time::Duration;
 
-use kelson_runner::{CgroupRoot, Options, Processes};
+use kelson_runner::{CgroupRoot, Command, Exit, Options, Processes, Stdio};
 use kelson_sys::descriptor::Watched;
+use kelson_tests::cgroup::Cgroup;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
@@ -40,8 +40,8 @@ pub fn as_pid_one_of<F: Future<Output = ()>>(mut outer: Outer, body: impl FnOnce
         return;
     }
     let name = test_name();
-    let cgroup = OwnCgroup::new(name.rsplit("::").next().unwrap_or_default());
-    let procs = cgroup.0.join("cgroup.procs");
+    let cgroup = Cgroup::at_the_top(name.rsplit("::").next().unwrap_or_default());
+    let procs = cgroup.door();
     outer
         .arg(std::env::current_exe().unwrap())
         .args(["--exact", &name, "--nocapture", "--test-threads=1"])
@@ -62,42 +62,6 @@ pub fn as_pid_one_of<F: Future<Output = ()>>(mut outer: Outer, body: impl FnOnce
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{out}\n{err}");
     print!("{out}");
-}
-
-/// A cgroup beside all others, removed with what is left in it.
-struct OwnCgroup(PathBuf);
-
-impl OwnCgroup {
-    fn new(name: &str) -> Self {
-        let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
-        let mount =
-            mounts.lines().find(|line| line.contains(" - cgroup2 ")).expect("these tests need cgroup2");
-        let base = Path::new(mount.split(' ').nth(4).unwrap());
-        let path = base.join(format!("kelson-test-{name}-{}", std::process::id()));
-        std::fs::create_dir(&path).unwrap();
-        OwnCgroup(path)
-    }
-}
-
-impl Drop for OwnCgroup {
-    fn drop(&mut self) {
-        fn remove(path: &Path) {
-            for entry in std::fs::read_dir(path).into_iter().flatten().flatten() {
-                if entry.path().is_dir() {
-                    remove(&entry.path());
-                }
-            }
-            let _ = std::fs::remove_dir(path);
-        }
-        let _ = std::fs::write(self.0.join("cgroup.kill"), "1");
-        for _ in 0..200 {
-            remove(&self.0);
-            if !self.0.exists() {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
-    }
 }
 
 /// What PID 1 does on SIGCHLD.
@@ -140,6 +104,15 @@ pub async fn read_all(end: OwnedFd) -> String {
         text
     });
     reading.await.unwrap()
+}
+
+/// What a command prints on its standard output.
+pub async fn output(processes: &Processes, command: Command) -> String {
+    let (read, write) = pipe();
+    let child = processes.spawn(command.stdout(Stdio::Descriptor(write))).await.unwrap();
+    let text = read_all(read).await;
+    assert_eq!(child.exit.await, Exit::Status(0), "{text}");
+    text
 }
 
 /// PIDs in this namespace but our own, zombies included.

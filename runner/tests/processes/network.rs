@@ -1,8 +1,8 @@
 //! Children in the network namespace of another process, and in no other of its namespaces.
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-use crate::pid_one::{as_pid_one, pipe, processes, read_all};
-use kelson_runner::{Child, Command, Exit, Processes, Stdio, Step, open_network};
+use crate::pid_one::{as_pid_one, output, pipe, processes, read_all};
+use kelson_runner::{Child, Command, Processes, Step, open_network};
 
 /// A process that has made a network namespace of its own.
 async fn apart(processes: &Processes) -> Child {
@@ -28,14 +28,6 @@ fn confined(processes: &Processes, script: &str) -> Command {
         .bounding(Some(0))
         .no_new_privileges(true)
         .seccomp(Some(processes.default_filter(0)))
-}
-
-async fn output(processes: &Processes, command: Command) -> String {
-    let (read, write) = pipe();
-    let child = processes.spawn(command.stdout(Stdio::Descriptor(write))).await.unwrap();
-    let text = read_all(read).await;
-    assert_eq!(child.exit.await, Exit::Status(0), "{text}");
-    text
 }
 
 /// A descriptor above all windows of the spawners.

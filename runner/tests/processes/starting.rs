@@ -5,20 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, SystemTime};
 
-use crate::pid_one::{all_processes, as_pid_one, eventually, pipe, processes, read_all, reap_on_sigchld};
-use kelson_runner::{Child, Command, Exit, Options, Processes, SpawnError, Stdio, Step};
+use crate::pid_one::{all_processes, as_pid_one, eventually, output, pipe, processes, reap_on_sigchld};
+use kelson_runner::{Child, Command, Exit, Options, Processes, SpawnError, Step};
 use kelson_spec::service::ResourceLimit;
 use kelson_tests::skip;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
-
-/// What a command prints on its standard output.
-async fn output(processes: &Processes, command: Command) -> String {
-    let (read, write) = pipe();
-    let child = processes.spawn(command.stdout(Stdio::Descriptor(write))).await.unwrap();
-    let text = read_all(read).await;
-    assert_eq!(child.exit.await, Exit::Status(0), "{text}");
-    text
-}
 
 fn shell(script: &str) -> Command {
     Command::new("/bin/sh").args(["-c", script])
