@@ -23,6 +23,7 @@ pub mod authority;
 pub mod cgroup;
 pub mod chaos;
 pub mod checksum;
+pub mod child;
 pub mod containers;
 pub mod ctl;
 pub mod deadline;

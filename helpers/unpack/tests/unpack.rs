@@ -12,16 +12,15 @@ mod image;
 
 use std::ffi::OsString;
 use std::io;
-use std::os::fd::AsRawFd as _;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
-use std::os::unix::process::CommandExt as _;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use kelson_containerd::testing::{Fake, Fault, State};
 use kelson_helper::{BoxFuture, CONTROL, Launched, Launcher, Start};
-use kelson_image::{News, REPORT_DESCRIPTOR, Unpacked, Unpacker, UnpackerOptions};
+use kelson_image::{News, Unpacked, Unpacker, UnpackerOptions};
+use kelson_tests::child::{self, Child};
 use tokio::sync::watch;
 
 /// How the test's own file knows that it is to be `kelson-unpack`.
@@ -52,33 +51,14 @@ impl Launcher for Itself {
             let mut command = Command::new("/proc/self/exe");
             command.args(["the_process_itself", "--exact", "--nocapture", "--test-threads=1"]);
             command.env(WORDS, arguments.join(std::ffi::OsStr::new("\x1f")));
-            command.stdout(Stdio::null());
-            let number = report.as_raw_fd();
-            // SAFETY: one system call, that a child may make before its exec.
-            unsafe {
-                command.pre_exec(move || match libc::dup2(number, REPORT_DESCRIPTOR) {
-                    -1 => Err(io::Error::last_os_error()),
-                    _ => Ok(()),
-                });
-            }
-            let mut child = command.spawn()?;
             alive.send_modify(|alive| *alive += 1);
-            let pid = i32::try_from(child.id()).unwrap();
-            drop(report);
-            let exit = tokio::task::spawn_blocking(move || {
-                let how = child.wait().unwrap().to_string();
+            let (told, exit) = tokio::sync::oneshot::channel();
+            let ended = move |how| {
                 alive.send_modify(|alive| *alive -= 1);
-                how
-            });
-            Ok(Launched {
-                pid,
-                start_time: 0,
-                exit: Box::pin(async move { exit.await.unwrap() }),
-                kill: Box::new(move || {
-                    // SAFETY: a system call on numbers.
-                    unsafe { libc::kill(pid, libc::SIGKILL) };
-                }),
-            })
+                let _ = told.send(how);
+            };
+            let Child { pid, kill } = child::start(command, report, || Ok(()), ended)?;
+            Ok(Launched { pid, start_time: 0, exit: Box::pin(async move { exit.await.unwrap() }), kill })
         })
     }
 }

@@ -6,9 +6,8 @@
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
-use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -16,6 +15,7 @@ use std::time::{Duration, Instant};
 use kelson_helper::{BoxFuture, CONTROL, Launched, Launcher, Start};
 use kelson_proto::v1;
 use kelson_services::collector::{Collector, InheritedLog, KeptLog, LogOptions, Report};
+use kelson_tests::child::{self, Child};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tokio::sync::mpsc;
@@ -72,53 +72,12 @@ impl Launcher for TestLauncher {
 impl TestLauncher {
     fn spawn(&self, control: OwnedFd) -> io::Result<Launched> {
         let mut command = Command::new(std::env::current_exe()?);
-        command.args(["personality_logd", "--exact", "--ignored", "--nocapture"]);
-        command.env(RUNTIME, &self.runtime).stdin(Stdio::null()).stdout(Stdio::null());
+        command.args(["personality_logd", "--exact", "--ignored", "--nocapture"]).env(RUNTIME, &self.runtime);
         let before = self.before.clone();
-        let raw = control.as_raw_fd();
-        // SAFETY: between fork and exec only system calls are made.
-        unsafe {
-            command.pre_exec(move || {
-                if let Some(before) = &before {
-                    before()?;
-                }
-                if raw == 3 {
-                    libc::fcntl(3, libc::F_SETFD, 0)
-                } else {
-                    libc::dup2(raw, 3)
-                };
-                Ok(())
-            });
-        }
-        let mut child = command.spawn()?;
-        drop(control);
-        let pid = i32::try_from(child.id()).unwrap();
-        let alive = Arc::new(Mutex::new(true));
+        let before = move || before.as_ref().map_or(Ok(()), |before| before());
         let (told, exit) = tokio::sync::oneshot::channel();
-        let waiting = alive.clone();
-        std::thread::spawn(move || {
-            // Not reaped before nobody can signal it any more.
-            let target = nix::sys::wait::Id::Pid(Pid::from_raw(pid));
-            let flags = nix::sys::wait::WaitPidFlag::WEXITED | nix::sys::wait::WaitPidFlag::WNOWAIT;
-            nix::sys::wait::waitid(target, flags).unwrap();
-            *waiting.lock().unwrap() = false;
-            let status = child.wait().unwrap();
-            let how = match (status.code(), status.signal()) {
-                (Some(code), _) => format!("exited with status {code}"),
-                (_, signal) => format!("killed by signal {}", signal.unwrap_or(0)),
-            };
-            let _ = told.send(how);
-        });
-        Ok(Launched {
-            pid,
-            start_time: 7,
-            exit: Box::pin(async move { exit.await.unwrap() }),
-            kill: Box::new(move || {
-                if *alive.lock().unwrap() {
-                    let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
-                }
-            }),
-        })
+        let Child { pid, kill } = child::start(command, control, before, |how| drop(told.send(how)))?;
+        Ok(Launched { pid, start_time: 7, exit: Box::pin(async move { exit.await.unwrap() }), kill })
     }
 }
 

@@ -5,9 +5,8 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
-use std::process::{Command, Stdio};
+use std::os::fd::OwnedFd;
+use std::process::Command;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -15,7 +14,8 @@ use std::time::Duration;
 use kelson_helper::{BoxFuture, Launched};
 use kelson_services::prober::{CheckAnswer, Launcher, Place, Prober, Report, Schedule, Sink, Watch};
 use kelson_spec::service::{Asks, NetworkProbe};
-use nix::sys::signal::{Signal, kill};
+use kelson_tests::child::{self, Child};
+use nix::sys::resource::{Resource, setrlimit};
 use nix::unistd::Pid;
 use tokio::sync::mpsc;
 
@@ -64,53 +64,15 @@ impl TestLauncher {
             command.args(["personality_probe", "--exact", "--ignored", "--nocapture"]);
             command
         };
-        command.env(PERSONALITY, "1").stdin(Stdio::null()).stdout(Stdio::null());
-        let raw = control.as_raw_fd();
+        command.env(PERSONALITY, "1");
         let files = self.files;
-        // SAFETY: between fork and exec only system calls are made.
-        unsafe {
-            command.pre_exec(move || {
-                if let Some(files) = files {
-                    let limit = libc::rlimit { rlim_cur: files, rlim_max: files };
-                    libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
-                }
-                if raw == 3 {
-                    libc::fcntl(3, libc::F_SETFD, 0)
-                } else {
-                    libc::dup2(raw, 3)
-                };
-                Ok(())
-            });
-        }
-        let mut child = command.spawn()?;
-        drop(control);
-        let pid = i32::try_from(child.id()).unwrap();
-        let alive = Arc::new(Mutex::new(true));
+        let before = move || match files {
+            Some(files) => Ok(setrlimit(Resource::RLIMIT_NOFILE, files, files)?),
+            None => Ok(()),
+        };
         let (told, exit) = tokio::sync::oneshot::channel();
-        let waiting = alive.clone();
-        std::thread::spawn(move || {
-            // Not reaped before nobody can signal it any more.
-            let target = nix::sys::wait::Id::Pid(Pid::from_raw(pid));
-            let flags = nix::sys::wait::WaitPidFlag::WEXITED | nix::sys::wait::WaitPidFlag::WNOWAIT;
-            nix::sys::wait::waitid(target, flags).unwrap();
-            *waiting.lock().unwrap() = false;
-            let status = child.wait().unwrap();
-            let how = match (status.code(), status.signal()) {
-                (Some(code), _) => format!("exited with status {code}"),
-                (_, signal) => format!("killed by signal {}", signal.unwrap_or(0)),
-            };
-            let _ = told.send(how);
-        });
-        Ok(Launched {
-            pid,
-            start_time: 0,
-            exit: Box::pin(async move { exit.await.unwrap() }),
-            kill: Box::new(move || {
-                if *alive.lock().unwrap() {
-                    let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
-                }
-            }),
-        })
+        let Child { pid, kill } = child::start(command, control, before, |how| drop(told.send(how)))?;
+        Ok(Launched { pid, start_time: 0, exit: Box::pin(async move { exit.await.unwrap() }), kill })
     }
 }
 
