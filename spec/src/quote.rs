@@ -1,6 +1,7 @@
 //! Showing a text out of a file in a message: never long, never with bytes that a terminal would obey.
 
 use std::borrow::Cow;
+use std::io;
 use std::path::Path;
 
 /// The longest text that is shown whole, in characters.
@@ -24,6 +25,12 @@ pub fn shown(text: &str) -> String {
 pub fn path(path: &Path) -> Cow<'_, str> {
     let text = path.to_string_lossy();
     if text.contains(char::is_control) { Cow::Owned(format!("{text:?}")) } else { text }
+}
+
+/// An error of the system in the system's words, without Rust's `(os error 2)`.
+pub fn error_text(error: &io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().map(str::to_owned).unwrap_or(text)
 }
 
 #[cfg(test)]

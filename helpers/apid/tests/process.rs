@@ -67,6 +67,13 @@ impl Apid {
         Apid::open_with(&[])
     }
 
+    /// With something that stands in for PID 1.
+    fn served() -> Apid {
+        let apid = Apid::open();
+        world::serve(&apid.socket("init.sock"), Echo::new("init").machine());
+        apid
+    }
+
     fn open_with(more: &[&str]) -> Apid {
         let folder = tempfile::tempdir().unwrap();
         let pki = Pki::new();
@@ -156,8 +163,7 @@ async fn version(client: &Client) -> Result<v1::VersionResponse, Failure> {
 
 #[tokio::test]
 async fn each_call_bears_the_identity_of_the_certificate_and_no_other() {
-    let mut apid = Apid::open();
-    world::serve(&apid.socket("init.sock"), Echo::new("init").machine());
+    let mut apid = Apid::served();
     world::serve(&apid.socket("log.sock"), Echo::new("logd").logs());
     let ann = apid.ann();
     let mut forged = Request::new(v1::VersionRequest {});
@@ -180,8 +186,7 @@ async fn each_call_bears_the_identity_of_the_certificate_and_no_other() {
 
 #[tokio::test]
 async fn strangers_are_refused() {
-    let mut apid = Apid::open();
-    world::serve(&apid.socket("init.sock"), Echo::new("init").machine());
+    let mut apid = Apid::served();
     let mut other = Pki::new().client("eve", VALID);
     other.ca = apid.pki.ca().into();
     for (material, why) in [(other, "CA"), (apid.pki.client("old", 2001..2002), "expired")] {
@@ -221,8 +226,7 @@ async fn no_certificate_no_entry() {
 
 #[tokio::test]
 async fn errors_and_large_requests_go_through_unchanged() {
-    let apid = Apid::open();
-    world::serve(&apid.socket("init.sock"), Echo::new("init").machine());
+    let apid = Apid::served();
     let mut machine = apid.ann().machine();
     let error = machine.shutdown(v1::ShutdownRequest::default()).await.unwrap_err();
     assert_eq!((error.code(), error.message()), (Code::FailedPrecondition, "a reason, grüß: 100 %"));

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use prost::Message;
 
 use kelson_helper::inspect::{FRAME_MAX, Kind, frame};
+use kelson_spec::quote::error_text;
 
 /// A page goes when it has so many bytes: no entry of it is as long as three of that.
 const PAGE: usize = FRAME_MAX / 4;
@@ -26,12 +27,12 @@ pub enum Unanswered {
 impl Unanswered {
     /// Something of the system's own, which is there wherever Kelson runs.
     pub fn reading(what: impl std::fmt::Display, error: &io::Error) -> Unanswered {
-        Unanswered::Failed(format!("{what} cannot be read: {}", text(error)))
+        Unanswered::Failed(format!("{what} cannot be read: {}", error_text(error)))
     }
 
     /// A path that somebody asked for.
     pub fn path(path: &str, error: &io::Error) -> Unanswered {
-        let sentence = format!("{path:?}: {}", text(error));
+        let sentence = format!("{path:?}: {}", error_text(error));
         match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Unanswered::Missing(sentence),
             _ => Unanswered::Failed(sentence),
@@ -44,15 +45,6 @@ impl Unanswered {
             Unanswered::Unfit(_) => Kind::Unfit,
             Unanswered::Failed(_) | Unanswered::Gone(_) => Kind::Failed,
         }
-    }
-}
-
-/// An error in the system's words, without Rust's `(os error 2)`.
-pub fn text(error: &io::Error) -> String {
-    let text = error.to_string();
-    match text.find(" (os error") {
-        Some(end) => text.get(..end).unwrap_or(&text).to_owned(),
-        None => text,
     }
 }
 

@@ -6,9 +6,10 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use kelson_proto::v1::{CopyResponse, copy_response::Response};
+use kelson_spec::quote::error_text;
 use tar::{Builder, EntryType, Header};
 
-use crate::answer::{Answer, Unanswered, text};
+use crate::answer::{Answer, Unanswered};
 use crate::files::{Found, Walk, absolute};
 use crate::read;
 
@@ -73,7 +74,7 @@ impl Read for Exactly {
             ended => {
                 let why = match ended {
                     Ok(_) => "became shorter while it was read".to_owned(),
-                    Err(error) => text(&error),
+                    Err(error) => error_text(&error),
                 };
                 self.trouble.get_or_insert(why);
                 into.fill(0);
@@ -102,7 +103,7 @@ pub fn read(path: &str, answer: &mut Answer<'_>) -> Result<(), Unanswered> {
         while let Some(Found { name, at, metadata }) = walk.next() {
             add(&mut builder, &top.join(name), &at, metadata)?;
             for (name, error) in std::mem::take(&mut walk.troubles) {
-                builder.get_mut().trouble(format!("{}: {}", top.join(name).display(), text(&error)))?;
+                builder.get_mut().trouble(format!("{}: {}", top.join(name).display(), error_text(&error)))?;
             }
         }
     }
@@ -138,7 +139,7 @@ fn entry(
     at: &Path,
     metadata: io::Result<Metadata>,
 ) -> Result<(), Left> {
-    let out = |error: io::Error| Left::Out(text(&error));
+    let out = |error: io::Error| Left::Out(error_text(&error));
     let metadata = metadata.map_err(out)?;
     let mut header = Header::new_gnu();
     header.set_mode(metadata.mode() & 0o7777);

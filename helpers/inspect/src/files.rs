@@ -8,9 +8,10 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use kelson_proto::v1::File;
+use kelson_spec::quote::error_text;
 use prost_types::Timestamp;
 
-use crate::answer::{Unanswered, text};
+use crate::answer::Unanswered;
 
 /// A path as somebody wrote it.
 ///
@@ -98,7 +99,7 @@ pub fn read(path: &str, recursive: bool) -> Result<Box<dyn Iterator<Item = File>
     Ok(Box::new(std::iter::from_fn(move || {
         let mut file = file(walk.next()?);
         if let Some((_, error)) = walk.troubles.pop() {
-            file.trouble = text(&error);
+            file.trouble = error_text(&error);
         }
         Some(file)
     })))
@@ -108,7 +109,7 @@ fn file(found: Found) -> File {
     let name = found.name.into_os_string().into_vec();
     let metadata = match found.metadata {
         Ok(metadata) => metadata,
-        Err(error) => return File { name, trouble: text(&error), ..File::default() },
+        Err(error) => return File { name, trouble: error_text(&error), ..File::default() },
     };
     let link =
         if metadata.is_symlink() { fs::read_link(&found.at).unwrap_or_default() } else { PathBuf::new() };

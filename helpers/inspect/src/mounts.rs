@@ -7,10 +7,11 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use kelson_proto::v1::Mount;
+use kelson_spec::quote::error_text;
 use kelson_sys::mountinfo::{self, Mount as Line};
 use nix::sys::statvfs::statvfs;
 
-use crate::answer::{Unanswered, text};
+use crate::answer::Unanswered;
 use crate::system::{System, bytes};
 
 /// A file system that has not said by then how full it is does not answer.
@@ -121,7 +122,7 @@ fn mount(line: &Line, said: Option<io::Result<Room>>) -> Mount {
             mount.inodes = Some(room.inodes).filter(|inodes| *inodes > 0);
             mount.inodes_used = mount.inodes.map(|_| room.inodes_used);
         }
-        Some(Err(error)) => mount.trouble = text(&error),
+        Some(Err(error)) => mount.trouble = error_text(&error),
         Some(Ok(_)) | None => {}
     }
     mount

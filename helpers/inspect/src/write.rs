@@ -133,7 +133,10 @@ impl<'a> Half<'a> {
                 Ok(length) => length,
             };
             let failed = |error: io::Error| {
-                Unanswered::Failed(format!("it cannot be written: {}", crate::answer::text(&error)))
+                Unanswered::Failed(format!(
+                    "it cannot be written: {}",
+                    kelson_spec::quote::error_text(&error)
+                ))
             };
             (&self.file).write_all(room.get(..length).unwrap_or_default()).map_err(failed)?;
             written = written.saturating_add(u64::try_from(length).unwrap_or(0));

@@ -18,7 +18,7 @@ use kelson_spec::group::GroupSpec;
 use kelson_spec::loaded::{Diagnostic, Loaded, Refused};
 use kelson_spec::machine::MachineSpec;
 use kelson_spec::names::{BUILTINS, GROUPS, MACHINE, is_name};
-use kelson_spec::quote::shown;
+use kelson_spec::quote::{error_text, shown};
 use kelson_spec::service::ServiceSpec;
 
 pub(crate) mod single;
@@ -96,7 +96,7 @@ impl Reading {
 
     fn machine_file(&mut self, config: &Path) -> DecodedMachine {
         if let Err(error) = std::fs::metadata(config) {
-            self.note(config, None, format!("the folder cannot be read: {}", read::text(&error)));
+            self.note(config, None, format!("the folder cannot be read: {}", error_text(&error)));
             return DecodedMachine::default();
         }
         let misnamed = config.join("machine.yml");
@@ -142,7 +142,7 @@ impl Reading {
             Ok(listing) => listing,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Vec::new(),
             Err(error) => {
-                self.note(folder, None, format!("the folder cannot be read: {}", read::text(&error)));
+                self.note(folder, None, format!("the folder cannot be read: {}", error_text(&error)));
                 return Vec::new();
             }
         };
@@ -151,7 +151,7 @@ impl Reading {
             match entry {
                 Ok(entry) => names.push(entry.file_name()),
                 Err(error) => {
-                    self.note(folder, None, format!("the folder cannot be read: {}", read::text(&error)))
+                    self.note(folder, None, format!("the folder cannot be read: {}", error_text(&error)))
                 }
             }
         }

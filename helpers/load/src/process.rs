@@ -9,9 +9,9 @@ use std::io::Write as _;
 use std::path::PathBuf;
 
 use crate::folder::load_with;
-use crate::read::text;
 use crate::sources::{Mode, Sources, Switch};
 use kelson_helper::answer::frame;
+use kelson_spec::quote::error_text;
 use kelson_spec::wire;
 
 const USAGE: &str = "usage: kelson-load --config DIR [--mode machine|container] [--containerd on|off|unset]";
@@ -47,7 +47,7 @@ fn run(args: &[OsString], out: &mut impl std::io::Write) -> Result<(), (i32, Str
     }
     let bytes = wire::encode(&load_with(&config, &sources)).map_err(|error| (1, error.to_string()))?;
     let written = out.write_all(&frame(&bytes)).and_then(|()| out.flush());
-    written.map_err(|error| (1, format!("the findings cannot be handed over: {}", text(&error))))
+    written.map_err(|error| (1, format!("the findings cannot be handed over: {}", error_text(&error))))
 }
 
 #[cfg(test)]

@@ -5,6 +5,8 @@ use std::io::{self, Read as _};
 use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
+use kelson_spec::quote::error_text;
+
 /// The most that a configuration file may hold, in bytes.
 pub const MAX_FILE: u64 = 1 << 20;
 
@@ -15,20 +17,11 @@ pub enum ReadError {
     NotRegular(&'static str),
     #[error("the file is larger than {} bytes, which is more than is read", .0)]
     TooBig(u64),
-    #[error("the file cannot be read: {}", text(.0))]
+    #[error("the file cannot be read: {}", error_text(.0))]
     Io(#[from] io::Error),
     /// Line and column of the first byte that is wrong, counted from 1.
     #[error("the byte {byte:#04x} here is not UTF-8; save the file as UTF-8")]
     NotUtf8 { line: u32, column: u32, byte: u8 },
-}
-
-/// An error of the system in the system's words, without Rust's `(os error 2)`.
-pub fn text(error: &io::Error) -> String {
-    let text = error.to_string();
-    match text.find(" (os error") {
-        Some(end) => text.get(..end).unwrap_or(&text).to_owned(),
-        None => text,
-    }
 }
 
 /// Reads a regular file of at most `limit` bytes, through symbolic links.

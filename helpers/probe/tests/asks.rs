@@ -71,6 +71,25 @@ async fn replies(text: &'static str) -> SocketAddr {
     server(move |stream| reply(stream, text)).await
 }
 
+/// A server that takes connections and says nothing.
+async fn mute() -> SocketAddr {
+    server(|stream| async move {
+        let _stream = stream;
+        std::future::pending::<()>().await;
+    })
+    .await
+}
+
+/// One whose answer begins so and never ends.
+async fn endless(begin: &'static str) -> SocketAddr {
+    server(move |mut stream| async move {
+        request(&mut stream).await;
+        let _ = stream.write_all(begin.as_bytes()).await;
+        while stream.write_all(&[b'x'; 4096]).await.is_ok() {}
+    })
+    .await
+}
+
 fn get() -> HttpProbe {
     HttpProbe {
         path: "/healthz".into(),
@@ -234,16 +253,11 @@ async fn http_a_body_is_searched() {
 
 #[tokio::test]
 async fn http_no_more_than_the_beginning_of_a_body_is_looked_at() {
-    let endless = server(|mut stream| async move {
-        request(&mut stream).await;
-        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await;
-        while stream.write_all(&[b'x'; 4096]).await.is_ok() {}
-    })
-    .await;
+    let never_ending = endless("HTTP/1.1 200 OK\r\n\r\n").await;
     let wants = |body: &str| Asks::Http(HttpProbe { body: Some(body.into()), ..get() });
-    assert_eq!(ask(endless, wants("xxx")).await, passes("200 OK"));
-    assert_eq!(ask(endless, wants("y")).await, fails("200 OK, body does not match \"y\""));
-    assert_eq!(ask(endless, wants("^x+$")).await, passes("200 OK"));
+    assert_eq!(ask(never_ending, wants("xxx")).await, passes("200 OK"));
+    assert_eq!(ask(never_ending, wants("y")).await, fails("200 OK, body does not match \"y\""));
+    assert_eq!(ask(never_ending, wants("^x+$")).await, passes("200 OK"));
     let late =
         server(|stream| reply(stream, format!("HTTP/1.1 200 OK\r\n\r\n{}ok", "x".repeat(64 << 10)))).await;
     assert_eq!(ask(late, wants("ok")).await, fails("200 OK, body does not match \"ok\""));
@@ -251,12 +265,8 @@ async fn http_no_more_than_the_beginning_of_a_body_is_looked_at() {
 
 #[tokio::test]
 async fn http_slow_servers_end_with_the_timeout() {
-    let mute = server(|stream| async move {
-        let _stream = stream;
-        std::future::pending::<()>().await;
-    })
-    .await;
-    assert_eq!(ask_briefly(mute, Asks::Http(get())).await, silent("no answer within 300 ms"));
+    let silent_one = mute().await;
+    assert_eq!(ask_briefly(silent_one, Asks::Http(get())).await, silent("no answer within 300 ms"));
 
     async fn drip(mut stream: TcpStream, first: &str, more: &str) {
         request(&mut stream).await;
@@ -279,13 +289,8 @@ async fn http_what_is_no_answer_is_called_so() {
     let headers =
         server(|stream| reply(stream, format!("HTTP/1.1 200 OK\r\n{}\r\n", "X: y\r\n".repeat(300)))).await;
     assert_eq!(ask(headers, Asks::Http(get())).await, fails("the head of the answer is too long"));
-    let endless = server(|mut stream| async move {
-        request(&mut stream).await;
-        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nX: ").await;
-        while stream.write_all(&[b'x'; 4096]).await.is_ok() {}
-    })
-    .await;
-    assert_eq!(ask(endless, Asks::Http(get())).await, fails("the head of the answer is too long"));
+    let never_ending = endless("HTTP/1.1 200 OK\r\nX: ").await;
+    assert_eq!(ask(never_ending, Asks::Http(get())).await, fails("the head of the answer is too long"));
     let reset = server(|stream| async move {
         stream.set_zero_linger().unwrap();
     })
@@ -425,12 +430,8 @@ async fn https_what_is_no_tls_is_called_so() {
     })
     .await;
     assert_eq!(ask(plain, probe.clone()).await, fails("the answer is no TLS"));
-    let mute = server(|stream| async move {
-        let _stream = stream;
-        std::future::pending::<()>().await;
-    })
-    .await;
-    assert_eq!(ask_briefly(mute, probe).await, silent("no TLS handshake within 300 ms"));
+    let silent_one = mute().await;
+    assert_eq!(ask_briefly(silent_one, probe).await, silent("no TLS handshake within 300 ms"));
     let broken = Asks::Http(HttpProbe { tls: Some(ProbeTls { ca: Some("none".into()) }), ..get() });
     let (verdict, text) = ask(plain, broken).await;
     assert!(verdict == Verdict::Fails && text.starts_with("the CA cannot be used"), "{text}");
@@ -440,15 +441,20 @@ fn health(service: &str) -> GrpcProbe {
     GrpcProbe { service: service.into(), host: None, tls: None }
 }
 
+/// Waits until somebody takes connections there.
+async fn accepting(address: SocketAddr) {
+    while TcpStream::connect(address).await.is_err() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
 /// A server of grpc.health.v1: the whole serves, `web` as it is told.
 async fn grpc(web: ServingStatus) -> SocketAddr {
     let (reporter, service) = tonic_health::server::health_reporter();
     reporter.set_service_status("web", web).await;
     let address = TcpListener::bind(loopback(0)).await.unwrap().local_addr().unwrap();
     tokio::spawn(tonic::transport::Server::builder().add_service(service).serve(address));
-    while TcpStream::connect(address).await.is_err() {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    accepting(address).await;
     address
 }
 
@@ -477,9 +483,7 @@ async fn grpc_what_is_none_is_called_so() {
         },
     );
     tokio::spawn(tonic::transport::Server::builder().add_service(other).serve(address));
-    while TcpStream::connect(address).await.is_err() {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    accepting(address).await;
     let none = "UNIMPLEMENTED: the server has no grpc.health.v1";
     assert_eq!(ask(address, Asks::Grpc(health(""))).await, fails(none));
     // HTTP/1.
@@ -488,12 +492,8 @@ async fn grpc_what_is_none_is_called_so() {
     assert!(verdict == Verdict::Fails && !text.is_empty(), "{text}");
     let closed = server(|_| async {}).await;
     assert_eq!(ask(closed, Asks::Grpc(health(""))).await.0, Verdict::Fails);
-    let mute = server(|stream| async move {
-        let _stream = stream;
-        std::future::pending::<()>().await;
-    })
-    .await;
-    assert_eq!(ask_briefly(mute, Asks::Grpc(health(""))).await, silent("no answer within 300 ms"));
+    let silent_one = mute().await;
+    assert_eq!(ask_briefly(silent_one, Asks::Grpc(health(""))).await, silent("no answer within 300 ms"));
 }
 
 #[tokio::test]
@@ -544,14 +544,10 @@ async fn a_check_is_never_asked_twice_at_once_and_its_answers_are_told_as_they_c
 
 #[tokio::test]
 async fn more_than_there_are_descriptors_for_wait_for_their_turn_and_that_is_said() {
-    let mute = server(|stream| async move {
-        let _stream = stream;
-        std::future::pending::<()>().await;
-    })
-    .await;
+    let silent_one = mute().await;
     let launcher = host::TestLauncher { files: Some(40), ..Default::default() };
     let mut host = Host::with(launcher);
-    let slow = Schedule { timeout: QUICK, ..schedule(mute, Asks::Http(get())) };
+    let slow = Schedule { timeout: QUICK, ..schedule(silent_one, Asks::Http(get())) };
     let mut asked: Vec<Asked> = (0..50).map(|_| host.watch_with(slow.clone())).collect();
     for asked in &mut asked {
         let answer = asked.next().await;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use hyper::body::{Bytes, Frame};
-use kelson_api::client::TlsMaterial;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio_stream::wrappers::ReceiverStream;
@@ -79,20 +79,14 @@ fn assert_small_growth(apid: &Apid, before: u64) {
 
 /// The test has as many descriptors as it may have.
 fn many_descriptors() {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: both calls get a pointer to a whole rlimit that lives until they return.
-    unsafe {
-        assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit), 0);
-        limit.rlim_cur = limit.rlim_max;
-        assert_eq!(libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit), 0);
-    }
+    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+    setrlimit(Resource::RLIMIT_NOFILE, most, most).unwrap();
 }
 
 #[tokio::test]
 async fn a_thousand_slow_handshakes_keep_nobody_out() {
     many_descriptors();
-    let mut apid = Apid::open();
-    world::serve(&apid.socket("init.sock"), Echo::new("init").machine());
+    let mut apid = Apid::served();
     let before = memory(&apid);
     let mut slow = Vec::new();
     for number in 0..1000 {
@@ -110,8 +104,7 @@ async fn a_thousand_slow_handshakes_keep_nobody_out() {
 
 #[tokio::test]
 async fn ten_thousand_connections_keep_nobody_out() {
-    let apid = Apid::open();
-    world::serve(&apid.socket("init.sock"), Echo::new("init").machine());
+    let apid = Apid::served();
     let before = memory(&apid);
     let (port, flood) = (apid.port, 8);
     let flooding: Vec<_> = (0..flood)
@@ -138,8 +131,7 @@ async fn ten_thousand_connections_keep_nobody_out() {
 
 #[tokio::test]
 async fn no_more_clients_than_there_are_places() {
-    let apid = Apid::open();
-    world::serve(&apid.socket("init.sock"), Echo::new("init").machine());
+    let apid = Apid::served();
     let material = apid.pki.client("ann", VALID);
     let mut connected = Vec::new();
     // With a certificate, so that each stays; at the pace at which they are taken in.
@@ -170,8 +162,7 @@ async fn no_more_clients_than_there_are_places() {
 
 #[tokio::test]
 async fn a_message_of_100_mb_is_not_held() {
-    let apid = Apid::open();
-    world::serve(&apid.socket("init.sock"), Echo::new("init").machine());
+    let apid = Apid::served();
     let before = memory(&apid);
     let material = apid.pki.client("ann", VALID);
     let mut sender = metrics::speak(metrics::connect_as(&apid, &material, "h2").await).await;
@@ -239,8 +230,7 @@ async fn rapid_resets_end_the_connection_and_no_other() {
 
 #[tokio::test]
 async fn garbage_is_refused() {
-    let mut apid = Apid::open();
-    world::serve(&apid.socket("init.sock"), Echo::new("init").machine());
+    let mut apid = Apid::served();
     // TLS 1.2 is what a client says that offers no version besides.
     let hello = |version: u8| {
         let mut hello = vec![0x16, 3, 1, 0, 45, 1, 0, 0, 41, 3, version];
@@ -267,17 +257,11 @@ async fn garbage_is_refused() {
         apid.logged("refused");
     }
     // After a handshake as well.
-    for material in [apid.pki.client("eve", VALID)] {
-        garbage_after_the_handshake(&apid, &material).await;
-    }
-    friend_is_served(&apid).await;
-}
-
-async fn garbage_after_the_handshake(apid: &Apid, material: &TlsMaterial) {
     for alpn in ["h2", "http/1.1"] {
-        let mut stream = metrics::connect_as(apid, material, alpn).await;
+        let mut stream = metrics::connect_as(&apid, &apid.pki.client("eve", VALID), alpn).await;
         let _ = stream.write_all(&[0xf3; 70_000]).await;
         let ended = tokio::time::timeout(SOON, stream.read_to_end(&mut Vec::new())).await;
         assert!(ended.is_ok(), "{alpn}: the connection goes on");
     }
+    friend_is_served(&apid).await;
 }

@@ -87,8 +87,7 @@ async fn shown(apid: &Apid) -> CertificateDer<'static> {
 
 #[tokio::test]
 async fn certificates_are_read_again_when_they_change() {
-    let mut apid = Apid::open();
-    world::serve(&apid.socket("init.sock"), Echo::new("init").machine());
+    let mut apid = Apid::served();
     let ann = apid.ann();
     assert_eq!(version(&ann).await.unwrap().version, "init");
     let before = shown(&apid).await;
