@@ -16,12 +16,14 @@ pub struct Start {
     pub arguments: Vec<OsString>,
     /// Each under this number; nothing else is open in the helper.
     pub descriptors: Vec<(RawFd, OwnedFd)>,
+    /// The network namespace that it enters; `None`: it stays in that of PID 1.
+    pub network: Option<OwnedFd>,
 }
 
 impl Start {
     /// With `control` as [`CONTROL`], its only link to PID 1.
     pub fn new(arguments: Vec<OsString>, control: OwnedFd) -> Start {
-        Start { arguments, descriptors: vec![(CONTROL, control)] }
+        Start { arguments, descriptors: vec![(CONTROL, control)], network: None }
     }
 
     /// Takes out the descriptor of this number.

@@ -10,6 +10,7 @@ mod launch;
 pub mod places;
 pub mod probe;
 pub mod random;
+pub mod supervisor;
 pub mod task;
 pub mod transport;
 

@@ -60,7 +60,7 @@ pub async fn run_with(
     let work = async {
         let (mut frames, output) = Frames::pipe(ANSWER_MAX).map_err(TaskError::Start)?;
         descriptors.push((libc::STDOUT_FILENO, output));
-        let start = Start { arguments: request.to_arguments(), descriptors };
+        let start = Start { arguments: request.to_arguments(), descriptors, network: None };
         launcher.launch(start).await.map_err(TaskError::Start)?;
         let answer = frames.next().await.ok().and_then(|answer| read_answer(&answer));
         // Its end: from then on it holds no disk.

@@ -1,14 +1,14 @@
 //! PID 1's side of the logs: makes the pipes, hands them to logd, watches that somebody reads them.
 //!
-//! [`Collector`] is a cheap handle; the work is done by one driver future that holds everything ([`driver`]). Nothing
-//! here waits for logd: what it has not taken waits in PID 1 as a number, the pipes themselves are held anyway.
+//! [`Collector`] is a cheap handle; the work is done by one [driver] future, which has the pipes and a
+//! [`Supervisor`](kelson_helper::supervisor::Supervisor) that keeps a logd at work. Nothing here waits for logd: what it
+//! has not taken waits in PID 1 as a number, the pipes themselves are held anyway.
 
 mod driver;
-mod heartbeat;
+mod duty;
 mod held;
 mod kept;
 mod processor;
-mod run;
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -16,6 +16,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use kelson_helper::supervisor::Status;
 use kelson_helper::{BoxFuture, Launcher};
 pub use kept::{DescriptorStore, InheritedLog, KeptLog, forgetful};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -37,16 +38,7 @@ pub struct LogOptions {
 /// logd as the built-in service `logd` shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogdStatus {
-    /// Absent while none runs.
-    pub pid: Option<i32>,
-    /// It has answered since it was started.
-    pub up: bool,
-    /// Since when it has been as it is now.
-    pub since: Instant,
-    /// How often it was replaced without an operator's wish.
-    pub restarts: u32,
-    /// Why it is as it is.
-    pub message: Arc<str>,
+    pub helper: Status,
     /// Of all services since PID 1's start.
     pub dropped_lines: u64,
     pub dropped_bytes: u64,
@@ -111,11 +103,7 @@ impl Collector {
         let (commands, queue) = mpsc::unbounded_channel();
         let (reports, reported) = mpsc::channel(REPORTS);
         let (publish, status) = watch::channel(LogdStatus {
-            pid: None,
-            up: false,
-            since: Instant::now(),
-            restarts: 0,
-            message: "not started yet".into(),
+            helper: Status::new("not started yet"),
             dropped_lines: 0,
             dropped_bytes: 0,
         });
@@ -125,7 +113,8 @@ impl Collector {
         });
         let last = Arc::new(AtomicU64::new(ids.max().unwrap_or_default()));
         let held = held::Held::new(Arc::clone(&descriptor_store))?;
-        let driver = driver::Driver::new(launcher, directory, queue, reports, publish, held, inherited);
+        let logs = duty::Logs::new(directory, held, publish, reports);
+        let driver = driver::Driver::new(launcher, logs, queue, inherited);
         Ok((Collector { commands, status, descriptor_store, last }, Box::pin(driver.run()), reported))
     }
 

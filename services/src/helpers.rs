@@ -137,9 +137,12 @@ impl Launcher for HelperLauncher {
     }
 }
 
-/// Gives a command its arguments and descriptors.
+/// Gives a command its arguments, its network and its descriptors.
 pub fn arrange(command: Command, start: Start) -> Command {
-    let command = command.args(start.arguments.into_iter().map(OsString::into_vec));
+    let mut command = command.args(start.arguments.into_iter().map(OsString::into_vec));
+    if let Some(network) = start.network {
+        command = command.network_of(network);
+    }
     start.descriptors.into_iter().fold(command, |command, (number, descriptor)| match number {
         libc::STDIN_FILENO => command.stdin(Stdio::Descriptor(descriptor)),
         libc::STDOUT_FILENO => command.stdout(Stdio::Descriptor(descriptor)),

@@ -158,7 +158,7 @@ impl Inspector {
     ) -> Result<(Answers, Option<OwnedFd>), InspectError> {
         let place = Arc::clone(&self.places).try_acquire_owned().map_err(|_| InspectError::Busy)?;
         let (input, data) = input(&question, writes).map_err(InspectError::Start)?;
-        let start = Start { arguments: Vec::new(), descriptors: vec![(libc::STDIN_FILENO, input)] };
+        let start = Start { descriptors: vec![(libc::STDIN_FILENO, input)], ..Start::default() };
         let answers = answer::Answers::begin(&*self.launcher, start, libc::STDOUT_FILENO, BOUNDS).await?;
         Ok((Answers { answers, _place: place }, data))
     }

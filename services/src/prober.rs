@@ -1,22 +1,21 @@
 //! PID 1's side of network checks: which are to be asked, the processes that ask, and where results go.
 //!
-//! [`Prober`] is a cheap handle; one driver future does the work ([`driver`]). Each network of the host has a
-//! [`supervisor`] of its own, which holds what is watched there and the life of one `kelson-probe`. Whatever becomes of a
-//! probe, the next is told of all checks again: they are late then, and that is said, but no result is made up.
+//! [`Prober`] is a cheap handle; one [driver] future does the work. Each network of the host has [checks] and a
+//! [`Supervisor`](kelson_helper::supervisor::Supervisor) that keeps one `kelson-probe` at work there. Whatever ends a
+//! probe, the next is told of all checks again: they are late then, which is reported, but no result is made up.
 
+mod checks;
 mod driver;
-mod heartbeat;
-mod run;
-mod supervisor;
 mod watched;
 
-use std::io;
+use std::hash::{Hash, Hasher};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-use kelson_helper::{BoxFuture, Launched};
+use kelson_helper::supervisor::Status;
+use kelson_helper::{BoxFuture, Launcher};
 use kelson_spec::service::{Check, NetworkProbe, Probe};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
@@ -27,18 +26,31 @@ pub use kelson_helper::probe::Verdict;
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Place {
     Host,
-    /// In that of this process, which is not the host's. Each such network has a probe of its own.
-    NetworkOf {
-        service: Arc<str>,
-        pid: i32,
-    },
+    /// In that of this run, which is not the host's. Each such network has a probe of its own.
+    NetworkOf(Arc<RunNetwork>),
 }
 
-/// Starts `kelson-probe`.
-pub trait Launcher: Send + Sync {
-    /// Starts one at this place with `control` as its descriptor 3. If the future is dropped, whatever it started may
-    /// live on: it ends by itself once it finds the other end of `control` closed.
-    fn launch(&self, control: OwnedFd, place: &Place) -> BoxFuture<'static, io::Result<Launched>>;
+/// The network of a run, open for as long as anything of the run is checked.
+#[derive(Debug)]
+pub struct RunNetwork {
+    pub service: Arc<str>,
+    /// Of the run's main process.
+    pub pid: i32,
+    pub namespace: OwnedFd,
+}
+
+impl PartialEq for RunNetwork {
+    fn eq(&self, other: &RunNetwork) -> bool {
+        (&self.service, self.pid) == (&other.service, other.pid)
+    }
+}
+
+impl Eq for RunNetwork {}
+
+impl Hash for RunNetwork {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (&self.service, self.pid).hash(state);
+    }
 }
 
 /// What one check asks, and when.
@@ -91,18 +103,11 @@ pub trait Sink: Send + Sync {
 /// The host's probe as the built-in service `probe` shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProberStatus {
-    /// Absent while none runs.
-    pub pid: Option<i32>,
-    /// It has answered since it was started.
-    pub up: bool,
+    pub helper: Status,
     /// There is something to ask: a probe runs, or should.
     pub wanted: bool,
-    /// Since when it has been as it is now.
-    pub since: Instant,
-    /// How often it, or one of another network, was replaced without an operator's wish.
+    /// How often it, or one of another network, was replaced without being asked to end.
     pub restarts: u32,
-    /// Why it is as it is.
-    pub message: Arc<str>,
     /// How many checks are asked, in all networks.
     pub checks: usize,
     /// How many probes there are for other networks.
@@ -156,12 +161,9 @@ impl Prober {
         let (commands, queue) = mpsc::unbounded_channel();
         let (reports, reported) = mpsc::channel(REPORTS);
         let (publish, status) = watch::channel(ProberStatus {
-            pid: None,
-            up: false,
+            helper: Status::new(checks::NOTHING),
             wanted: false,
-            since: Instant::now(),
             restarts: 0,
-            message: driver::NOTHING.into(),
             checks: 0,
             others: 0,
             dropped: 0,

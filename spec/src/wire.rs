@@ -1,20 +1,22 @@
-//! How `kelson-load` hands its findings to PID 1: Kelson's own bytes, written and read by the same binary.
+//! How `kelson-load` hands its findings to PID 1, and PID 1 a check to `kelson-probe`: Kelson's own bytes, written and
+//! read by the same binary.
 
-use crate::loaded::Loaded;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 /// Why a hand-over could not be read.
 #[derive(Debug, thiserror::Error)]
-#[error("the hand-over of kelson-load is damaged: {0}")]
+#[error("what was handed over is damaged: {0}")]
 pub struct WireError(#[from] postcard::Error);
 
 /// # Errors
 /// When memory is short.
-pub fn encode(loaded: &Loaded) -> Result<Vec<u8>, WireError> {
-    Ok(postcard::to_allocvec(loaded)?)
+pub fn encode(value: &impl Serialize) -> Result<Vec<u8>, WireError> {
+    Ok(postcard::to_allocvec(value)?)
 }
 
 /// # Errors
 /// When the bytes are not what [`encode`] wrote.
-pub fn decode(bytes: &[u8]) -> Result<Loaded, WireError> {
+pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, WireError> {
     Ok(postcard::from_bytes(bytes)?)
 }

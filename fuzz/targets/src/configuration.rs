@@ -50,7 +50,7 @@ fn check(loaded: &Loaded) {
         let _ = graph.all_dependants(&spec.name);
     }
     let bytes = wire::encode(loaded).expect("it can be handed over");
-    assert_eq!(&wire::decode(&bytes).expect("it can be taken over"), loaded);
+    assert_eq!(&wire::decode::<Loaded>(&bytes).expect("it can be taken over"), loaded);
 }
 
 /// `services/web.yaml`.
@@ -104,7 +104,7 @@ pub fn folder(data: &[u8]) {
 
 /// The bytes that PID 1 takes over from `kelson-load`.
 pub fn wire(data: &[u8]) {
-    let Ok(loaded) = wire::decode(data) else { return };
+    let Ok(loaded) = wire::decode::<Loaded>(data) else { return };
     let graph = Graph::new(&loaded.services);
     let _ = graph.stop_order();
     for spec in &loaded.services {
@@ -115,5 +115,5 @@ pub fn wire(data: &[u8]) {
         let _ = diagnostic.to_string();
     }
     let bytes = wire::encode(&loaded).expect("it can be handed over");
-    assert_eq!(wire::decode(&bytes).expect("it can be taken over"), loaded);
+    assert_eq!(wire::decode::<Loaded>(&bytes).expect("it can be taken over"), loaded);
 }

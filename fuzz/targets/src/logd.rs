@@ -19,7 +19,7 @@ mod line;
 mod run;
 
 /// Says its packets, and is silent from then on.
-struct Says(Vec<u8>);
+pub struct Says(pub Vec<u8>);
 
 impl Launcher for Says {
     fn launch(&self, mut start: Start) -> BoxFuture<'static, io::Result<Launched>> {

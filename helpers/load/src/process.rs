@@ -61,7 +61,7 @@ mod tests {
     fn hands_over_what_it_found() {
         let mut out = Vec::new();
         assert_eq!(run(&["--config".into(), "/nowhere/at/all".into()], &mut out), Ok(()));
-        let loaded = wire::decode(&out[HEADER..]).unwrap();
+        let loaded: kelson_spec::Loaded = wire::decode(&out[HEADER..]).unwrap();
         assert_eq!(loaded, load(std::path::Path::new("/nowhere/at/all")));
         assert_eq!(loaded.diagnostics.len(), 1);
     }

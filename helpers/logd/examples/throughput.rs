@@ -83,7 +83,7 @@ impl Measured {
         let start = Starter { folder: folder.clone(), child: child.clone() };
         let (collector, driver, _reports) = Collector::new(Arc::new(start), folder.join("logs")).unwrap();
         tokio::spawn(driver);
-        let pid = collector.status().wait_for(|status| status.up).await.unwrap().pid.unwrap();
+        let pid = collector.status().wait_for(|status| status.helper.up).await.unwrap().helper.pid.unwrap();
         (Measured { folder, collector, child }, pid)
     }
 
@@ -132,7 +132,7 @@ async fn busy(services: usize, span: Duration, length: usize) {
         "  logd used {used:.2} s of CPU, {per_line:.0} ns a line; dropped {} lines",
         status.dropped_lines
     );
-    println!("  logd replaced {} times; memory after it: {}", status.restarts, memory(pid));
+    println!("  logd replaced {} times; memory after it: {}", status.helper.restarts, memory(pid));
     measured.end().await;
 }
 

@@ -25,7 +25,7 @@ mod writer;
 use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Write as _};
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
@@ -44,8 +44,6 @@ use writer::Writer;
 
 /// Stack of a thread: none goes deep.
 pub(crate) const STACK: usize = 256 * 1024;
-/// The socket to PID 1.
-const CONTROL: i32 = 3;
 /// Before the others: a host where everything wants to run must still read what it says.
 const NICE: i32 = -10;
 /// Left of the time that PID 1 gave, for ending itself.
@@ -111,7 +109,7 @@ fn spawn(name: &str, at_work: mpsc::Sender<()>, work: impl FnOnce() + Send + 'st
 }
 
 fn run(options: &Options) -> io::Result<()> {
-    let control = take_control()?;
+    let control = kelson_helper::transport::control().inspect_err(|_| say(USAGE))?;
     be_known();
     let store = Arc::new(Store::new(options.logs.clone()));
     let troubles = Arc::new(Troubles::new()?);
@@ -161,17 +159,6 @@ fn serve(
         }
     };
     reader.on_client(&watched, Box::new(start))
-}
-
-/// Descriptor 3, if it is a socket.
-fn take_control() -> io::Result<OwnedFd> {
-    // SAFETY: the descriptor is ours by the contract with whoever started us; if it is not open the next call says so.
-    let control = unsafe { OwnedFd::from_raw_fd(CONTROL) };
-    nix::sys::socket::getsockopt(&control, nix::sys::socket::sockopt::SockType).inspect_err(|_| {
-        say(USAGE);
-    })?;
-    nix::fcntl::fcntl(&control, nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::FD_CLOEXEC))?;
-    Ok(control)
 }
 
 /// Its name, its priority, its limit of descriptors: each only as far as it may.

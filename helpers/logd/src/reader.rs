@@ -23,7 +23,8 @@ use super::run::Run;
 use super::store::{Limits, Lost, Store};
 use super::stream::Stream;
 use super::troubles::Troubles;
-use kelson_helper::transport::{self as control, Packet};
+use kelson_helper::supervisor;
+use kelson_helper::transport::{self as control, FROM_HELPER, Packet, TO_HELPER};
 use kelson_spec::names::is_name;
 
 /// Read at a time from one pipe: as lines of a file, also short ones, it fits into the queue of a service.
@@ -103,7 +104,7 @@ impl Reader {
         }
         Ok(Reader {
             control,
-            receiver: control::Receiver::default(),
+            receiver: control::Receiver::new(TO_HELPER),
             signals,
             epoll,
             store,
@@ -267,8 +268,7 @@ impl Reader {
         match packet.message.command? {
             v1::logd_command::Command::Run(run) => self.take_run(run, packet.descriptors),
             v1::logd_command::Command::Ping(ping) => {
-                let pong = v1::LogdPong { number: ping.number };
-                self.outbox.push_back(v1::logd_report::Report::Pong(pong));
+                self.outbox.push_back(v1::logd_report::Report::Pong(supervisor::pong(&ping)));
             }
             v1::logd_command::Command::Forget(forget) => {
                 let service: Arc<str> = forget.service.into();
@@ -485,7 +485,7 @@ impl Reader {
         let mut full = false;
         while let Some(report) = self.outbox.pop_front() {
             let message = v1::LogdReport { report: Some(report) };
-            match control::send(self.control.as_fd(), &message, &[]) {
+            match control::send(self.control.as_fd(), &message, FROM_HELPER, &[]) {
                 Err(error) if control::would_block(&error) => {
                     self.outbox.extend(message.report);
                     self.outbox.rotate_right(1);
@@ -499,7 +499,7 @@ impl Reader {
         while !full && let Some((number, socket)) = self.asks.pop_front() {
             let report = v1::logd_report::Report::Client(v1::LogdClient { number });
             let message = v1::LogdReport { report: Some(report) };
-            match control::send(self.control.as_fd(), &message, &[socket.as_fd()]) {
+            match control::send(self.control.as_fd(), &message, FROM_HELPER, &[socket.as_fd()]) {
                 Err(error) if control::would_block(&error) => {
                     self.asks.push_front((number, socket));
                     full = true;
@@ -559,7 +559,7 @@ impl End {
         for report in dropped(store) {
             let message = v1::LogdReport { report: Some(report) };
             // PID 1 may be gone.
-            let _ = control::send(self.control.as_fd(), &message, &[]);
+            let _ = control::send(self.control.as_fd(), &message, FROM_HELPER, &[]);
         }
     }
 }

@@ -310,7 +310,7 @@ async fn shutdown_writes_what_is_in_the_pipes() {
         assert!(log.contains(" stdout F bye\n") && log.contains(" stdout P half\n"), "{log}");
     }
     assert_eq!(host.restarts(), 0);
-    assert_eq!(host.collector.status().borrow().pid, None);
+    assert_eq!(host.collector.status().borrow().helper.pid, None);
 }
 
 #[tokio::test]

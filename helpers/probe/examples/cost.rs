@@ -13,15 +13,15 @@
 
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::fd::AsRawFd as _;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use kelson_helper::{BoxFuture, Launched};
-use kelson_services::prober::{CheckAnswer, Launcher, Place, Prober, Schedule, Sink, Verdict};
+use kelson_helper::{BoxFuture, CONTROL, Launched, Launcher, Start};
+use kelson_services::prober::{CheckAnswer, Place, Prober, Schedule, Sink, Verdict};
 use kelson_spec::service::{Asks, NetworkProbe};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -192,7 +192,8 @@ impl Sink for Count {
 struct Starter;
 
 impl Launcher for Starter {
-    fn launch(&self, control: OwnedFd, _: &Place) -> BoxFuture<'static, io::Result<Launched>> {
+    fn launch(&self, mut start: Start) -> BoxFuture<'static, io::Result<Launched>> {
+        let control = start.take(CONTROL).unwrap();
         let mut command = this(&["probe"]);
         let raw = control.as_raw_fd();
         // SAFETY: between fork and exec only a system call is made.
@@ -240,7 +241,7 @@ async fn measure_checks(ports: &[u16], count: usize, seconds: u32) {
         })
         .collect();
     let mut status = prober.status();
-    let pid = status.wait_for(|status| status.up).await.unwrap().pid.unwrap();
+    let pid = status.wait_for(|status| status.helper.up).await.unwrap().helper.pid.unwrap();
     let (pid, own) = (u32::try_from(pid).unwrap(), std::process::id());
     tokio::time::sleep(SECOND * 5).await;
     let look = || {

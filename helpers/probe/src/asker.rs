@@ -1,7 +1,7 @@
 //! Asks each check when it is due, never twice at once, and not more at a time than there are descriptors for.
 
 use std::collections::{HashMap, VecDeque};
-use std::io;
+use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -10,10 +10,15 @@ use tokio::time::Instant;
 
 use crate::agenda::Agenda;
 use crate::ask::{Answer, Attempt, Deadline, Question, harmless};
-use crate::link::{Link, write_urgent};
+use crate::link::Link;
+use kelson_helper::probe::Verdict;
 use kelson_helper::probe::timing::{Eager, jitter};
-use kelson_helper::probe::{Begin, FromProbe, ToProbe, Verdict};
 use kelson_helper::random::Random;
+use kelson_helper::supervisor;
+use kelson_proto::v1::ProbeBegin;
+use kelson_proto::v1::probe_command::Command;
+use kelson_proto::v1::probe_report::Report;
+use kelson_spec::wire;
 
 /// Checks that are due within so long are asked together: a thousand a second wake us a hundred times.
 const TOGETHER: Duration = Duration::from_millis(10);
@@ -75,16 +80,24 @@ impl Asker {
         }
     }
 
-    /// Until PID 1 says goodbye or is gone.
+    /// Until PID 1 asks it to end or is gone.
     ///
     /// # Errors
     /// PID 1 said what is no message of ours.
     pub async fn run(&mut self) -> io::Result<()> {
+        match self.ask_all().await {
+            Err(error) if matches!(error.kind(), ErrorKind::UnexpectedEof | ErrorKind::BrokenPipe) => Ok(()),
+            ended => ended,
+        }
+    }
+
+    async fn ask_all(&mut self) -> io::Result<()> {
         loop {
             let now = Instant::now();
             self.ask_due(now);
             let checks = &self.checks;
-            if !self.link.flush(now, |id| checks.contains_key(&id))? || self.leaving {
+            self.link.flush(now, |id| checks.contains_key(&id))?;
+            if self.leaving {
                 return Ok(());
             }
             let wake = self.wake(now);
@@ -96,11 +109,7 @@ impl Asker {
             };
             tokio::select! {
                 biased;
-                () = self.link.ready() => {
-                    if !self.hear()? {
-                        return Ok(());
-                    }
-                }
+                () = self.link.ready() => self.hear()?,
                 Some(done) = self.under_way.join_next() => {
                     self.done(done);
                     while let Some(done) = self.under_way.try_join_next() {
@@ -122,33 +131,35 @@ impl Asker {
         due.map(|due| due.max(not_before)).into_iter().chain(waiting).chain(self.link.next(now)).min()
     }
 
-    fn hear(&mut self) -> io::Result<bool> {
+    fn hear(&mut self) -> io::Result<()> {
         let now = Instant::now();
-        let Asker { link, checks, agenda, random, leaving, .. } = self;
-        let mut ended = Vec::new();
-        let there = link.read(|message, urgent| match message {
-            ToProbe::Begin(begin) => {
-                let spread = begin.interval.checked_div(10).unwrap_or_default().min(FIRST);
-                let delay = begin.delay.saturating_add(random.part_of(spread));
-                agenda.add(after(now, delay), begin.id);
-                checks.insert(begin.id, Check::new(&begin, now));
-            }
-            ToProbe::End(id) => {
-                if let Some(asking) = checks.remove(&id).and_then(|check| check.asking) {
-                    asking.abort();
+        let mut ended = false;
+        while let Some(command) = self.link.read()? {
+            match command {
+                Command::Begin(begin) => {
+                    let check = Check::new(&begin, now).map_err(io::Error::other)?;
+                    let spread = check.interval.checked_div(10).unwrap_or_default().min(FIRST);
+                    let delay =
+                        Duration::from_micros(begin.delay).saturating_add(self.random.part_of(spread));
+                    self.agenda.add(after(now, delay), begin.id);
+                    self.checks.insert(begin.id, check);
                 }
-                ended.push(id);
+                Command::End(id) => {
+                    if let Some(asking) = self.checks.remove(&id).and_then(|check| check.asking) {
+                        asking.abort();
+                    }
+                    self.link.outbox.forget(id);
+                    ended = true;
+                }
+                Command::Ping(ping) => self.link.say(Report::Pong(supervisor::pong(&ping))),
+                Command::Stop(_) => self.leaving = true,
             }
-            ToProbe::Ping(number) => write_urgent(urgent, &FromProbe::Pong(number)),
-            ToProbe::Goodbye => *leaving = true,
-        })?;
-        for id in &ended {
-            link.outbox.forget(*id);
         }
-        if !ended.is_empty() {
-            agenda.tidy(checks.len(), |id| checks.contains_key(&id));
+        if ended {
+            let checks = &self.checks;
+            self.agenda.tidy(checks.len(), |id| checks.contains_key(&id));
         }
-        Ok(there)
+        Ok(())
     }
 
     fn ask_due(&mut self, now: Instant) {
@@ -187,7 +198,7 @@ impl Asker {
             self.waiting.len(),
             self.connections
         );
-        self.link.say(&FromProbe::Trouble(&text));
+        self.link.say(Report::Trouble(text));
     }
 
     fn ask(&mut self, id: u64) {
@@ -240,14 +251,14 @@ impl Asker {
 }
 
 impl Check {
-    fn new(begin: &Begin<'_>, now: Instant) -> Check {
-        Check {
-            question: Arc::new(Question::new(&begin.probe)),
-            interval: begin.interval,
-            timeout: begin.timeout,
-            eager: Eager::new(now, begin.eager, begin.passes),
+    fn new(begin: &ProbeBegin, now: Instant) -> Result<Check, wire::WireError> {
+        Ok(Check {
+            question: Arc::new(Question::new(&wire::decode(&begin.probe)?)),
+            interval: Duration::from_micros(begin.interval),
+            timeout: Duration::from_micros(begin.timeout),
+            eager: Eager::new(now, Duration::from_micros(begin.eager), begin.passes),
             asking: None,
-        }
+        })
     }
 }
 
@@ -258,78 +269,85 @@ fn after(now: Instant, span: Duration) -> Instant {
 
 #[cfg(test)]
 mod tests {
-    use std::borrow::Cow;
-    use std::io::{Read as _, Write as _};
-    use std::os::unix::net::UnixStream;
+    use std::os::fd::{AsFd as _, OwnedFd};
 
+    use kelson_helper::probe::micros;
+    use kelson_helper::transport::{self, FROM_HELPER, Receiver, TO_HELPER};
+    use kelson_proto::v1::{HelperPing, HelperStop, ProbeCommand, ProbeReport};
     use kelson_spec::service::{Asks, GrpcProbe, NetworkProbe};
 
     use super::*;
-    use kelson_helper::probe::{self as wire, FROM_PROBE_MAX, Incoming, TO_PROBE_MAX};
 
     /// A check that fails without asking anybody: its server has no name.
-    fn begin(id: u64, interval: Duration) -> ToProbe<'static> {
+    fn begin(id: u64, interval: Duration) -> Command {
         let asks = Asks::Grpc(GrpcProbe { service: String::new(), host: Some("a b".into()), tls: None });
-        ToProbe::Begin(Begin {
+        let probe = NetworkProbe { address: NetworkProbe::ADDRESS, port: 1, asks };
+        Command::Begin(ProbeBegin {
             id,
-            probe: Cow::Owned(NetworkProbe { address: NetworkProbe::ADDRESS, port: 1, asks }),
-            delay: Duration::ZERO,
-            interval,
-            timeout: interval,
-            eager: Duration::ZERO,
+            probe: wire::encode(&probe).unwrap(),
+            delay: 0,
+            interval: micros(interval),
+            timeout: micros(interval),
+            eager: 0,
             passes: 1,
         })
     }
 
     /// An asker, and PID 1's end of its socket.
-    fn asker() -> (Asker, UnixStream) {
-        let (ours, theirs) = UnixStream::pair().unwrap();
-        theirs.set_nonblocking(true).unwrap();
+    fn asker() -> (Asker, OwnedFd) {
+        let (ours, theirs) = transport::pair().unwrap();
         (Asker::new(Link::new(theirs).unwrap(), 100), ours)
     }
 
     /// All at once: nobody reads meanwhile.
-    fn tell<'a>(pid_1: &mut UnixStream, messages: impl IntoIterator<Item = ToProbe<'a>>) {
-        let mut bytes = Vec::new();
-        for message in messages {
-            wire::write_frame(&mut bytes, &message, TO_PROBE_MAX).unwrap();
+    fn tell(pid_1: &OwnedFd, commands: impl IntoIterator<Item = Command>) {
+        for command in commands {
+            let message = ProbeCommand { command: Some(command) };
+            transport::send(pid_1.as_fd(), &message, TO_HELPER, &[]).unwrap();
         }
-        pid_1.write_all(&bytes).unwrap();
     }
+
+    const STOP: Command = Command::Stop(HelperStop { within_ms: 1000 });
 
     #[tokio::test]
     async fn a_pid_1_that_never_reads_does_not_make_it_grow() {
-        let (mut asker, mut pid_1) = asker();
-        tell(&mut pid_1, (0..500).map(|id| begin(id, Duration::from_millis(10))));
+        let (mut asker, pid_1) = asker();
+        tell(&pid_1, (0..500).map(|id| begin(id, Duration::from_millis(10))));
         let began = Instant::now();
         while asker.link.outbox.dropped() < 1000 {
             assert!(began.elapsed() < Duration::from_secs(60), "{}", asker.link.outbox.dropped());
             let _ = tokio::time::timeout(Duration::from_millis(100), asker.run()).await;
         }
-        // It still hears: a goodbye ends it although its results lie there.
-        tell(&mut pid_1, [ToProbe::Goodbye]);
+        // It still hears: a stop ends it although its results lie there.
+        tell(&pid_1, [STOP]);
         tokio::time::timeout(Duration::from_secs(10), asker.run()).await.unwrap().unwrap();
     }
 
     #[tokio::test]
     async fn pings_are_answered_before_results_and_ended_checks_are_asked_no_more() {
-        let (mut asker, mut pid_1) = asker();
+        let (mut asker, pid_1) = asker();
         let (often, rarely) = (Duration::from_millis(10), Duration::from_secs(3600));
-        tell(&mut pid_1, [begin(1, often), begin(2, rarely), ToProbe::Ping(7)]);
+        tell(
+            &pid_1,
+            [
+                begin(1, often),
+                begin(2, rarely),
+                Command::Ping(HelperPing { number: 7, ..Default::default() }),
+            ],
+        );
         let _ = tokio::time::timeout(Duration::from_millis(500), asker.run()).await;
-        tell(&mut pid_1, [ToProbe::End(1), ToProbe::Goodbye]);
+        tell(&pid_1, [Command::End(1), STOP]);
         asker.run().await.unwrap();
         assert_eq!((asker.checks.len(), asker.under_way.len()), (1, 0));
         drop(asker);
 
-        let (mut bytes, mut incoming) = (Vec::new(), Incoming::new(FROM_PROBE_MAX));
-        pid_1.read_to_end(&mut bytes).unwrap();
-        incoming.push(&bytes);
-        let first: (FromProbe<'_>, _) = wire::read_piece(incoming.frame().unwrap().unwrap()).unwrap();
-        assert_eq!(first.0, FromProbe::Pong(7));
+        let mut receiver = Receiver::new(FROM_HELPER);
+        let mut next =
+            || Some(receiver.receive::<ProbeReport>(pid_1.as_fd()).unwrap()?.message.report.unwrap());
+        assert!(matches!(next(), Some(Report::Pong(pong)) if pong.number == 7));
         let mut batches = 0;
-        while let Some(frame) = incoming.frame().unwrap() {
-            assert_eq!(wire::read_piece::<FromProbe<'_>>(frame).unwrap().0, FromProbe::Results);
+        while let Some(report) = next() {
+            assert!(matches!(report, Report::Results(_)), "{report:?}");
             batches += 1;
         }
         // Half a second of results every 10 ms.

@@ -16,14 +16,10 @@ mod outbox;
 
 use std::ffi::OsString;
 use std::io::{self, Write as _};
-use std::os::fd::{FromRawFd as _, OwnedFd};
-use std::os::unix::net::UnixStream;
 
 use asker::Asker;
 use link::Link;
 
-/// The socket to PID 1.
-const CONTROL: i32 = 3;
 /// Threads on which long patterns are searched for.
 const SEARCHES: usize = 2;
 
@@ -50,7 +46,7 @@ fn say(text: &str) {
 }
 
 fn run() -> io::Result<()> {
-    let control = take_control()?;
+    let control = kelson_helper::transport::control().inspect_err(|_| say(USAGE))?;
     confine::give_up()?;
     let connections = confine::connections();
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -62,17 +58,4 @@ fn run() -> io::Result<()> {
     // A search for a pattern may be under way; nobody waits for it.
     runtime.shutdown_background();
     ended
-}
-
-/// Descriptor 3, if it is a socket.
-fn take_control() -> io::Result<UnixStream> {
-    // SAFETY: the descriptor is ours by the contract with whoever started us; if it is not open the next call says so.
-    let control = unsafe { OwnedFd::from_raw_fd(CONTROL) };
-    nix::sys::socket::getsockopt(&control, nix::sys::socket::sockopt::SockType).inspect_err(|_| {
-        say(USAGE);
-    })?;
-    nix::fcntl::fcntl(&control, nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::FD_CLOEXEC))?;
-    let control = UnixStream::from(control);
-    control.set_nonblocking(true)?;
-    Ok(control)
 }

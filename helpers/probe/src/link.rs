@@ -1,138 +1,139 @@
 //! The socket to PID 1: what it wants, and what it is told, a few times a second at most.
 
+use std::collections::VecDeque;
 use std::io;
-use std::os::unix::net::UnixStream as StdStream;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::Duration;
 
+use kelson_helper::transport::{self, FROM_HELPER, Receiver, TO_HELPER};
+use kelson_proto::v1::{self, probe_command, probe_report};
+use kelson_sys::descriptor::Watched;
 use tokio::io::Interest;
-use tokio::net::UnixStream;
 use tokio::time::Instant;
 
 use super::outbox::Outbox;
-use kelson_helper::probe::{self as wire, FROM_PROBE_MAX, FromProbe, Incoming, TO_PROBE_MAX, ToProbe};
 
 /// From one batch of results to the next; the first after a pause goes at once.
 const BATCH: Duration = Duration::from_millis(100);
-/// Read at once.
-const READ: usize = 16 << 10;
-/// So many bytes are made of results before they are written.
-const AHEAD: usize = 64 << 10;
-/// Longer waits nothing that is no result: PID 1 is not there.
-const URGENT_MAX: usize = 64 << 10;
+/// More that is no result waits for nobody: PID 1 is not there.
+const URGENT_MAX: usize = 1024;
 
 pub struct Link {
-    stream: UnixStream,
-    incoming: Incoming,
-    buffer: Box<[u8]>,
+    socket: Watched<OwnedFd>,
+    receiver: Receiver,
     pub outbox: Outbox,
-    /// Written before results.
-    urgent: Vec<u8>,
-    bytes: Vec<u8>,
-    written: usize,
+    /// Sent before results.
+    urgent: VecDeque<probe_report::Report>,
+    /// What the socket has not taken.
+    unsent: Option<v1::ProbeReport>,
     batched: Option<Instant>,
 }
 
 impl Link {
-    pub fn new(control: StdStream) -> io::Result<Link> {
+    /// Must be called on the runtime.
+    pub fn new(control: OwnedFd) -> io::Result<Link> {
         Ok(Link {
-            stream: UnixStream::from_std(control)?,
-            incoming: Incoming::new(TO_PROBE_MAX),
-            buffer: vec![0; READ].into_boxed_slice(),
+            socket: Watched::new(control, Interest::READABLE | Interest::WRITABLE)?,
+            receiver: Receiver::new(TO_HELPER),
             outbox: Outbox::default(),
-            urgent: Vec::new(),
-            bytes: Vec::new(),
-            written: 0,
+            urgent: VecDeque::new(),
+            unsent: None,
             batched: None,
         })
     }
 
     /// Until something can be read, or written where that is waited for.
     pub async fn ready(&self) {
-        let interest = match self.blocked() {
-            true => Interest::READABLE | Interest::WRITABLE,
-            false => Interest::READABLE,
+        let interest = match self.unsent {
+            Some(_) => Interest::READABLE | Interest::WRITABLE,
+            None => Interest::READABLE,
         };
         // An error shows when it is read.
-        let _ = self.stream.ready(interest).await;
-    }
-
-    fn blocked(&self) -> bool {
-        self.written < self.bytes.len()
+        let _ = self.socket.ready(interest).await;
     }
 
     /// When [`Link::flush`] wants to be called; when PID 1 takes nothing, [`Link::ready`] tells.
     pub fn next(&self, now: Instant) -> Option<Instant> {
-        if self.blocked() || (self.outbox.is_empty() && self.urgent.is_empty()) {
+        if self.unsent.is_some() || (self.outbox.is_empty() && self.urgent.is_empty()) {
             return None;
         }
-        if !self.urgent.is_empty() {
-            return Some(now);
-        }
-        Some(self.batched.and_then(|at| at.checked_add(BATCH)).unwrap_or(now))
+        Some(if self.urgent.is_empty() { self.batch_due().unwrap_or(now) } else { now })
     }
 
-    /// Takes in what PID 1 has sent and hands each message to `take`, which may ask to stop. False once PID 1 is gone.
+    fn batch_due(&self) -> Option<Instant> {
+        self.batched.and_then(|at| at.checked_add(BATCH))
+    }
+
+    /// The next message of PID 1. `None`: there is none now.
     ///
     /// # Errors
-    /// What came is none of our messages.
-    pub fn read(&mut self, mut take: impl FnMut(ToProbe<'_>, &mut Vec<u8>)) -> io::Result<bool> {
+    /// `UnexpectedEof`: PID 1 is gone. Others: what came is none of our messages.
+    pub fn read(&mut self) -> io::Result<Option<probe_command::Command>> {
         loop {
-            let count = match self.stream.try_read(&mut self.buffer) {
-                Ok(0) => return Ok(false),
-                Ok(count) => count,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(true),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(false),
+            let Link { socket, receiver, .. } = self;
+            match socket.try_io(Interest::READABLE, |socket| receiver.receive(socket.as_fd())) {
+                Ok(Some(packet)) => {
+                    let message: v1::ProbeCommand = packet.message;
+                    if message.command.is_some() {
+                        return Ok(message.command);
+                    }
+                }
+                Ok(None) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if transport::would_block(&error) => return Ok(None),
+                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {
+                    return Err(io::ErrorKind::UnexpectedEof.into());
+                }
                 Err(error) => return Err(error),
-            };
-            self.incoming.push(self.buffer.get(..count).unwrap_or_default());
-            while let Some(frame) = self.incoming.frame().map_err(io::Error::other)? {
-                let (message, _) = wire::read_piece(frame).map_err(io::Error::other)?;
-                take(message, &mut self.urgent);
             }
         }
     }
 
     /// Says something that is no result.
-    pub fn say(&mut self, message: &FromProbe<'_>) {
-        write_urgent(&mut self.urgent, message);
+    pub fn say(&mut self, report: probe_report::Report) {
+        if self.urgent.len() < URGENT_MAX {
+            self.urgent.push_back(report);
+        }
     }
 
-    /// Writes what is due and fits; what PID 1 does not take stays. False once it is gone.
-    pub fn flush(&mut self, now: Instant, lives: impl Fn(u64) -> bool) -> io::Result<bool> {
+    /// Sends what is due and fits; what PID 1 does not take stays.
+    ///
+    /// # Errors
+    /// `BrokenPipe`: PID 1 is gone.
+    pub fn flush(&mut self, now: Instant, lives: impl Fn(u64) -> bool) -> io::Result<()> {
         loop {
-            if !self.blocked() {
-                self.bytes.clear();
-                self.written = 0;
-                self.bytes.append(&mut self.urgent);
-                let due = self.batched.and_then(|at| at.checked_add(BATCH)).is_none_or(|due| now >= due);
-                if due && !self.outbox.is_empty() {
-                    while self.bytes.len() < AHEAD && !self.outbox.is_empty() {
-                        self.outbox.write(&mut self.bytes, &lives);
-                    }
-                    if self.outbox.is_empty() {
-                        self.batched = Some(now);
-                    }
+            let Some(report) = self.take_next(now, &lives) else { return Ok(()) };
+            let sent = self.socket.try_io(Interest::WRITABLE, |socket| {
+                transport::send(socket.as_fd(), &report, FROM_HELPER, &[])
+            });
+            match sent {
+                Ok(()) => {}
+                Err(error) if transport::would_block(&error) => {
+                    self.unsent = Some(report);
+                    return Ok(());
                 }
-                if self.bytes.is_empty() {
-                    self.bytes.shrink_to(FROM_PROBE_MAX);
-                    return Ok(true);
-                }
-            }
-            match self.stream.try_write(self.bytes.get(self.written..).unwrap_or_default()) {
-                Ok(count) => self.written = self.written.saturating_add(count),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(true),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(false),
+                // A text that is too long for a message is no loss.
+                Err(error) if error.kind() == io::ErrorKind::InvalidInput => {}
                 Err(error) => return Err(error),
             }
         }
     }
-}
 
-pub fn write_urgent(urgent: &mut Vec<u8>, message: &FromProbe<'_>) {
-    if urgent.len() < URGENT_MAX {
-        // A text that is too long for a frame is no loss.
-        let _ = wire::write_frame(urgent, message, FROM_PROBE_MAX);
+    fn take_next(&mut self, now: Instant, lives: &impl Fn(u64) -> bool) -> Option<v1::ProbeReport> {
+        if let Some(unsent) = self.unsent.take() {
+            return Some(unsent);
+        }
+        let due = self.batch_due().is_none_or(|due| now >= due);
+        let report = match self.urgent.pop_front() {
+            None if due => {
+                let report = self.outbox.next(lives);
+                if report.is_some() && self.outbox.is_empty() {
+                    self.batched = Some(now);
+                }
+                report
+            }
+            urgent => urgent,
+        };
+        report.map(|report| v1::ProbeReport { report: Some(report) })
     }
 }

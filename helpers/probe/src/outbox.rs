@@ -5,11 +5,18 @@ use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
 use super::ask::Answer;
-use kelson_helper::probe::{self as wire, FROM_PROBE_MAX, FrameStart, FromProbe, Record, Verdict};
+use kelson_helper::probe::{Verdict, micros};
+use kelson_helper::transport::FROM_HELPER;
+use kelson_proto::v1::{self, probe_report};
+use prost::Message as _;
 
 /// So many wait at most: two of each check that there can be. And so many bytes of text.
 const UNSENT_MAX: usize = 32_768;
 const TEXTS_MAX: usize = 1 << 20;
+/// Bytes of the results in one message: what stands before them has room.
+const BATCH_MAX: usize = FROM_HELPER - 64;
+/// Bytes before each result.
+const LENGTH: usize = 4;
 
 struct Unsent {
     id: u64,
@@ -57,79 +64,62 @@ impl Outbox {
         self.known.remove(&id);
     }
 
-    /// Appends a frame of as many as fit into one; `lives` tells whether a check has not ended.
-    pub fn write(&mut self, buffer: &mut Vec<u8>, lives: impl Fn(u64) -> bool) {
+    /// The next message for PID 1: as many results as fit into one, or how many were thrown away. `lives` tells whether a
+    /// check has not ended.
+    pub fn next(&mut self, lives: impl Fn(u64) -> bool) -> Option<probe_report::Report> {
         if self.dropped > 0 {
-            let told = wire::write_frame(buffer, &FromProbe::Dropped(self.dropped), FROM_PROBE_MAX);
-            if told.is_ok() {
-                self.dropped = 0;
+            return Some(probe_report::Report::Dropped(std::mem::take(&mut self.dropped)));
+        }
+        let (mut results, mut bytes) = (Vec::new(), 0_usize);
+        while let Some(Unsent { id, at, took, verdict, text }) = self.unsent.pop_front() {
+            self.texts = self.texts.saturating_sub(text.len());
+            if !lives(id) {
+                continue;
+            }
+            let known = self.known.get(&id) == Some(&text);
+            let sent = (!known).then(|| text.clone().into_owned());
+            let (passes, silent) = (verdict == Verdict::Passes, verdict == Verdict::Silent);
+            let result = v1::ProbeResult { id, at, took: micros(took), passes, silent, text: sent };
+            bytes = bytes.saturating_add(result.encoded_len()).saturating_add(LENGTH);
+            if bytes > BATCH_MAX && !results.is_empty() {
+                self.texts = self.texts.saturating_add(text.len());
+                self.unsent.push_front(Unsent { id, at, took, verdict, text });
+                break;
+            }
+            results.push(result);
+            if !known {
+                self.known.insert(id, text);
             }
         }
-        let frame = FrameStart::new(buffer);
-        let mut whole = frame.push(buffer, &FromProbe::Results, FROM_PROBE_MAX).is_ok();
-        while whole && let Some(first) = self.unsent.front() {
-            let Unsent { id, at, took, verdict, text } = first;
-            let (id, lives) = (*id, lives(*id));
-            if lives {
-                let known = self.known.get(&id).is_some_and(|known| known == text);
-                let text: Option<&str> = (!known).then_some(text);
-                let record = Record { id, at: *at, took: *took, verdict: *verdict, text };
-                if frame.push(buffer, &record, FROM_PROBE_MAX).is_err() {
-                    // Not even one fits an empty frame: texts are shorter than that, so this one is full.
-                    whole = false;
-                    continue;
-                }
-            }
-            let Some(sent) = self.unsent.pop_front() else { break };
-            self.texts = self.texts.saturating_sub(sent.text.len());
-            if lives && self.known.get(&id) != Some(&sent.text) {
-                self.known.insert(id, sent.text);
-            }
-        }
-        frame.finish(buffer);
         if self.unsent.is_empty() {
             self.unsent.shrink_to(1024);
         }
+        (!results.is_empty()).then_some(probe_report::Report::Results(v1::ProbeResults { results }))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kelson_helper::probe::Incoming;
 
     fn answer(text: impl Into<Cow<'static, str>>) -> Answer {
         Answer { verdict: Verdict::Passes, text: text.into() }
     }
 
-    /// Records of all frames, with their texts, and what was dropped.
-    fn read(buffer: &[u8]) -> (Vec<(u64, Option<String>)>, u64) {
-        let mut incoming = Incoming::new(FROM_PROBE_MAX);
-        incoming.push(buffer);
-        let (mut records, mut lost) = (Vec::new(), 0);
-        while let Some(frame) = incoming.frame().unwrap() {
-            let (message, mut rest) = wire::read_piece(frame).unwrap();
-            match message {
-                FromProbe::Dropped(count) => lost += count,
-                FromProbe::Results => {
-                    while !rest.is_empty() {
-                        let (record, more): (Record<'_>, _) = wire::read_piece(rest).unwrap();
-                        records.push((record.id, record.text.map(str::to_owned)));
-                        rest = more;
-                    }
+    /// The results of all messages, with their texts, and how many were dropped.
+    fn drain(outbox: &mut Outbox) -> (Vec<(u64, Option<String>)>, u64) {
+        let (mut results, mut lost) = (Vec::new(), 0);
+        while let Some(report) = outbox.next(|_| true) {
+            assert!(report.encoded_len() <= FROM_HELPER);
+            match report {
+                probe_report::Report::Dropped(count) => lost += count,
+                probe_report::Report::Results(batch) => {
+                    results.extend(batch.results.into_iter().map(|result| (result.id, result.text)));
                 }
                 other => panic!("{other:?}"),
             }
         }
-        (records, lost)
-    }
-
-    fn drain(outbox: &mut Outbox) -> (Vec<(u64, Option<String>)>, u64) {
-        let mut buffer = Vec::new();
-        while !outbox.is_empty() {
-            outbox.write(&mut buffer, |_| true);
-        }
-        read(&buffer)
+        (results, lost)
     }
 
     #[test]
@@ -172,9 +162,8 @@ mod tests {
         let mut outbox = Outbox::default();
         outbox.add(1, 0, Duration::ZERO, answer("a"));
         outbox.add(2, 0, Duration::ZERO, answer("a"));
-        let mut buffer = Vec::new();
-        outbox.write(&mut buffer, |id| id == 2);
-        assert_eq!(read(&buffer).0.len(), 1);
+        let Some(probe_report::Report::Results(batch)) = outbox.next(|id| id == 2) else { panic!() };
+        assert_eq!(batch.results.len(), 1);
         assert!(outbox.is_empty() && outbox.known.len() == 1);
     }
 }

@@ -10,11 +10,10 @@
 
 mod host;
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use host::{Host, SOON, TestLauncher, loopback, schedule};
+use host::{Host, SOON, TestLauncher, loopback, of_web, schedule};
 use kelson_services::prober::{Place, Report, Verdict};
 use kelson_spec::service::Asks;
 use nix::sys::signal::{Signal, kill};
@@ -133,7 +132,7 @@ async fn one_that_sends_garbage_is_replaced() {
     let mut host = with_stand_in("exec yes >&3");
     let mut asked = host.watch(service().await, Asks::Tcp);
     let (reason, _) = real_one(&mut host).await;
-    assert!(reason.starts_with("sent what is no answer (a message of "), "{reason}");
+    assert!(reason.starts_with("sent what is no message ("), "{reason}");
     assert_eq!(asked.next().await.verdict, Verdict::Passes);
 }
 
@@ -168,18 +167,18 @@ async fn nothing_runs_before_the_first_check_and_a_network_of_its_own_has_its_ow
     let host = Host::new();
     let service = service().await;
     tokio::task::yield_now().await;
-    assert!(host.launcher.places.lock().unwrap().is_empty());
+    assert!(host.launcher.apart.lock().unwrap().is_empty());
     let mut here = host.watch(service, Asks::Tcp);
     here.next().await;
-    let place = Place::NetworkOf { service: Arc::from("web"), pid: 7 };
+    let place = of_web();
     let mut there = host.watch_at(place.clone(), schedule(service, Asks::Tcp));
     there.next().await;
-    assert_eq!(*host.launcher.places.lock().unwrap(), [Place::Host, place.clone()]);
+    assert_eq!(*host.launcher.apart.lock().unwrap(), [false, true]);
     assert_eq!((host.prober.status().borrow().checks, host.prober.status().borrow().others), (2, 1));
     // It ends with its last check; the host's stays for a while.
     drop(there.watch.take());
     eventually("the other ends", || host.prober.status().borrow().others == 0).await;
-    assert!(host.prober.status().borrow().up);
+    assert!(host.prober.status().borrow().helper.up);
     let mut there = host.watch_at(place, schedule(service, Asks::Tcp));
     there.next().await;
     assert_eq!(host.prober.status().borrow().restarts, 0);
@@ -194,10 +193,10 @@ async fn a_check_that_ended_is_heard_of_no_more_and_the_last_takes_the_probe_alo
     drop(asked.watch.take());
     while asked.answers.try_recv().is_ok() {}
     let mut status = host.prober.status();
-    let ended = status.wait_for(|status| status.pid.is_none());
+    let ended = status.wait_for(|status| status.helper.pid.is_none());
     let ended = tokio::time::timeout(SOON, ended).await.unwrap().unwrap().clone();
     assert_eq!(
-        (&*ended.message, ended.wanted, ended.checks, ended.restarts),
+        (&*ended.helper.message, ended.wanted, ended.checks, ended.restarts),
         ("nothing to ask", false, 0, 0)
     );
     assert!(asked.answers.try_recv().is_err());
@@ -222,7 +221,7 @@ async fn shutdown_ends_all_of_them_and_no_other_is_started() {
     let host = Host::new();
     let service = service().await;
     let mut here = host.watch(service, Asks::Tcp);
-    let place = Place::NetworkOf { service: Arc::from("web"), pid: 7 };
+    let place = of_web();
     let mut there = host.watch_at(place, schedule(service, Asks::Tcp));
     here.next().await;
     there.next().await;
@@ -235,8 +234,8 @@ async fn shutdown_ends_all_of_them_and_no_other_is_started() {
     let mut late = host.watch(service, Asks::Tcp);
     drop(late.watch.take());
     host.prober.shutdown(deadline).await;
-    assert_eq!(host.launcher.places.lock().unwrap().len(), 2);
-    assert_eq!(host.prober.status().borrow().pid, None);
+    assert_eq!(host.launcher.apart.lock().unwrap().len(), 2);
+    assert_eq!(host.prober.status().borrow().helper.pid, None);
 }
 
 #[tokio::test]
@@ -263,5 +262,5 @@ async fn pid_1_sleeps_between_rare_checks() {
     tokio::time::sleep(Duration::from_secs(4)).await;
     let wakes = host.wakes.load(Ordering::Relaxed) - before;
     assert!(wakes <= 4, "{wakes} in 4 s");
-    assert!(host.prober.status().borrow().up);
+    assert!(host.prober.status().borrow().helper.up);
 }

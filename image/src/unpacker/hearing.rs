@@ -30,7 +30,7 @@ pub(super) struct Hearing {
 
 impl Hearing {
     pub(super) async fn start(launcher: &dyn Launcher, words: Vec<OsString>) -> Result<Self, String> {
-        let start = Start { arguments: words, descriptors: Vec::new() };
+        let start = Start { arguments: words, ..Start::default() };
         let answers = Answers::begin(launcher, start, CONTROL, BOUNDS).await.map_err(|why| match why {
             Unanswered::Start(error) => format!("{NAME} cannot be started: {error}"),
             _ => format!("{NAME} was not started within {} s", BOUNDS.start.as_secs()),

@@ -69,7 +69,7 @@ impl Personalities {
         if let Some(word) = containerd {
             arguments.extend(["--containerd".into(), word.into()]);
         }
-        let start = Start { arguments, descriptors: Vec::new() };
+        let start = Start { arguments, ..Start::default() };
         let launcher = self.helpers(LOAD);
         let answer =
             async { Answers::begin(&*launcher, start, libc::STDOUT_FILENO, LOAD_BOUNDS).await?.next().await };

@@ -74,7 +74,7 @@ impl Listeners {
         }
         let of_logs = folder.join(LOG_SOCKET);
         // One that is just starting makes it before it answers.
-        if self.collector.status().borrow().up && is_gone(&of_logs) {
+        if self.collector.status().borrow().helper.up && is_gone(&of_logs) {
             self.events
                 .host(&format!("{} was removed: logd is restarted to make it again", of_logs.display()));
             self.collector.restart();

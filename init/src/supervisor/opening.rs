@@ -53,7 +53,7 @@ impl Incarnation {
         options.complaints.iter().for_each(|complaint| _ = events.host(complaint));
         let (collector, reports) = log(options, &personalities, &mut environment, loaded)?;
         let (probes, of_probes) = probes(&personalities, &loaded.machine);
-        let prober = probes.prober.clone();
+        let prober = probes.0.clone();
         let registry = Registry::default();
         let unpacker = unpacker(options, &personalities, &loaded.machine);
         let images = ImageStore::new(unpacker, events.clone(), registry.clone());
@@ -209,12 +209,11 @@ fn probes(
     personalities: &Personalities,
     machine: &MachineSpec,
 ) -> (probe::Probes, mpsc::Receiver<prober::Report>) {
-    let networks = probe::Networks::default();
     let Personalities { processes, binary } = personalities.clone();
-    let launcher = probe::ProbeLauncher::new(processes, binary, machine, networks.clone());
+    let launcher = probe::ProbeLauncher::new(processes, binary, machine);
     let (prober, driver, reports) = Prober::new(Arc::new(launcher));
     tokio::spawn(driver);
-    (probe::Probes { prober, networks }, reports)
+    (probe::Probes(prober), reports)
 }
 
 /// What unpacks images: the command line's folder of archives wins over the machine file's.

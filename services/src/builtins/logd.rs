@@ -160,6 +160,7 @@ pub fn show(manager: &Manager, events: &EventLog, collector: Collector, mut repo
 }
 
 fn snapshot(status: &LogdStatus, closing: bool) -> Snapshot {
+    let status = &status.helper;
     let ended = closing && status.pid.is_none();
     let state = match status.up {
         true => State::Running,

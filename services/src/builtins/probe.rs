@@ -5,14 +5,13 @@
 //! health for it. Here it is started, as one who can do nothing but ask; shown like a service; and given the network
 //! that a run has: the host's, or that of a container.
 
-use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::prober::{Launcher, Place, Prober, ProberStatus, Report, Schedule, Sink, Watch};
-use kelson_helper::{BoxFuture, Launched};
+use crate::prober::{Place, Prober, ProberStatus, Report, RunNetwork, Schedule, Sink};
+use kelson_helper::{BoxFuture, Launched, Launcher, Start};
 use kelson_runner::cgroup::Cgroup;
 use kelson_runner::{Command, Processes, open_network};
 use kelson_spec::MachineSpec;
@@ -21,7 +20,7 @@ use tokio::sync::{mpsc, watch};
 
 use crate::events::EventLog;
 use crate::health::network::{Network, Watched};
-use crate::helpers::launched;
+use crate::helpers::{arrange, launched};
 use crate::manager::{ExternalService, Manager};
 use crate::model::{Snapshot, State, wall};
 use crate::service_runner::host_context::RunningProcess;
@@ -44,34 +43,25 @@ pub struct ProbeLauncher {
     resources: Resources,
     /// That a limit is not enforced is still to be told: not of those that nobody asked for.
     tells: AtomicBool,
-    networks: Networks,
 }
 
 impl ProbeLauncher {
     /// `binary` is the binary itself, for `execveat`.
-    pub fn new(
-        processes: Processes,
-        binary: Arc<OwnedFd>,
-        machine: &MachineSpec,
-        networks: Networks,
-    ) -> ProbeLauncher {
+    pub fn new(processes: Processes, binary: Arc<OwnedFd>, machine: &MachineSpec) -> ProbeLauncher {
         let asked_for = machine.builtin(NAME).and_then(|probe| probe.resources.clone());
         let tells = AtomicBool::new(asked_for.is_some());
         let usual =
             Resources { memory_max: Some(MEMORY_MAX), pids_max: Some(PIDS_MAX), ..Resources::default() };
-        ProbeLauncher { processes, binary, resources: asked_for.unwrap_or(usual), tells, networks }
+        ProbeLauncher { processes, binary, resources: asked_for.unwrap_or(usual), tells }
     }
 
-    fn command(&self, control: OwnedFd, place: &Place) -> io::Result<Command> {
-        let mut command = Command::from_descriptor(self.binary.try_clone()?, kelson_helper::probe::NAME)
-            .descriptor(control, 3)
+    fn command(&self, start: Start) -> io::Result<Command> {
+        let command = Command::from_descriptor(self.binary.try_clone()?, kelson_helper::probe::NAME);
+        let mut command = arrange(command, start)
             .user(NOBODY, NOBODY, Vec::new())
             .bounding(Some(0))
             .no_new_privileges(true)
             .seccomp(Some(self.processes.default_filter(0)));
-        if *place != Place::Host {
-            command = command.network_of(self.networks.of(place)?);
-        }
         if let Some(Ok(cgroup)) = self.processes.cgroups().map(|root| Cgroup::create(root, NAME))
             && let Ok(folder) = cgroup.folder()
         {
@@ -90,8 +80,8 @@ impl ProbeLauncher {
 }
 
 impl Launcher for ProbeLauncher {
-    fn launch(&self, control: OwnedFd, place: &Place) -> BoxFuture<'static, io::Result<Launched>> {
-        let command = self.command(control, place);
+    fn launch(&self, start: Start) -> BoxFuture<'static, io::Result<Launched>> {
+        let command = self.command(start);
         let processes = self.processes.clone();
         Box::pin(async move {
             let child =
@@ -101,50 +91,13 @@ impl Launcher for ProbeLauncher {
     }
 }
 
-/// The networks of containers that have one of their own, each open for as long as its run is checked.
-#[derive(Clone, Default)]
-pub struct Networks(Arc<Mutex<HashMap<Place, OwnedFd>>>);
-
-impl Networks {
-    fn lock(&self) -> MutexGuard<'_, HashMap<Place, OwnedFd>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn of(&self, place: &Place) -> io::Result<OwnedFd> {
-        match self.lock().get(place) {
-            Some(network) => network.try_clone(),
-            None => Err(io::Error::other("the run whose network it is has ended")),
-        }
-    }
-
-    fn open(&self, place: Place, network: OwnedFd) -> Opened {
-        self.lock().insert(place.clone(), network);
-        Opened { networks: self.clone(), place }
-    }
-}
-
-/// Closes the network of a run once nothing of it is checked.
-struct Opened {
-    networks: Networks,
-    place: Place,
-}
-
-impl Drop for Opened {
-    fn drop(&mut self) {
-        self.networks.lock().remove(&self.place);
-    }
-}
-
 /// The prober as the services use it.
-pub struct Probes {
-    pub prober: Prober,
-    pub networks: Networks,
-}
+pub struct Probes(pub Prober);
 
 impl Probes {
     /// What asks in the network of the host.
     pub fn host(&self) -> Arc<dyn Network> {
-        Arc::new(NetworkOfRun { prober: self.prober.clone(), place: Place::Host, opened: None })
+        Arc::new(NetworkOfRun { prober: self.0.clone(), place: Place::Host })
     }
 
     /// What asks in the network of this run.
@@ -158,32 +111,22 @@ impl Probes {
         if !apart {
             return Ok(self.host());
         }
-        let network = open_network(pid, start_time).map_err(|error| error.to_string())?;
-        let place = Place::NetworkOf { service: Arc::from(spec.name.as_str()), pid };
-        let opened = Some(Arc::new(self.networks.open(place.clone(), network)));
-        Ok(Arc::new(NetworkOfRun { prober: self.prober.clone(), place, opened }))
+        let namespace = open_network(pid, start_time).map_err(|error| error.to_string())?;
+        let network = RunNetwork { service: Arc::from(spec.name.as_str()), pid, namespace };
+        Ok(Arc::new(NetworkOfRun { prober: self.0.clone(), place: Place::NetworkOf(Arc::new(network)) }))
     }
 }
 
 struct NetworkOfRun {
     prober: Prober,
     place: Place,
-    opened: Option<Arc<Opened>>,
 }
 
 impl Network for NetworkOfRun {
     fn watch(&self, schedule: Schedule, sink: Arc<dyn Sink>) -> Box<dyn Watched> {
-        let watch = self.prober.watch(self.place.clone(), schedule, sink);
-        Box::new(Held { _watch: watch, _opened: self.opened.clone() })
+        Box::new(self.prober.watch(self.place.clone(), schedule, sink))
     }
 }
-
-struct Held {
-    _watch: Watch,
-    _opened: Option<Arc<Opened>>,
-}
-
-impl Watched for Held {}
 
 struct Shown {
     prober: Prober,
@@ -238,7 +181,7 @@ pub fn show(manager: &Manager, events: &EventLog, prober: Prober, mut reports: m
 fn sentence(report: &Report) -> String {
     let of = |place: &Place| match place {
         Place::Host => String::new(),
-        Place::NetworkOf { service, .. } => format!("in the network of service \"{service}\": "),
+        Place::NetworkOf(network) => format!("in the network of service \"{}\": ", network.service),
     };
     match report {
         Report::Replaced { place, reason, late } => {
@@ -255,7 +198,7 @@ fn sentence(report: &Report) -> String {
 
 fn snapshot(status: &ProberStatus, closing: bool) -> Snapshot {
     // It ends when there is nothing to ask, and with the host.
-    let ended = status.pid.is_none() && (closing || !status.wanted);
+    let ended = status.helper.pid.is_none() && (closing || !status.wanted);
     let asks = match (status.checks, status.others) {
         (0, _) => None,
         (1, 0) => Some("asks 1 check".to_owned()),
@@ -264,44 +207,41 @@ fn snapshot(status: &ProberStatus, closing: bool) -> Snapshot {
             Some(format!("asks {checks} checks, with {others} more of it in networks of containers"))
         }
     };
-    let state = match status.up {
+    let state = match status.helper.up {
         true => State::Running,
         false if ended && closing => State::Stopped,
         false if ended => State::Finished,
         false => State::Starting,
     };
     Snapshot {
-        up: status.up,
+        up: status.helper.up,
         // It runs again as soon as there is something to ask.
         down: ended && closing,
         restarts: status.restarts,
-        pid: status.pid,
-        since: wall(status.since),
-        entered: status.since,
+        pid: status.helper.pid,
+        since: wall(status.helper.since),
+        entered: status.helper.since,
         builtin: true,
         stopped: ended && closing,
         status_text: asks.map(Arc::from),
         run: u64::from(status.restarts).saturating_add(1),
         // Without it checks are late; the host is no less healthy for that.
         required: false,
-        ..Snapshot::new(Arc::from(NAME), state, Arc::clone(&status.message))
+        ..Snapshot::new(Arc::from(NAME), state, Arc::clone(&status.helper.message))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use tokio::time::Instant;
+    use kelson_helper::supervisor::Status;
 
     use super::*;
 
     fn status(change: impl FnOnce(&mut ProberStatus)) -> ProberStatus {
         let mut status = ProberStatus {
-            pid: None,
-            up: false,
+            helper: Status::new("nothing to ask"),
             wanted: false,
-            since: Instant::now(),
             restarts: 0,
-            message: Arc::from("nothing to ask"),
             checks: 0,
             others: 0,
             dropped: 0,
@@ -316,7 +256,8 @@ mod tests {
         assert_eq!((idle.state, idle.down, idle.stopped), (State::Finished, false, false));
         let asks = snapshot(
             &status(|status| {
-                (status.pid, status.up, status.wanted, status.checks) = (Some(7), true, true, 3);
+                (status.helper.pid, status.helper.up) = (Some(7), true);
+                (status.wanted, status.checks) = (true, 3);
             }),
             false,
         );
@@ -336,21 +277,11 @@ mod tests {
             sentence(&Report::Replaced { place, reason: reason.clone(), late: 2 }),
             "replaced: killed by SIGKILL; 2 checks were late, their services kept their health meanwhile"
         );
-        let place = Place::NetworkOf { service: Arc::from("db"), pid: 9 };
+        let namespace = std::fs::File::open("/proc/self/ns/net").unwrap().into();
+        let place = Place::NetworkOf(Arc::new(RunNetwork { service: Arc::from("db"), pid: 9, namespace }));
         assert_eq!(
             sentence(&Report::Replaced { place, reason, late: 0 }),
             "in the network of service \"db\": replaced: killed by SIGKILL; no check was late"
         );
-    }
-
-    #[test]
-    fn a_network_is_open_as_long_as_its_run_is_checked() {
-        let networks = Networks::default();
-        let place = Place::NetworkOf { service: Arc::from("db"), pid: 9 };
-        let network = std::fs::File::open("/proc/self/ns/net").unwrap();
-        let opened = networks.open(place.clone(), network.into());
-        assert!(networks.of(&place).is_ok());
-        drop(opened);
-        assert!(networks.of(&place).is_err());
     }
 }

@@ -137,8 +137,8 @@ impl Held {
         }
     }
 
-    pub fn descriptor_store(&self) -> Arc<dyn DescriptorStore> {
-        Arc::clone(&self.descriptor_store)
+    pub fn descriptor_store(&self) -> &dyn DescriptorStore {
+        &*self.descriptor_store
     }
 
     pub fn let_go(&self, descriptor: &impl AsFd) {
@@ -166,8 +166,8 @@ impl Held {
     }
 
     /// Ids of all runs, oldest first.
-    pub fn ids(&self) -> Vec<u64> {
-        self.runs.keys().copied().collect()
+    pub fn ids(&self) -> impl Iterator<Item = u64> {
+        self.runs.keys().copied()
     }
 
     /// The message that hands a run over, and its descriptors; absent if the run has ended.
@@ -366,7 +366,7 @@ mod tests {
         let (message, descriptors) = held.message(id).unwrap();
         assert!(message.stdout && !message.stderr && descriptors.len() == 1);
         held.ended(id, false);
-        assert!(held.message(id).is_none() && held.ids().is_empty());
+        assert!(held.message(id).is_none() && held.ids().next().is_none());
     }
 
     #[test]
@@ -410,12 +410,12 @@ mod tests {
             drop((out, err));
             let _ = held.relieve_full();
         }
-        assert_eq!(held.ids().len(), 1);
+        assert_eq!(held.ids().count(), 1);
         // One that ended in silence has lost nothing, and nothing is said of it.
         let (quiet, _, _) = run(&mut held, "quiet");
         let (_, _out, _err) = run(&mut held, "quiet");
         let losses = held.relieve_full();
-        assert!(!held.ids().contains(&quiet) && !losses.contains_key("quiet"), "{losses:?}");
+        assert!(!held.ids().any(|id| id == quiet) && !losses.contains_key("quiet"), "{losses:?}");
     }
 
     #[test]

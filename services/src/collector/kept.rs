@@ -5,10 +5,8 @@
 //! [`DescriptorStore`] while it is open. logd goes on reading meanwhile; it is told of all pipes once more, and passes
 //! over those that it has.
 
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
-
-use kelson_sys::descriptor::Owned;
 
 use super::LogOptions;
 
@@ -29,8 +27,6 @@ pub enum KeptLog {
         start_time: u64,
         /// How often it had been replaced when it was started.
         restarts: u32,
-        /// The version of Kelson that it is of.
-        version: String,
     },
 }
 
@@ -54,40 +50,6 @@ impl DescriptorStore for Forgetful {
 /// The keeper of a PID 1 that has no memory: nothing comes through `execve`.
 pub fn forgetful() -> Arc<dyn DescriptorStore> {
     Arc::new(Forgetful)
-}
-
-/// A descriptor that is remembered for as long as it is open.
-pub struct Kept {
-    descriptor: OwnedFd,
-    descriptor_store: Arc<dyn DescriptorStore>,
-}
-
-impl Kept {
-    pub fn new(descriptor: OwnedFd, descriptor_store: Arc<dyn DescriptorStore>, what: KeptLog) -> Kept {
-        descriptor_store.keep(descriptor.as_fd(), what);
-        Kept { descriptor, descriptor_store }
-    }
-}
-
-impl AsFd for Kept {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.descriptor.as_fd()
-    }
-}
-
-impl AsRawFd for Kept {
-    fn as_raw_fd(&self) -> RawFd {
-        self.descriptor.as_raw_fd()
-    }
-}
-
-// SAFETY: its descriptor is an `OwnedFd` that nothing replaces.
-unsafe impl Owned for Kept {}
-
-impl Drop for Kept {
-    fn drop(&mut self) {
-        self.descriptor_store.let_go(self.descriptor.as_fd());
-    }
 }
 
 /// A descriptor that the previous incarnation has left.

@@ -1,21 +1,18 @@
-//! The one task behind a [`Prober`](super::Prober): gives each network its keeper, and each keeper what is for it.
+//! The one task behind a [`Prober`](super::Prober): starts what asks in each network, and hands it what is for it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use kelson_helper::BoxFuture;
+use kelson_helper::{BoxFuture, Launcher};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
-use super::supervisor::{Order, Supervisor};
-use super::{Command, Launcher, Place, ProberStatus, Report};
+use super::checks::{Checks, Request};
+use super::{Command, Place, ProberStatus, Report};
 
-/// Why no probe runs where there is no check.
-pub const NOTHING: &str = "nothing to ask";
-
-/// What all keepers have in common.
+/// What all networks have in common.
 pub struct Shared {
     pub launcher: Arc<dyn Launcher>,
     pub status: watch::Sender<ProberStatus>,
@@ -32,10 +29,10 @@ impl Shared {
 pub struct Driver {
     shared: Arc<Shared>,
     commands: mpsc::UnboundedReceiver<Command>,
-    supervisors: HashMap<Place, mpsc::UnboundedSender<Order>>,
+    networks: HashMap<Place, mpsc::UnboundedSender<Request>>,
     /// Each ends with its place, once nothing is asked there and its probe has ended.
     running: FuturesUnordered<BoxFuture<'static, Place>>,
-    /// No keeper is begun any more; who waits for the last to end.
+    /// None is begun any more; who waits for the last to end.
     shutdown: Option<Vec<oneshot::Sender<()>>>,
 }
 
@@ -49,7 +46,7 @@ impl Driver {
         Driver {
             shared: Arc::new(Shared { launcher, status, reports }),
             commands,
-            supervisors: HashMap::new(),
+            networks: HashMap::new(),
             running: FuturesUnordered::new(),
             shutdown: None,
         }
@@ -72,44 +69,44 @@ impl Driver {
     fn command(&mut self, command: Command) {
         match command {
             Command::Watch { .. } if self.shutdown.is_some() => {}
-            Command::Watch { place, entry } => self.begin(place, Order::Watch(entry)),
+            Command::Watch { place, entry } => self.begin(place, Request::Watch(entry)),
             Command::End { place, id } => {
-                if let Some(supervisor) = self.supervisors.get(&place) {
+                if let Some(network) = self.networks.get(&place) {
                     // One that has ended knows of no check.
-                    let _ = supervisor.send(Order::End(id));
+                    let _ = network.send(Request::End(id));
                 }
             }
-            Command::Restart => self.tell_all(|| Order::Restart),
+            Command::Restart => self.tell_all(|| Request::Restart),
             Command::Shutdown { deadline, done } => self.shut_down(deadline, done),
         }
     }
 
-    fn begin(&mut self, place: Place, order: Order) {
-        let order = match self.supervisors.get(&place) {
-            Some(supervisor) => match supervisor.send(order) {
+    fn begin(&mut self, place: Place, request: Request) {
+        let request = match self.networks.get(&place) {
+            Some(network) => match network.send(request) {
                 Ok(()) => return,
                 // It has just ended.
-                Err(mpsc::error::SendError(order)) => order,
+                Err(mpsc::error::SendError(request)) => request,
             },
-            None => order,
+            None => request,
         };
-        let (supervisor, orders) = mpsc::unbounded_channel();
+        let (network, requests) = mpsc::unbounded_channel();
         // The other end is right here.
-        let _ = supervisor.send(order);
-        self.running.push(Box::pin(Supervisor::new(place.clone(), Arc::clone(&self.shared), orders).run()));
-        self.supervisors.insert(place, supervisor);
+        let _ = network.send(request);
+        self.running.push(Box::pin(Checks::new(place.clone(), Arc::clone(&self.shared)).run(requests)));
+        self.networks.insert(place, network);
         self.count_others();
     }
 
-    fn tell_all(&self, order: impl Fn() -> Order) {
-        for supervisor in self.supervisors.values() {
-            let _ = supervisor.send(order());
+    fn tell_all(&self, request: impl Fn() -> Request) {
+        for network in self.networks.values() {
+            let _ = network.send(request());
         }
     }
 
     fn shut_down(&mut self, deadline: Instant, done: oneshot::Sender<()>) {
         self.shutdown.get_or_insert_default().push(done);
-        self.tell_all(|| Order::Shutdown(deadline));
+        self.tell_all(|| Request::Shutdown(deadline));
         self.shut_down_done();
     }
 
@@ -125,15 +122,15 @@ impl Driver {
 
     fn ended(&mut self, place: &Place) {
         // Its place may have a new one already.
-        if self.supervisors.get(place).is_some_and(mpsc::UnboundedSender::is_closed) {
-            self.supervisors.remove(place);
+        if self.networks.get(place).is_some_and(mpsc::UnboundedSender::is_closed) {
+            self.networks.remove(place);
         }
         self.count_others();
         self.shut_down_done();
     }
 
     fn count_others(&self) {
-        let others = self.supervisors.keys().filter(|place| **place != Place::Host).count();
+        let others = self.networks.keys().filter(|place| **place != Place::Host).count();
         self.shared.status.send_if_modified(|status| {
             let changed = status.others != others;
             status.others = others;

@@ -1,6 +1,5 @@
 //! The checks of one network: what is asked, where answers go, and when the next one is due.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,11 +7,13 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 
-use super::heartbeat::after;
 use super::{CheckAnswer, Schedule, Sink};
 use kelson_helper::probe::timing::{self, Eager};
-use kelson_helper::probe::{Begin, Record, Verdict};
+use kelson_helper::probe::{Verdict, micros};
 use kelson_helper::random::Random;
+use kelson_helper::supervisor::after;
+use kelson_proto::v1;
+use kelson_spec::wire;
 
 /// What a batch may be late by without a word.
 const TOLERANCE: Duration = Duration::from_millis(300);
@@ -50,20 +51,20 @@ impl Entry {
     }
 
     /// What is sent to the probe. `again`: another one has asked before.
-    pub fn begin(&self, now: Instant, again: bool, random: &mut Random) -> Begin<'_> {
+    pub fn begin(&self, now: Instant, again: bool, random: &mut Random) -> Option<v1::ProbeBegin> {
         let mut delay = self.due.saturating_duration_since(now);
         if again {
             delay = delay.saturating_add(random.part_of(self.schedule.interval.min(SPREAD)));
         }
-        Begin {
+        Some(v1::ProbeBegin {
             id: self.id,
-            probe: Cow::Borrowed(&self.schedule.probe),
-            delay,
-            interval: self.schedule.interval,
-            timeout: self.schedule.timeout,
-            eager: self.eager.left(now),
+            probe: wire::encode(&self.schedule.probe).ok()?,
+            delay: micros(delay),
+            interval: micros(self.schedule.interval),
+            timeout: micros(self.schedule.timeout),
+            eager: micros(self.eager.left(now)),
             passes: self.schedule.success_threshold,
-        }
+        })
     }
 
     /// Hands an answer to whom it is for.
@@ -131,14 +132,15 @@ impl Watched {
         self.entries.values().map(|entry| entry.schedule.interval).min()
     }
 
-    /// Takes in what a probe tells; one of a check that has ended is nobody's any more.
-    pub fn take(&mut self, record: &Record<'_>, now: Instant) {
-        let Some(entry) = self.entries.get_mut(&record.id) else { return };
+    /// Takes in what a probe reports; one of a check that has ended is nobody's any more.
+    pub fn take(&mut self, result: &v1::ProbeResult, now: Instant) {
+        let Some(entry) = self.entries.get_mut(&result.id) else { return };
         let at = SystemTime::UNIX_EPOCH
-            .checked_add(Duration::from_micros(record.at))
+            .checked_add(Duration::from_micros(result.at))
             .unwrap_or(SystemTime::UNIX_EPOCH);
-        let pause = entry.eager.pause(entry.schedule.interval, record.verdict, now);
+        let verdict = Verdict::of(result);
+        let pause = entry.eager.pause(entry.schedule.interval, verdict, now);
         entry.due = after(now, pause);
-        entry.answer(at, record.took, record.verdict, record.text);
+        entry.answer(at, Duration::from_micros(result.took), verdict, result.text.as_deref());
     }
 }

@@ -54,12 +54,13 @@ impl Descriptor {
                 console: options.console,
                 rate_limit: options.rate_limit,
             }),
-            Descriptor::Log(KeptLog::Control { pid, start_time, restarts, version }) => {
+            Descriptor::Log(KeptLog::Control { pid, start_time, restarts }) => {
                 What::LogControl(LogControl {
                     pid: *pid,
                     start_time: *start_time,
                     restarts: *restarts,
-                    version: version.clone(),
+                    // For earlier releases: this one asks the helper itself.
+                    version: env!("CARGO_PKG_VERSION").to_owned(),
                 })
             }
             Descriptor::Notify { service, run } => What::Notify(voice(service, *run)),
@@ -77,8 +78,8 @@ impl Descriptor {
                 let options = LogOptions { max_size, max_files, rate_limit, console };
                 Descriptor::Log(KeptLog::Pipe { id, service, run, options, stderr })
             }
-            What::LogControl(LogControl { pid, start_time, restarts, version }) => {
-                Descriptor::Log(KeptLog::Control { pid, start_time, restarts, version })
+            What::LogControl(LogControl { pid, start_time, restarts, .. }) => {
+                Descriptor::Log(KeptLog::Control { pid, start_time, restarts })
             }
             What::Notify(Voice { service, run }) => Descriptor::Notify { service, run },
             What::Readiness(Voice { service, run }) => Descriptor::Readiness { service, run },

@@ -85,7 +85,7 @@ fn every_key_of_a_container_is_read() {
     assert_eq!((&spec.user, spec.depends.as_slice()), (&None, [containerd()].as_slice()));
     assert_eq!(spec.security.capabilities, Some(CONTAINER_CAPABILITIES & !(1 << 13) | 1 << 12));
     assert_eq!(spec.security.ambient, 1 << 12);
-    assert_eq!(wire::decode(&wire::encode(&loaded).unwrap()).unwrap(), loaded);
+    assert_eq!(wire::decode::<Loaded>(&wire::encode(&loaded).unwrap()).unwrap(), loaded);
 }
 
 #[test]

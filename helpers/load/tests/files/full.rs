@@ -8,7 +8,7 @@ use kelson_spec::machine::{
     ApiSpec, BuiltinSpec, InterfaceSpec, MachineSpec, MountSpec, NodeHealthSpec, WatchdogSpec,
 };
 use kelson_spec::service::*;
-use kelson_spec::wire;
+use kelson_spec::{Loaded, wire};
 
 const WEB: &str = r#"
 name: web                       # [a-z0-9][a-z0-9-]{0,62}; must equal the file's name
@@ -234,7 +234,7 @@ fn every_key_of_a_service_file_is_read() {
     assert_eq!(spec, &expected);
     assert_eq!(loaded.api_group, Some(990));
 
-    assert_eq!(wire::decode(&wire::encode(&loaded).unwrap()).unwrap(), loaded);
+    assert_eq!(wire::decode::<Loaded>(&wire::encode(&loaded).unwrap()).unwrap(), loaded);
 }
 
 #[test]
@@ -461,7 +461,7 @@ images: [/images, /more]
         images: vec!["/images".into(), "/more".into()],
     };
     assert_eq!(loaded.machine, expected);
-    assert_eq!(wire::decode(&wire::encode(&loaded).unwrap()).unwrap(), loaded);
+    assert_eq!(wire::decode::<Loaded>(&wire::encode(&loaded).unwrap()).unwrap(), loaded);
 }
 
 #[test]

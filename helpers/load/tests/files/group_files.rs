@@ -47,7 +47,7 @@ fn a_file_says_all_that_it_may() {
     };
     assert_eq!(loaded.groups, [shop]);
     assert_eq!(warnings(&loaded), Vec::<String>::new());
-    assert_eq!(wire::decode(&wire::encode(&loaded).unwrap()).unwrap(), loaded);
+    assert_eq!(wire::decode::<Loaded>(&wire::encode(&loaded).unwrap()).unwrap(), loaded);
     // Each key may be left out.
     let loaded = with("shop", "{}").load();
     assert_eq!(loaded.groups, [GroupSpec { name: "shop".into(), ..GroupSpec::default() }]);

@@ -2,7 +2,7 @@
 use crate::folder::Folder;
 use kelson_load::written;
 use kelson_spec::service::*;
-use kelson_spec::wire;
+use kelson_spec::{Loaded, wire};
 
 const CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----\nMIIBAA==\n-----END CERTIFICATE-----";
 
@@ -22,7 +22,7 @@ fn checks(text: &str) -> Vec<Check> {
     let folder = folder(text);
     let loaded = folder.load();
     assert_eq!(loaded.diagnostics, []);
-    assert_eq!(wire::decode(&wire::encode(&loaded).unwrap()).unwrap(), loaded);
+    assert_eq!(wire::decode::<Loaded>(&wire::encode(&loaded).unwrap()).unwrap(), loaded);
     let spec = loaded.services[0].clone();
     folder.service("web", written(&spec).file());
     // Where it is read again the file of the certificates may be missing.

@@ -159,21 +159,21 @@ impl Host {
     /// Waits until a logd answers; gives its PID.
     pub async fn up(&self) -> Pid {
         let mut status = self.collector.status();
-        let up = status.wait_for(|status| status.up);
-        let pid = tokio::time::timeout(Duration::from_secs(10), up).await.unwrap().unwrap().pid;
+        let up = status.wait_for(|status| status.helper.up);
+        let pid = tokio::time::timeout(Duration::from_secs(10), up).await.unwrap().unwrap().helper.pid;
         Pid::from_raw(pid.unwrap())
     }
 
     /// Waits until another one than `old` answers; gives its PID.
     pub async fn replaced(&self, old: Pid) -> Pid {
         let mut status = self.collector.status();
-        let up = status.wait_for(|status| status.up && status.pid != Some(old.as_raw()));
-        let pid = tokio::time::timeout(Duration::from_secs(10), up).await.unwrap().unwrap().pid;
+        let up = status.wait_for(|status| status.helper.up && status.helper.pid != Some(old.as_raw()));
+        let pid = tokio::time::timeout(Duration::from_secs(10), up).await.unwrap().unwrap().helper.pid;
         Pid::from_raw(pid.unwrap())
     }
 
     pub fn restarts(&self) -> u32 {
-        self.collector.status().borrow().restarts
+        self.collector.status().borrow().helper.restarts
     }
 
     pub fn log(&self, service: &str) -> PathBuf {

@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use kelson_helper::{BoxFuture, Launched};
-use kelson_services::prober::{CheckAnswer, Launcher, Place, Prober, Report, Schedule, Sink, Watch};
+use kelson_helper::{BoxFuture, CONTROL, Launched, Launcher, Start};
+use kelson_services::prober::{CheckAnswer, Place, Prober, Report, RunNetwork, Schedule, Sink, Watch};
 use kelson_spec::service::{Asks, NetworkProbe};
 use kelson_tests::child::{self, Child};
 use nix::sys::resource::{Resource, setrlimit};
@@ -36,19 +36,20 @@ pub struct TestLauncher {
     pub failing: AtomicU32,
     /// The next ones are no kelson-probe, but a shell that does this.
     pub stand_in: Mutex<Option<&'static str>>,
-    pub places: Mutex<Vec<Place>>,
+    /// For each start, whether it was for a network that is not the host's.
+    pub apart: Mutex<Vec<bool>>,
     /// The limit on open files, where it is another than ours.
     pub files: Option<u64>,
 }
 
 impl Launcher for TestLauncher {
-    fn launch(&self, control: OwnedFd, place: &Place) -> BoxFuture<'static, io::Result<Launched>> {
-        self.places.lock().unwrap().push(place.clone());
+    fn launch(&self, mut start: Start) -> BoxFuture<'static, io::Result<Launched>> {
+        self.apart.lock().unwrap().push(start.network.is_some());
         if self.failing.load(Ordering::Relaxed) > 0 {
             self.failing.fetch_sub(1, Ordering::Relaxed);
             return Box::pin(async { Err(io::Error::other("the test wants it so")) });
         }
-        let result = self.spawn(control);
+        let result = start.take(CONTROL).and_then(|control| self.spawn(control));
         Box::pin(async move { result })
     }
 }
@@ -130,8 +131,8 @@ impl Host {
 
     async fn up_other_than(&self, old: Option<Pid>) -> Pid {
         let mut status = self.prober.status();
-        let up = status.wait_for(|status| status.up && status.pid != old.map(Pid::as_raw));
-        let pid = tokio::time::timeout(SOON, up).await.unwrap().unwrap().pid;
+        let up = status.wait_for(|status| status.helper.up && status.helper.pid != old.map(Pid::as_raw));
+        let pid = tokio::time::timeout(SOON, up).await.unwrap().unwrap().helper.pid;
         Pid::from_raw(pid.unwrap())
     }
 
@@ -189,4 +190,10 @@ pub fn schedule(address: SocketAddr, asks: Asks) -> Schedule {
 
 pub fn loopback(port: u16) -> SocketAddr {
     SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port)
+}
+
+/// The network of a run of the service `web`; in truth the host's.
+pub fn of_web() -> Place {
+    let namespace = std::fs::File::open("/proc/self/ns/net").unwrap().into();
+    Place::NetworkOf(Arc::new(RunNetwork { service: Arc::from("web"), pid: 7, namespace }))
 }
