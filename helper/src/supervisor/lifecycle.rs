@@ -217,7 +217,12 @@ impl Lifecycle {
                 run.exit_by.get_or_insert(run.stop_by.unwrap_or_else(|| after(now, EXIT)));
                 Vec::new()
             }
-            (State::Running(_), Event::Exited(how) | Event::Broken(how)) => self.gone(how, false, now),
+            (State::Running(_), Event::Exited(how)) => self.gone(how, false, now),
+            (State::Running(run), Event::Broken(how)) => {
+                // That is no orderly end, whatever it was asked for: the next one waits its pause.
+                run.stop_by = None;
+                self.gone(how, false, now)
+            }
             (State::Running(run), Event::Stop(within)) if run.stop_by.is_none() => run.stop(within, now),
             (State::Running(run), Event::Shutdown(by)) => run.stop(by.saturating_duration_since(now), now),
             (State::Launching { .. }, Event::Stop(_)) if !self.wanted => self.end("", Next::Idle),
@@ -427,6 +432,20 @@ mod tests {
             lifecycle.tick(&mut Quiet, late),
             end("could not be started in 5 s", Next::Retry(LONGEST_PAUSE))
         );
+    }
+
+    #[test]
+    fn one_that_sends_what_is_no_message_has_not_ended_in_order_though_it_was_asked_to() {
+        let now = Instant::now();
+        let mut lifecycle = up(now);
+        for pause in [0, 0, 0, 100, 200] {
+            lifecycle.step(Event::Stop(SECOND), now);
+            let pause = Duration::from_millis(pause);
+            assert_eq!(lifecycle.step(Event::Broken("x"), now), end("x", Next::After(pause)));
+            let now = lifecycle.deadline(&Quiet).unwrap();
+            assert_eq!(lifecycle.tick(&mut Quiet, now), [Action::Launch]);
+            answers(&mut lifecycle, now);
+        }
     }
 
     #[test]
