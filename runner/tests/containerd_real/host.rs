@@ -15,6 +15,7 @@ use kelson_runner::{
 use kelson_spec::ServiceSpec;
 use kelson_spec::service::{ContainerMount, ContainerSpec, Workload};
 use kelson_tests::containers;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use tokio::time::{sleep, timeout};
 
 use crate::pid_one::as_pid_one_of;
@@ -178,7 +179,7 @@ impl Host {
 }
 
 pub fn pipe() -> (fs::File, OwnedFd) {
-    let (read, write) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC).unwrap();
+    let (read, write) = nix::unistd::pipe2(OFlag::O_CLOEXEC).unwrap();
     (read.into(), write)
 }
 
@@ -189,7 +190,13 @@ pub fn context(run: u64) -> (RunContext, fs::File, fs::File) {
     (RunContext { environment, ..RunContext::new(run, stdout, stderr) }, out, err)
 }
 
+/// What commands write comes through a pipe that does not block PID 1.
+fn block(file: &fs::File) {
+    fcntl(file, FcntlArg::F_SETFL(OFlag::empty())).unwrap();
+}
+
 pub async fn text(mut file: fs::File) -> String {
+    block(&file);
     tokio::task::spawn_blocking(move || {
         let mut text = String::new();
         file.read_to_string(&mut text).unwrap();
@@ -201,6 +208,7 @@ pub async fn text(mut file: fs::File) -> String {
 
 /// Reads until the text has come.
 pub async fn until(mut file: fs::File, wanted: &'static str) -> fs::File {
+    block(&file);
     let read = tokio::task::spawn_blocking(move || {
         let (mut text, mut byte) = (String::new(), [0u8; 1]);
         while !text.contains(wanted) {

@@ -66,7 +66,7 @@ async fn every_method_as_each_role_is_what_the_docs_say() {
             table.push_str(if denied { " denied |" } else { " yes |" });
         }
     }
-    let told = apid.logged("was denied Machine.Shutdown");
+    let told = apid.logged("was denied Services.List");
     assert!(told.starts_with("CN=ann sha256:") && told.contains("(no role)"), "{told}");
     assert_eq!(documented(), table, "docs/api.md has another table than\n{table}\n");
     for client in &mut clients {
