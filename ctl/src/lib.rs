@@ -3,6 +3,11 @@
 //! A command is one file in [`commands`]; how things look is decided in [`output`] alone; where the host is, in
 //! [`contexts`], and where there are several, in [`nodes`]. Each command ends with a status that scripts can rely on, see [`failure`].
 
+// A panic ends one call of kelsonctl, and never PID 1; drawings would be unreadable in checked arithmetic.
+#![allow(clippy::arithmetic_side_effects, clippy::indexing_slicing)]
+#![allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+#![cfg_attr(test, allow(clippy::cast_possible_wrap))]
+
 mod call;
 pub mod cli;
 mod commands;

@@ -152,7 +152,7 @@ async fn a_file_is_handed_on_and_no_more_than_was_announced() {
     };
     let send = async |pieces: Vec<Request>| {
         let pieces = pieces.into_iter().map(|piece| v1::WriteFileRequest { request: Some(piece) });
-        let sent = world.client().inspect().write_file(tokio_stream::iter(pieces.collect::<Vec<_>>())).await;
+        let sent = world.client().inspect().write_file(tokio_stream::iter(pieces)).await;
         sent.map(|response| response.into_inner().path).map_err(|status| status.code())
     };
     let data = |length: usize| Request::Data(vec![7; length]);

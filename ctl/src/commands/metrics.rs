@@ -174,7 +174,7 @@ fn rows(families: &[MetricFamily]) -> BTreeMap<&str, Row> {
                     row.restarts.push(format!("{second} {count}"));
                 }
                 ("kelson_service_last_start_duration_seconds", Value::Number(took)) => {
-                    row.started = Some(*took)
+                    row.started = Some(*took);
                 }
                 ("kelson_check_failures", Value::Number(count)) => row.check_failures += count,
                 ("kelson_check_duration_seconds", Value::Summary(summary)) => {

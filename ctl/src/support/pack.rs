@@ -119,7 +119,7 @@ impl Pack {
         // Unlike a rename a link takes no other file's place. Not all file systems have them.
         match fs::hard_link(&self.draft, &self.path) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                fs::rename(&self.draft, &self.path)?
+                fs::rename(&self.draft, &self.path)?;
             }
             linked => linked?,
         }

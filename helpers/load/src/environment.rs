@@ -69,7 +69,7 @@ pub fn parse(content: &str) -> (Vec<(String, String)>, Vec<LineMistake>) {
         let at = indent.saturating_add(name.chars().count()).saturating_add(1);
         match unquote(value) {
             Ok(value) if value.contains('\0') => {
-                wrong(at, format!("the value of {} holds a NUL byte", shown(name)))
+                wrong(at, format!("the value of {} holds a NUL byte", shown(name)));
             }
             Ok(value) => found.push((name.to_owned(), value)),
             Err(message) => wrong(at, message.to_owned()),

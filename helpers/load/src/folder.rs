@@ -151,7 +151,7 @@ impl Reading {
             match entry {
                 Ok(entry) => names.push(entry.file_name()),
                 Err(error) => {
-                    self.note(folder, None, format!("the folder cannot be read: {}", error_text(&error)))
+                    self.note(folder, None, format!("the folder cannot be read: {}", error_text(&error)));
                 }
             }
         }

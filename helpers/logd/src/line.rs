@@ -298,7 +298,7 @@ mod tests {
         let mut held = Vec::new();
         split(&mut held, b"half", |_, _| {});
         split(&mut held, b" whole\n", |text, partial| {
-            assert_eq!((text, partial), (b"half whole".as_slice(), false))
+            assert_eq!((text, partial), (b"half whole".as_slice(), false));
         });
         assert_eq!(held.capacity(), 0);
     }

@@ -57,7 +57,7 @@ pub fn make_read_only(cgroups: &[PathBuf]) -> Result<(), String> {
         let name = cgroup.file_name().unwrap_or_default().display();
         match setns(&namespace, CloneFlags::CLONE_NEWNS) {
             Ok(()) => {
-                failures.extend(close(&proc, &mounts).into_iter().map(|text| format!("{name}: {text}")))
+                failures.extend(close(&proc, &mounts).into_iter().map(|text| format!("{name}: {text}")));
             }
             Err(errno) => failures.push(format!("{name}: its mount namespace: {}", errno.desc())),
         }

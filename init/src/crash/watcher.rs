@@ -83,7 +83,7 @@ impl Watcher {
         let thread = std::thread::Builder::new().name("watcher".to_owned()).stack_size(128 << 10);
         thread.spawn(move || {
             let _ = alternate_stack();
-            self.watch(ours, main)
+            self.watch(ours, main);
         })?;
         Ok(())
     }

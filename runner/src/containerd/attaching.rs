@@ -69,7 +69,7 @@ impl ContainerRunner {
         match timeout(BRIEFLY, self.recall()).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
-                tracing::debug!("the image of service {} is not known yet: {error}", self.spec.name)
+                tracing::debug!("the image of service {} is not known yet: {error}", self.spec.name);
             }
             Err(_) => tracing::debug!("the image of service {} is not known yet", self.spec.name),
         }

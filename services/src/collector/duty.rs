@@ -104,9 +104,9 @@ impl Logs {
     /// Armed only where the next byte is news.
     pub fn watch_pipes(&mut self, up: bool) {
         if if up { !self.busy } else { self.relieve_at.is_none() } {
-            self.held.arm()
+            self.held.arm();
         } else {
-            self.held.disarm()
+            self.held.disarm();
         }
     }
 

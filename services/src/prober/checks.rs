@@ -235,7 +235,9 @@ impl Duty for Checks {
             }
             Some(probe_report::Report::Trouble(text)) => self.trouble(text),
             Some(probe_report::Report::Dropped(count)) => {
-                self.shared.status.send_modify(|status| status.dropped = status.dropped.saturating_add(count))
+                self.shared
+                    .status
+                    .send_modify(|status| status.dropped = status.dropped.saturating_add(count));
             }
             None => {}
         }

@@ -69,7 +69,7 @@ impl Condition for ServiceCondition {
                 self.snapshot = None;
                 return;
             }
-            std::future::pending().await
+            std::future::pending::<()>().await;
         })
     }
 }

@@ -338,7 +338,7 @@ impl ServiceState {
                 Input::Extend(_),
             ) => {}
             (down!(PreStop { .. } | StopDelay { .. } | Ending { forced: false, .. }), Input::Force) => {
-                self.force(at)
+                self.force(at);
             }
             (
                 AtRest(_)

@@ -65,7 +65,7 @@ impl Case {
         for effect in step.effects {
             match effect {
                 Effect::Tell => {
-                    self.told.push(format!("{}: {}", self.service.state().name(), self.service.message))
+                    self.told.push(format!("{}: {}", self.service.state().name(), self.service.message));
                 }
                 Effect::Work(work) => self.work = work,
                 Effect::AskGate => {

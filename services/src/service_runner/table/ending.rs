@@ -113,7 +113,7 @@ impl ServiceState {
         at.note("the total deadline has passed: killed");
         match self.stage() {
             Some(Stage::PreStop { .. } | Stage::StopDelay { .. } | Stage::Ending { .. }) => {
-                self.kill(false, at)
+                self.kill(false, at);
             }
             Some(Stage::Clearing) => at.work(Work::Clear),
             Some(Stage::Post) => at.work(Work::EndPost),
