@@ -198,15 +198,7 @@ impl Core {
         let run = self.service.run;
         let pipes = self.host_context.logs.pipes(&self.name, run, &self.spec.logs);
         let (stdout, stderr) = pipes.map_err(|error| cannot("make the pipes of its log", &error))?;
-        let mut context = RunContext {
-            run,
-            command: None,
-            as_root: false,
-            stdout,
-            stderr,
-            environment: Vec::new(),
-            descriptors: Vec::new(),
-        };
+        let mut context = RunContext::new(run, stdout, stderr);
         self.status_text = None;
         self.main_pid_refused = false;
         // The old socket goes first: it has the same name.
