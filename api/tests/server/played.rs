@@ -18,7 +18,7 @@ use kelson_services::service_runner::host_context::{HostContext, LogPipes, Runne
 use kelson_services::spec::service::LogSpec;
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
-/// Runs nothing and ends when it is stopped; its process is said to have this PID.
+/// Runs nothing and ends when it is stopped. It reports this PID.
 pub fn idle(pid: i32) -> Box<dyn Runner> {
     Box::new(Idle { pid, stop: None })
 }

@@ -41,7 +41,7 @@ impl Run for Arguments {
 /// The clock of a host as it answered.
 #[derive(Debug, Clone)]
 pub struct Clock {
-    told: ClockResponse,
+    reply: ClockResponse,
     /// Of one elsewhere: by how many milliseconds it is ahead of the one here, and how far that may be off.
     difference: Option<(f64, Duration)>,
 }
@@ -51,10 +51,10 @@ views! {
     // negative: the clock is ahead. `hardware`: null where there is none that can be read. `difference_ms`: how far it is
     // ahead of the caller's clock; null, as the next, where it is the caller's. `uncertainty_ms`: how far that may be off.
     Clock: clock {
-        time: clock.told.time, uptime_ms: signed(&clock.told.uptime).unwrap_or_default(),
-        synchronized: clock.told.synchronized, max_error_ms: signed(&clock.told.max_error),
-        estimated_error_ms: signed(&clock.told.estimated_error), offset_ms: signed(&clock.told.offset),
-        hardware: clock.told.hardware, source: clock.told.source,
+        time: clock.reply.time, uptime_ms: signed(&clock.reply.uptime).unwrap_or_default(),
+        synchronized: clock.reply.synchronized, max_error_ms: signed(&clock.reply.max_error),
+        estimated_error_ms: signed(&clock.reply.estimated_error), offset_ms: signed(&clock.reply.offset),
+        hardware: clock.reply.hardware, source: clock.reply.source,
         difference_ms: clock.difference.map(|(ahead, _)| rounded(ahead)),
         uncertainty_ms: clock.difference.map(|(_, uncertain)| time::millis(uncertain)),
     }
@@ -65,17 +65,19 @@ pub async fn ask(client: &Client, is_remote: bool) -> Result<Clock, Failure> {
     let mut best: Option<(Duration, f64, ClockResponse)> = None;
     for _ in 0..if is_remote { TIMES } else { 1 } {
         let (now, began) = (SystemTime::now(), Instant::now());
-        let told = answer(client.inspect().clock(ClockRequest {})).await?;
+        let reply = answer(client.inspect().clock(ClockRequest {})).await?;
         let took = began.elapsed();
         if best.as_ref().is_none_or(|(fastest, ..)| took < *fastest) {
             // It was read somewhere between the question and the answer.
             let here = now.duration_since(UNIX_EPOCH).unwrap_or_default() + took / 2;
-            let there = told.time.as_ref().map_or(0.0, time::seconds);
-            best = Some((took, (there - here.as_secs_f64()) * 1000.0, told));
+            let there = reply.time.as_ref().map_or(0.0, time::seconds);
+            best = Some((took, (there - here.as_secs_f64()) * 1000.0, reply));
         }
     }
-    let Some((took, ahead, told)) = best else { return Err(Failure::Failed("nothing was asked".to_owned())) };
-    Ok(Clock { told, difference: is_remote.then_some((ahead, took / 2)) })
+    let Some((took, ahead, reply)) = best else {
+        return Err(Failure::Failed("nothing was asked".to_owned()));
+    };
+    Ok(Clock { reply, difference: is_remote.then_some((ahead, took / 2)) })
 }
 
 /// Milliseconds of what may be negative.
@@ -89,16 +91,16 @@ fn rounded(millis: f64) -> f64 {
 
 fn lines(clock: &Clock) -> String {
     let at = |time: &Option<Timestamp>, none: &str| time.as_ref().map_or(none.to_owned(), time::rfc3339);
-    let mut out = format!("clock          {}\n", at(&clock.told.time, "not known"));
+    let mut out = format!("clock          {}\n", at(&clock.reply.time, "not known"));
     out += &format!("synchronised   {}\n", kept(clock));
-    if let Some(offset) = signed(&clock.told.offset).filter(|offset| *offset != 0.0) {
+    if let Some(offset) = signed(&clock.reply.offset).filter(|offset| *offset != 0.0) {
         let way = if offset < 0.0 { "ahead" } else { "behind" };
         out += &format!("correcting     {} that it is {way}\n", time::measured_millis(offset.abs()));
     }
-    out += &format!("hardware       {}\n", at(&clock.told.hardware, "none that can be read"));
+    out += &format!("hardware       {}\n", at(&clock.reply.hardware, "none that can be read"));
     out += &format!("uptime         {}\n", uptime(clock));
-    if !clock.told.source.is_empty() {
-        out += &format!("counts by      {}\n", escape(&clock.told.source));
+    if !clock.reply.source.is_empty() {
+        out += &format!("counts by      {}\n", escape(&clock.reply.source));
     }
     if let Some(difference) = difference(clock) {
         out += &format!("from here      {difference}\n");
@@ -108,31 +110,31 @@ fn lines(clock: &Clock) -> String {
 
 fn table(clock: &Clock) -> Table {
     let at = |time: &Option<Timestamp>| time.as_ref().map_or("-".to_owned(), time::rfc3339);
-    let tone = if clock.told.synchronized { Tone::Good } else { Tone::Waiting };
+    let tone = if clock.reply.synchronized { Tone::Good } else { Tone::Waiting };
     Table::of([clock])
-        .left("TIME", |clock| at(&clock.told.time))
+        .left("TIME", |clock| at(&clock.reply.time))
         .cut("SYNCHRONISED", |clock| toned(tone, kept(clock)))
         .left("UPTIME", |clock| uptime(clock))
-        .left("HARDWARE", |clock| at(&clock.told.hardware))
+        .left("HARDWARE", |clock| at(&clock.reply.hardware))
         .spare(1)
         .cut("FROM HERE", |clock| difference(clock).unwrap_or_default())
         .into()
 }
 
 fn kept(clock: &Clock) -> String {
-    if !clock.told.synchronized {
+    if !clock.reply.synchronized {
         return "no".to_owned();
     }
     let error = |wire: &Option<prost_types::Duration>, before: &str, behind: &str| {
         let error = signed(wire).map(|error| time::measured_millis(error.abs()));
         error.map_or(String::new(), |error| format!(", {before} {error}{behind}"))
     };
-    let (most, likely) = (&clock.told.max_error, &clock.told.estimated_error);
+    let (most, likely) = (&clock.reply.max_error, &clock.reply.estimated_error);
     format!("yes{}{}", error(most, "to", " at most"), error(likely, "likely", ""))
 }
 
 fn uptime(clock: &Clock) -> String {
-    time::relative(time::span(&clock.told.uptime))
+    time::relative(time::span(&clock.reply.uptime))
 }
 
 /// `12 ms ahead, give or take 3.10 ms`.
@@ -149,7 +151,7 @@ mod tests {
 
     #[test]
     fn a_clock_elsewhere() {
-        let told = ClockResponse {
+        let reply = ClockResponse {
             time: Some(prost_types::Timestamp { seconds: 1_795_254_485, nanos: 123_000_000 }),
             uptime: Some(prost_types::Duration { seconds: 7500, nanos: 0 }),
             synchronized: true,
@@ -159,7 +161,7 @@ mod tests {
             hardware: None,
             source: "tsc".to_owned(),
         };
-        let clock = Clock { told, difference: Some((-12.5, Duration::from_micros(3100))) };
+        let clock = Clock { reply, difference: Some((-12.5, Duration::from_micros(3100))) };
         assert_eq!(
             lines(&clock),
             "\
@@ -172,8 +174,8 @@ counts by      tsc
 from here      12 ms behind, give or take 3.10 ms
 "
         );
-        assert_eq!(signed(&clock.told.offset), Some(-1500.0));
-        let unknown = Clock { told: ClockResponse::default(), difference: None };
+        assert_eq!(signed(&clock.reply.offset), Some(-1500.0));
+        let unknown = Clock { reply: ClockResponse::default(), difference: None };
         assert_eq!(lines(&unknown).lines().next(), Some("clock          not known"));
     }
 }
