@@ -12,7 +12,7 @@ use super::text::escape;
 
 /// The colours by class: each once for light ground, once for dark. They are no variables of CSS, which viewers other than
 /// browsers do not know: those show the light ones.
-const STYLE: &str = include_str!("style.css");
+const STYLE: &str = include_str!("drawing/style.css");
 
 /// An SVG document that grows element by element.
 #[derive(Debug, Default)]

@@ -13,13 +13,13 @@ use files::{HEALTH_DEADLINE, delay};
 use kelson_tests::{Host, PATIENCE, until};
 use model::{Expected, Rest, most_work};
 
-#[path = "../../../services/tests/supervision/crossing/cases.rs"]
+#[path = "../../services/tests/supervision/crossing/cases.rs"]
 #[allow(dead_code, reason = "no workload: a container is played as a process")]
 mod cases;
-#[path = "../../../services/tests/supervision/crossing/covering.rs"]
+#[path = "../../services/tests/supervision/crossing/covering.rs"]
 mod covering;
 mod files;
-#[path = "../../../services/tests/supervision/crossing/model.rs"]
+#[path = "../../services/tests/supervision/crossing/model.rs"]
 mod model;
 
 /// Hosts that run at the same time.
