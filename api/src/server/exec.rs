@@ -2,16 +2,15 @@
 
 mod session;
 
-use std::pin::Pin;
 use std::time::Duration;
 
-use futures_util::Stream;
 use kelson_proto::v1;
 use kelson_proto::v1::exec_server::Exec;
 use kelson_proto::v1::run_request::Request as Asked;
 use kelson_services::Manager;
 use kelson_services::exec::ExecRequest;
 use tokio::sync::{mpsc, watch};
+use tonic::codegen::BoxStream;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::audit::record;
@@ -31,13 +30,12 @@ pub struct ExecApi {
 }
 
 #[tonic::async_trait]
+#[deny(clippy::missing_trait_methods, reason = "a call without a body here would be refused as unknown")]
 impl Exec for ExecApi {
-    type RunStream = Pin<Box<dyn Stream<Item = Result<v1::RunResponse, Status>> + Send>>;
-
     async fn run(
         &self,
         request: Request<Streaming<v1::RunRequest>>,
-    ) -> Result<Response<Self::RunStream>, Status> {
+    ) -> Result<Response<BoxStream<v1::RunResponse>>, Status> {
         let (caller, record) = (caller(&request), record(&request));
         let mut requests = request.into_inner();
         let first = tokio::time::timeout(FIRST, requests.message());

@@ -1,9 +1,7 @@
 //! The service Inspect: what the kernel and the disks say, passed on as it comes from a process of its own.
 
-use std::pin::Pin;
 use std::time::Duration;
 
-use futures_util::Stream;
 use kelson_proto::v1;
 use kelson_proto::v1::inspect_question::Question;
 use kelson_proto::v1::inspect_server::Inspect;
@@ -13,6 +11,7 @@ use kelson_services::inspect::{Answers, Inspector, Writing};
 use prost::Message;
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
+use tonic::codegen::BoxStream;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::audit::record;
@@ -37,8 +36,6 @@ pub struct InspectApi {
     pub closed: watch::Receiver<()>,
 }
 
-type Answer<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
-
 async fn next<T: Message + Default>(answers: &mut Answers) -> Result<Option<T>, Status> {
     let Some(bytes) = answers.next().await.map_err(status)? else { return Ok(None) };
     let decoded = T::decode(bytes.as_slice());
@@ -54,7 +51,7 @@ impl InspectApi {
     }
 
     /// All messages, as fast as the client takes them. What is wrong with the question shows before the first.
-    async fn many<T>(&self, question: Question) -> Result<Response<Answer<T>>, Status>
+    async fn many<T>(&self, question: Question) -> Result<Response<BoxStream<T>>, Status>
     where
         T: Message + Default + Send + 'static,
     {
@@ -92,7 +89,7 @@ impl InspectApi {
         request: Request<R>,
         what: &str,
         question: impl FnOnce(R) -> (String, Question),
-    ) -> Result<Response<Answer<T>>, Status>
+    ) -> Result<Response<BoxStream<T>>, Status>
     where
         T: Message + Default + Send + 'static,
     {
@@ -168,27 +165,19 @@ fn unwritable(begin: &v1::WriteFileBegin) -> Result<(), Status> {
 }
 
 #[tonic::async_trait]
+#[deny(clippy::missing_trait_methods, reason = "a call without a body here would be refused as unknown")]
 impl Inspect for InspectApi {
-    type ProcessesStream = Answer<v1::ProcessesResponse>;
-    type MountsStream = Answer<v1::MountsResponse>;
-    type DisksStream = Answer<v1::DisksResponse>;
-    type SocketsStream = Answer<v1::SocketsResponse>;
-    type CgroupsStream = Answer<v1::CgroupsResponse>;
-    type FilesStream = Answer<v1::FilesResponse>;
-    type ReadFileStream = Answer<v1::ReadFileResponse>;
-    type CopyStream = Answer<v1::CopyResponse>;
-
     async fn processes(
         &self,
         request: Request<v1::ProcessesRequest>,
-    ) -> Result<Response<Self::ProcessesStream>, Status> {
+    ) -> Result<Response<BoxStream<v1::ProcessesResponse>>, Status> {
         self.many(Question::Processes(request.into_inner())).await
     }
 
     async fn mounts(
         &self,
         request: Request<v1::MountsRequest>,
-    ) -> Result<Response<Self::MountsStream>, Status> {
+    ) -> Result<Response<BoxStream<v1::MountsResponse>>, Status> {
         self.many(Question::Mounts(request.into_inner())).await
     }
 
@@ -203,21 +192,24 @@ impl Inspect for InspectApi {
         self.one(Question::Cpu(request.into_inner())).await
     }
 
-    async fn disks(&self, request: Request<v1::DisksRequest>) -> Result<Response<Self::DisksStream>, Status> {
+    async fn disks(
+        &self,
+        request: Request<v1::DisksRequest>,
+    ) -> Result<Response<BoxStream<v1::DisksResponse>>, Status> {
         self.many(Question::Disks(request.into_inner())).await
     }
 
     async fn sockets(
         &self,
         request: Request<v1::SocketsRequest>,
-    ) -> Result<Response<Self::SocketsStream>, Status> {
+    ) -> Result<Response<BoxStream<v1::SocketsResponse>>, Status> {
         self.many(Question::Sockets(request.into_inner())).await
     }
 
     async fn cgroups(
         &self,
         request: Request<v1::CgroupsRequest>,
-    ) -> Result<Response<Self::CgroupsStream>, Status> {
+    ) -> Result<Response<BoxStream<v1::CgroupsResponse>>, Status> {
         self.many(Question::Cgroups(request.into_inner())).await
     }
 
@@ -225,18 +217,24 @@ impl Inspect for InspectApi {
         self.one(Question::Clock(request.into_inner())).await
     }
 
-    async fn files(&self, request: Request<v1::FilesRequest>) -> Result<Response<Self::FilesStream>, Status> {
+    async fn files(
+        &self,
+        request: Request<v1::FilesRequest>,
+    ) -> Result<Response<BoxStream<v1::FilesResponse>>, Status> {
         self.path(request, "lists", |request| (request.path.clone(), Question::Files(request))).await
     }
 
     async fn read_file(
         &self,
         request: Request<v1::ReadFileRequest>,
-    ) -> Result<Response<Self::ReadFileStream>, Status> {
+    ) -> Result<Response<BoxStream<v1::ReadFileResponse>>, Status> {
         self.path(request, "reads", |request| (request.path.clone(), Question::ReadFile(request))).await
     }
 
-    async fn copy(&self, request: Request<v1::CopyRequest>) -> Result<Response<Self::CopyStream>, Status> {
+    async fn copy(
+        &self,
+        request: Request<v1::CopyRequest>,
+    ) -> Result<Response<BoxStream<v1::CopyResponse>>, Status> {
         self.path(request, "copies", |request| (request.path.clone(), Question::Copy(request))).await
     }
 

@@ -1,14 +1,13 @@
 //! The service Health: how the host and its groups are, with whoever keeps them from being healthy.
 
-use std::pin::Pin;
 use std::time::Duration;
 
-use futures_util::Stream;
 use kelson_proto::v1;
 use kelson_proto::v1::health_server::Health;
 use kelson_services::model::Numbered as _;
 use kelson_services::node_health::{self, NodeHealth};
 use tokio::sync::watch;
+use tonic::codegen::BoxStream;
 use tonic::{Request, Response, Status};
 
 use super::model;
@@ -116,6 +115,7 @@ impl Watch {
 }
 
 #[tonic::async_trait]
+#[deny(clippy::missing_trait_methods, reason = "a call without a body here would be refused as unknown")]
 impl Health for NodeHealthApi {
     async fn get(
         &self,
@@ -125,12 +125,10 @@ impl Health for NodeHealthApi {
         Ok(Response::new(v1::GetHealthResponse { health: Some(health) }))
     }
 
-    type WatchStream = Pin<Box<dyn Stream<Item = Result<v1::WatchHealthResponse, Status>> + Send>>;
-
     async fn watch(
         &self,
         request: Request<v1::WatchHealthRequest>,
-    ) -> Result<Response<Self::WatchStream>, Status> {
+    ) -> Result<Response<BoxStream<v1::WatchHealthResponse>>, Status> {
         let group = request.into_inner().group;
         find(&self.health, &group)?;
         let watch = Watch {

@@ -20,6 +20,7 @@ use kelson_proto::v1::services_server::{Services, ServicesServer};
 use kelson_proto::v1::*;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_stream::wrappers::{ReceiverStream, UnixListenerStream};
+use tonic::codegen::BoxStream;
 use tonic::transport::Server;
 use tonic::{Request, Response, Status};
 
@@ -264,7 +265,7 @@ impl Shared {
         &self,
         follow: bool,
         next: impl Fn(&State, usize) -> Option<T> + Send + 'static,
-    ) -> Response<ReceiverStream<Result<T, Status>>> {
+    ) -> Response<BoxStream<T>> {
         let (sender, receiver) = mpsc::channel(16);
         let (shared, mut changed) = (self.clone(), self.changed.subscribe());
         tokio::spawn(async move {
@@ -291,7 +292,7 @@ impl Shared {
                 }
             }
         });
-        Response::new(ReceiverStream::new(receiver))
+        Response::new(Box::pin(ReceiverStream::new(receiver)))
     }
 }
 
@@ -374,9 +375,7 @@ impl Services for Shared {
         Ok(Response::new(self.state().reload.clone()))
     }
 
-    type EventsStream = ReceiverStream<Result<EventsResponse, Status>>;
-
-    async fn events(&self, request: Request<EventsRequest>) -> Answer<Self::EventsStream> {
+    async fn events(&self, request: Request<EventsRequest>) -> Answer<BoxStream<EventsResponse>> {
         let request = request.into_inner();
         self.note(format!("events since={} last={}", request.since, request.last.is_some()))?;
         self.known(&request.names)?;
@@ -458,9 +457,7 @@ impl Machine for Shared {
         }))
     }
 
-    type DmesgStream = ReceiverStream<Result<DmesgResponse, Status>>;
-
-    async fn dmesg(&self, request: Request<DmesgRequest>) -> Answer<Self::DmesgStream> {
+    async fn dmesg(&self, request: Request<DmesgRequest>) -> Answer<BoxStream<DmesgResponse>> {
         self.note("dmesg".to_owned())?;
         Ok(self.stream(request.into_inner().follow, |state, place| {
             Some(DmesgResponse { messages: vec![state.kernel.get(place)?.clone()] })
@@ -483,9 +480,7 @@ impl Images for Shared {
 
 #[tonic::async_trait]
 impl Metrics for Shared {
-    type GetStream = tokio_stream::Iter<std::vec::IntoIter<Result<GetMetricsResponse, Status>>>;
-
-    async fn get(&self, request: Request<GetMetricsRequest>) -> Answer<Self::GetStream> {
+    async fn get(&self, request: Request<GetMetricsRequest>) -> Answer<BoxStream<GetMetricsResponse>> {
         let names = request.into_inner().names;
         self.note(format!("metrics {}", names.join(" ")))?;
         let state = self.state();
@@ -497,15 +492,13 @@ impl Metrics for Shared {
         if state.metrics_break {
             pages.push(Err(Status::unavailable("PID 1 is ending")));
         }
-        Ok(Response::new(tokio_stream::iter(pages)))
+        Ok(Response::new(Box::pin(tokio_stream::iter(pages))))
     }
 }
 
 #[tonic::async_trait]
 impl Logs for Shared {
-    type ReadStream = ReceiverStream<Result<ReadResponse, Status>>;
-
-    async fn read(&self, request: Request<ReadRequest>) -> Answer<Self::ReadStream> {
+    async fn read(&self, request: Request<ReadRequest>) -> Answer<BoxStream<ReadResponse>> {
         let request = request.into_inner();
         let mut words = format!("logs tail={:?} last={}", request.tail, request.last.is_some());
         words += if request.until.is_some() { " until" } else { "" };
@@ -532,9 +525,7 @@ impl Logs for Shared {
 /// Plays the command that it is told: each word is something to do. What it is asked meanwhile is noted.
 #[tonic::async_trait]
 impl Exec for Shared {
-    type RunStream = ReceiverStream<Result<RunResponse, Status>>;
-
-    async fn run(&self, request: Request<tonic::Streaming<RunRequest>>) -> Answer<Self::RunStream> {
+    async fn run(&self, request: Request<tonic::Streaming<RunRequest>>) -> Answer<BoxStream<RunResponse>> {
         use run_request::Request as Asked;
         use run_response::Response as Told;
         let mut requests = request.into_inner();
@@ -604,6 +595,6 @@ impl Exec for Shared {
                 }
             }
         });
-        Ok(Response::new(ReceiverStream::new(receiver)))
+        Ok(Response::new(Box::pin(ReceiverStream::new(receiver))))
     }
 }

@@ -16,6 +16,7 @@ use kelson_proto::v1::logs_server::{Logs, LogsServer};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{Instant, timeout_at};
 use tokio_stream::wrappers::ReceiverStream;
+use tonic::codegen::BoxStream;
 use tonic::transport::Server;
 use tonic::{Request, Response, Status};
 
@@ -119,10 +120,12 @@ struct Asked {
 }
 
 #[tonic::async_trait]
+#[deny(clippy::missing_trait_methods, reason = "a call without a body here would be refused as unknown")]
 impl Logs for Service {
-    type ReadStream = ReceiverStream<Result<v1::ReadResponse, Status>>;
-
-    async fn read(&self, request: Request<v1::ReadRequest>) -> Result<Response<Self::ReadStream>, Status> {
+    async fn read(
+        &self,
+        request: Request<v1::ReadRequest>,
+    ) -> Result<Response<BoxStream<v1::ReadResponse>>, Status> {
         let peer = request.extensions().get::<Peer>().cloned();
         match &peer {
             Some(peer) => peer.asked.clone().wait().await?,
@@ -143,7 +146,7 @@ impl Logs for Service {
             }
             drop(permit);
         });
-        Ok(Response::new(ReceiverStream::new(receiver)))
+        Ok(Response::new(Box::pin(ReceiverStream::new(receiver))))
     }
 }
 

@@ -3,7 +3,8 @@
 use kelson_proto::v1::health_server::Health;
 use kelson_proto::v1::*;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::{Request, Status};
+use tonic::Request;
+use tonic::codegen::BoxStream;
 
 use super::{Answer, Shared};
 
@@ -15,10 +16,8 @@ impl Health for Shared {
         Ok(tonic::Response::new(GetHealthResponse { health: Some(self.state().health.clone()) }))
     }
 
-    type WatchStream = ReceiverStream<Result<WatchHealthResponse, Status>>;
-
     /// How it is at the moment of each change.
-    async fn watch(&self, request: Request<WatchHealthRequest>) -> Answer<Self::WatchStream> {
+    async fn watch(&self, request: Request<WatchHealthRequest>) -> Answer<BoxStream<WatchHealthResponse>> {
         self.note(format!("health watch {}", request.into_inner().group))?;
         let (sender, receiver) = tokio::sync::mpsc::channel(16);
         let (shared, mut changed) = (self.clone(), self.changed.subscribe());
@@ -31,7 +30,7 @@ impl Health for Shared {
                 }
             }
         });
-        Ok(tonic::Response::new(ReceiverStream::new(receiver)))
+        Ok(tonic::Response::new(Box::pin(ReceiverStream::new(receiver))))
     }
 
     async fn list(&self, _: Request<ListHealthRequest>) -> Answer<ListHealthResponse> {

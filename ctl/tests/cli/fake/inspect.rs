@@ -2,7 +2,7 @@
 
 use kelson_proto::v1::inspect_server::Inspect;
 use kelson_proto::v1::*;
-use tokio_stream::Iter;
+use tonic::codegen::BoxStream;
 use tonic::{Request, Response, Status};
 
 use super::{Answer, Shared};
@@ -30,8 +30,6 @@ pub struct Seen {
     pub hangs: Option<&'static str>,
 }
 
-type Pages<T> = Iter<std::vec::IntoIter<Result<T, Status>>>;
-
 impl Shared {
     async fn look(&self, words: String) -> Result<(), Status> {
         self.note(words.clone())?;
@@ -48,30 +46,25 @@ impl Shared {
 }
 
 /// One on each page: a reader must take all of them.
-fn pages<T, P>(all: Vec<T>, page: impl Fn(T) -> P, end: Option<Status>) -> Answer<Pages<P>> {
+fn pages<T, P: Send + 'static>(
+    all: Vec<T>,
+    page: impl Fn(T) -> P,
+    end: Option<Status>,
+) -> Answer<BoxStream<P>> {
     let mut pages: Vec<_> = all.into_iter().map(|each| Ok(page(each))).collect();
     pages.extend(end.map(Err));
-    Ok(Response::new(tokio_stream::iter(pages)))
+    Ok(Response::new(Box::pin(tokio_stream::iter(pages))))
 }
 
 #[tonic::async_trait]
 impl Inspect for Shared {
-    type ProcessesStream = Pages<ProcessesResponse>;
-    type MountsStream = Pages<MountsResponse>;
-    type DisksStream = Pages<DisksResponse>;
-    type SocketsStream = Pages<SocketsResponse>;
-    type CgroupsStream = Pages<CgroupsResponse>;
-    type FilesStream = Pages<FilesResponse>;
-    type ReadFileStream = Pages<ReadFileResponse>;
-    type CopyStream = Pages<CopyResponse>;
-
-    async fn processes(&self, _: Request<ProcessesRequest>) -> Answer<Self::ProcessesStream> {
+    async fn processes(&self, _: Request<ProcessesRequest>) -> Answer<BoxStream<ProcessesResponse>> {
         self.look("processes".to_owned()).await?;
         let all = self.state().seen.processes.clone();
         pages(all, |one| ProcessesResponse { processes: vec![one] }, None)
     }
 
-    async fn mounts(&self, _: Request<MountsRequest>) -> Answer<Self::MountsStream> {
+    async fn mounts(&self, _: Request<MountsRequest>) -> Answer<BoxStream<MountsResponse>> {
         self.look("mounts".to_owned()).await?;
         let all = self.state().seen.mounts.clone();
         pages(all, |one| MountsResponse { mounts: vec![one] }, None)
@@ -89,19 +82,19 @@ impl Inspect for Shared {
         Ok(Response::new(next))
     }
 
-    async fn disks(&self, _: Request<DisksRequest>) -> Answer<Self::DisksStream> {
+    async fn disks(&self, _: Request<DisksRequest>) -> Answer<BoxStream<DisksResponse>> {
         self.look("disks".to_owned()).await?;
         let all = self.state().seen.disks.clone();
         pages(all, |one| DisksResponse { disks: vec![one] }, None)
     }
 
-    async fn sockets(&self, request: Request<SocketsRequest>) -> Answer<Self::SocketsStream> {
+    async fn sockets(&self, request: Request<SocketsRequest>) -> Answer<BoxStream<SocketsResponse>> {
         self.look(format!("sockets connections={}", request.into_inner().connections)).await?;
         let all = self.state().seen.sockets.clone();
         pages(all, |one| SocketsResponse { sockets: vec![one] }, None)
     }
 
-    async fn cgroups(&self, _: Request<CgroupsRequest>) -> Answer<Self::CgroupsStream> {
+    async fn cgroups(&self, _: Request<CgroupsRequest>) -> Answer<BoxStream<CgroupsResponse>> {
         self.look("cgroups".to_owned()).await?;
         let CgroupsResponse { root, cgroups } = self.state().seen.cgroups.clone();
         pages(cgroups, |one| CgroupsResponse { root: root.clone(), cgroups: vec![one] }, None)
@@ -112,20 +105,20 @@ impl Inspect for Shared {
         Ok(Response::new(self.state().seen.clock.clone()))
     }
 
-    async fn files(&self, request: Request<FilesRequest>) -> Answer<Self::FilesStream> {
+    async fn files(&self, request: Request<FilesRequest>) -> Answer<BoxStream<FilesResponse>> {
         let FilesRequest { path, recursive } = request.into_inner();
         self.look(format!("files {path} recursive={recursive}")).await?;
         let all = self.state().seen.files.clone();
         pages(all, |one| FilesResponse { files: vec![one] }, self.broken())
     }
 
-    async fn read_file(&self, request: Request<ReadFileRequest>) -> Answer<Self::ReadFileStream> {
+    async fn read_file(&self, request: Request<ReadFileRequest>) -> Answer<BoxStream<ReadFileResponse>> {
         self.look(format!("read {}", request.into_inner().path)).await?;
         let all = self.state().seen.content.clone();
         pages(all, |data| ReadFileResponse { data }, self.broken())
     }
 
-    async fn copy(&self, request: Request<CopyRequest>) -> Answer<Self::CopyStream> {
+    async fn copy(&self, request: Request<CopyRequest>) -> Answer<BoxStream<CopyResponse>> {
         self.look(format!("copy {}", request.into_inner().path)).await?;
         let all = self.state().seen.copy.clone();
         pages(all, |one| CopyResponse { response: Some(one) }, self.broken())

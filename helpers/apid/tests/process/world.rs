@@ -18,8 +18,8 @@ use tokio::net::UnixListener;
 use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::body::Body;
-use tonic::codegen::Service;
 use tonic::codegen::http::{Request as HttpRequest, Response as HttpResponse};
+use tonic::codegen::{BoxStream, Service};
 use tonic::{Request, Response, Status};
 
 /// A CA and what it signs.
@@ -183,17 +183,9 @@ impl Machine for Echo {
         Ok(response)
     }
 
-    async fn caller(&self, _: Request<v1::CallerRequest>) -> Result<Response<v1::CallerResponse>, Status> {
-        Err(Status::unimplemented("not here"))
-    }
-
     async fn boot(&self, _: Request<v1::BootRequest>) -> Result<Response<v1::BootResponse>, Status> {
         let _open = Open::new(&self.open);
         std::future::pending().await
-    }
-
-    async fn reexec(&self, _: Request<v1::ReexecRequest>) -> Result<Response<v1::ReexecResponse>, Status> {
-        Err(Status::unimplemented("not here"))
     }
 
     async fn shutdown(
@@ -207,11 +199,11 @@ impl Machine for Echo {
         Ok(Response::new(v1::ShutdownResponse { message: reason.len().to_string() }))
     }
 
-    type DmesgStream =
-        std::pin::Pin<Box<dyn futures_util::Stream<Item = Result<v1::DmesgResponse, Status>> + Send>>;
-
     /// Two messages; with `follow` as many as are read.
-    async fn dmesg(&self, request: Request<v1::DmesgRequest>) -> Result<Response<Self::DmesgStream>, Status> {
+    async fn dmesg(
+        &self,
+        request: Request<v1::DmesgRequest>,
+    ) -> Result<Response<BoxStream<v1::DmesgResponse>>, Status> {
         let message = |seq| {
             let text = "x".repeat(8 * 1024);
             v1::DmesgResponse { messages: vec![v1::KernelMessage { seq, text, ..Default::default() }] }
@@ -229,13 +221,11 @@ impl Machine for Echo {
 
 #[tonic::async_trait]
 impl Exec for Echo {
-    type RunStream = ReceiverStream<Result<v1::RunResponse, Status>>;
-
     /// Gives back what is put in, until the command is `stop`: then it reads no more.
     async fn run(
         &self,
         request: Request<tonic::Streaming<v1::RunRequest>>,
-    ) -> Result<Response<Self::RunStream>, Status> {
+    ) -> Result<Response<BoxStream<v1::RunResponse>>, Status> {
         let mut requests = request.into_inner();
         let (sender, receiver) = mpsc::channel(1);
         let open = Open::new(&self.open);
@@ -253,16 +243,17 @@ impl Exec for Echo {
             }
             let _ = tell(Told::Exited(v1::RunExited { status: Some(7), signal: None })).await;
         });
-        Ok(Response::new(receiver.into()))
+        Ok(Response::new(Box::pin(ReceiverStream::new(receiver))))
     }
 }
 
 #[tonic::async_trait]
 impl Logs for Echo {
-    type ReadStream = ReceiverStream<Result<v1::ReadResponse, Status>>;
-
     /// One line and then, with `follow`, silence.
-    async fn read(&self, request: Request<v1::ReadRequest>) -> Result<Response<Self::ReadStream>, Status> {
+    async fn read(
+        &self,
+        request: Request<v1::ReadRequest>,
+    ) -> Result<Response<BoxStream<v1::ReadResponse>>, Status> {
         let (sender, receiver) = mpsc::channel(1);
         let line =
             v1::Line { service: self.mark.into(), text: identities(&request).into(), ..Default::default() };
@@ -270,20 +261,17 @@ impl Logs for Echo {
         if request.into_inner().follow {
             tokio::spawn(async move { sender.closed().await });
         }
-        Ok(Response::new(receiver.into()))
+        Ok(Response::new(Box::pin(ReceiverStream::new(receiver))))
     }
 }
 
 #[tonic::async_trait]
 impl Metrics for Echo {
-    type GetStream =
-        std::pin::Pin<Box<dyn futures_util::Stream<Item = Result<v1::GetMetricsResponse, Status>> + Send>>;
-
     /// Who asks, in two pages; of `broken` the second does not come, of `full` none, and `endless` has no last one.
     async fn get(
         &self,
         request: Request<v1::GetMetricsRequest>,
-    ) -> Result<Response<Self::GetStream>, Status> {
+    ) -> Result<Response<BoxStream<v1::GetMetricsResponse>>, Status> {
         if self.mark == "full" {
             return Err(Status::resource_exhausted("all places are taken"));
         }
