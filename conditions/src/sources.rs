@@ -1,16 +1,28 @@
 //! From the requirement of a service file to the condition that it stands for.
+//!
+//! - `path`: [`Paths`], which follows paths by inotify: by itself on memory file systems, through a process that may
+//!   hang on all others.
+//! - `network`: [`Network`], which follows rtnetlink and the hostname.
+//! - `mounted`: [`Mounts`], which follows the table of mounts.
+//! - `clock`: [`Clock`], which asks the kernel whether the clock is synchronised.
+
+mod clock;
+mod mounted;
+mod network;
+mod path;
 
 use std::sync::Arc;
 
 use kelson_helper::Launcher;
 use kelson_spec::service::{Requirement, ServiceEvent};
 
-use crate::clock::Clock;
+use self::mounted::Mounts;
+use self::network::Network;
 use crate::compose::Any;
 use crate::condition::Condition;
-use crate::mounted::Mounts;
-use crate::network::Network;
-use crate::path::Paths;
+
+pub use self::clock::{Clock, ClockSource};
+pub use self::path::{Paths, path_helper};
 
 /// Where the conditions of a host come from, but those of its services. Cheap to clone.
 #[derive(Clone)]

@@ -146,43 +146,14 @@ fn usual_prefix(address: IpAddr) -> u8 {
     }
 }
 
-/// Splits the kernel's command line at spaces that are not within double quotes, which are dropped.
-pub fn split(line: &str) -> Vec<String> {
-    let mut words = Vec::new();
-    let mut word = String::new();
-    let mut quoted = false;
-    for c in line.chars() {
-        match c {
-            '"' => quoted = !quoted,
-            c if c.is_whitespace() && !quoted => {
-                if !word.is_empty() {
-                    words.push(std::mem::take(&mut word));
-                }
-            }
-            c => word.push(c),
-        }
-    }
-    if !word.is_empty() {
-        words.push(word);
-    }
-    words
-}
-
 #[cfg(test)]
 mod tests {
+    use kelson_sys::command_line::split;
+
     use super::*;
 
     fn ip(value: &str) -> IpWord {
         IpWord::parse(value).unwrap().unwrap()
-    }
-
-    #[test]
-    fn the_command_line_is_split_as_the_kernel_does() {
-        assert_eq!(
-            split("ro  root=\"LABEL=my disk\" console=ttyS0,115200\n"),
-            ["ro", "root=LABEL=my disk", "console=ttyS0,115200"]
-        );
-        assert!(split(" \n").is_empty());
     }
 
     #[test]

@@ -141,7 +141,8 @@ fn init(program: &str, rest: &[OsString]) -> ! {
     let usual = options::usual_mode();
     // The kernel's command line and our own program stand in /proc. A container has it, or does without.
     let proc = (usual == Mode::Machine).then(|| boot::mounts::FIRST.first().map(|proc| proc.mount()));
-    let options = Options::gather(&arguments, usual, || std::fs::read_to_string("/proc/cmdline").ok());
+    let options =
+        Options::gather(&arguments, usual, || std::fs::read_to_string(kelson_sys::command_line::PATH).ok());
     log::install(options.mode);
     if let Some(Some(Err(error))) = proc {
         tracing::error!("{error}");

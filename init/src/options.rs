@@ -10,7 +10,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::kernel_words::{self, KernelWords};
+use kelson_sys::command_line;
+
+use crate::kernel_words::KernelWords;
 
 /// On what Kelson runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,7 +97,7 @@ impl Options {
         if mode.unwrap_or(usual) == Mode::Machine
             && let Some(text) = command_line()
         {
-            let words = kernel_words::split(&text);
+            let words = command_line::split(&text);
             for (key, value, word) in words.iter().filter_map(|word| kernel_option(word)) {
                 options.set(&key, &value, &word);
             }

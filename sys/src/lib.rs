@@ -1,6 +1,7 @@
 //! What Kelson reads from the kernel and asks of it, each in one place. Imports no other crate of Kelson.
 
 pub mod capability;
+pub mod command_line;
 pub mod descriptor;
 mod lock;
 pub mod mountinfo;

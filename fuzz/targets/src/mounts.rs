@@ -6,7 +6,7 @@ use std::path::{Component, Path};
 use kelson_runner::cgroup::own_folder;
 use kelson_sys::mountinfo;
 
-#[path = "../../../conditions/src/path/mounts.rs"]
+#[path = "../../../conditions/src/sources/path/mounts.rs"]
 #[allow(dead_code, reason = "what else is in it is for the conditions")]
 mod of_conditions;
 

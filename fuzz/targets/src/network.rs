@@ -2,7 +2,7 @@
 
 use kelson_sys::netlink::{HEADER, Messages};
 
-#[path = "../../../conditions/src/network/tables.rs"]
+#[path = "../../../conditions/src/sources/network/tables.rs"]
 mod tables;
 
 /// One datagram.

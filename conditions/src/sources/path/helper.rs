@@ -20,7 +20,7 @@ pub fn path_helper(socket: OwnedFd) -> io::Result<()> {
 ///
 /// # Errors
 /// As [`path_helper`].
-pub async fn serve_paths(socket: OwnedFd) -> io::Result<()> {
+pub(super) async fn serve_paths(socket: OwnedFd) -> io::Result<()> {
     let mut connection = Connection::new(socket)?;
     let mut tree = Tree::new();
     loop {

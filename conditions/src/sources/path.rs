@@ -33,7 +33,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-pub use self::helper::{path_helper, serve_paths};
+pub use self::helper::path_helper;
 use crate::condition::{BoxFuture, Condition, Level, changed};
 use crate::missing::{Missing, Reason, Subject};
 

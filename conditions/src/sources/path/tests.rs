@@ -93,7 +93,7 @@ impl Launcher for Spawner {
             Behaviour::Fail => return Box::pin(async { Err(io::Error::other("out of processes")) }),
             Behaviour::Hang => kept = Some(socket),
             Behaviour::Serve => {
-                let task = tokio::spawn(async move { serve_paths(socket).await });
+                let task = tokio::spawn(async move { helper::serve_paths(socket).await });
                 self.cuts.lock().expect("lock").push(task.abort_handle());
             }
         }
