@@ -1,11 +1,11 @@
-//! The checks of one network: what its probe is told, and what its messages mean.
+//! The checks of one network: the commands to its probe, and the meaning of its messages.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use kelson_helper::Start;
+use kelson_helper::{Launcher, Start};
 use kelson_helper::probe::Verdict;
 use kelson_helper::random::Random;
 use kelson_helper::supervisor::{
@@ -13,12 +13,11 @@ use kelson_helper::supervisor::{
 };
 use kelson_helper::transport::Packet;
 use kelson_proto::v1::{self, probe_command, probe_report};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
-use super::driver::Shared;
 use super::watched::{Entry, Watched};
-use super::{Place, Report};
+use super::{Place, ProberStatus, Report};
 
 /// Why no probe runs where there is no check.
 pub const NOTHING: &str = "nothing to ask";
@@ -35,6 +34,20 @@ const SILENCE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_se
 const STAYS: Duration = Duration::from_secs(10);
 /// So many checks one probe is given.
 const CHECKS_MAX: usize = 16_384;
+
+/// What all networks have in common.
+pub struct Shared {
+    pub launcher: Arc<dyn Launcher>,
+    pub status: watch::Sender<ProberStatus>,
+    pub reports: mpsc::Sender<Report>,
+}
+
+impl Shared {
+    pub fn report(&self, report: Report) {
+        // The receiver is slow or gone; the status has the number of restarts.
+        let _ = self.reports.try_send(report);
+    }
+}
 
 /// What is asked of the checks of one network.
 pub enum Request {

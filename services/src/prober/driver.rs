@@ -1,4 +1,5 @@
-//! The one task behind a [`Prober`](super::Prober): starts what asks in each network, and hands it what is for it.
+//! The one task behind a [`Prober`](super::Prober): starts a task for the checks of each network, and forwards commands
+//! to it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,22 +10,8 @@ use kelson_helper::{BoxFuture, Launcher};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
-use super::checks::{Checks, Request};
+use super::checks::{Checks, Request, Shared};
 use super::{Command, Place, ProberStatus, Report};
-
-/// What all networks have in common.
-pub struct Shared {
-    pub launcher: Arc<dyn Launcher>,
-    pub status: watch::Sender<ProberStatus>,
-    reports: mpsc::Sender<Report>,
-}
-
-impl Shared {
-    pub fn report(&self, report: Report) {
-        // Nobody takes them, or not fast enough: how often is in the status.
-        let _ = self.reports.try_send(report);
-    }
-}
 
 pub struct Driver {
     shared: Arc<Shared>,
@@ -32,7 +19,7 @@ pub struct Driver {
     networks: HashMap<Place, mpsc::UnboundedSender<Request>>,
     /// Each ends with its place, once nothing is asked there and its probe has ended.
     running: FuturesUnordered<BoxFuture<'static, Place>>,
-    /// None is begun any more; who waits for the last to end.
+    /// No check begins any more; these callers wait for the last network to end.
     shutdown: Option<Vec<oneshot::Sender<()>>>,
 }
 
@@ -115,7 +102,7 @@ impl Driver {
             return;
         }
         for done in self.shutdown.iter_mut().flat_map(|waiting| waiting.drain(..)) {
-            // Whoever waited may have given up.
+            // The caller may have given up.
             let _ = done.send(());
         }
     }
