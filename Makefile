@@ -6,13 +6,14 @@
 #   make image [CONFIG=DIR] [IMAGES=DIR] out/vmlinuz and out/initramfs.zst with the demo, or with your own services and their images
 #   make simulate [SEEDS=N]             N random sequences (100,000) through the state machine, in which PID 1 dies at any point and continues
 #   make fuzz                           libFuzzer on every parser of external input, ten minutes in all: docs/fuzzing.md
+#   make costs                          measures what does not depend on load (system calls, wake-ups, sizes) against docs/costs.md; make test does it, too
 #   make pictures                       writes docs/img from running machines
 #   make docs                           a book of docs/ in out/book; hack/docs --renew regenerates the generated pages
 #   make bench                          compares with a bare C loop, s6 and runit: one table; needs a quiet machine and root
 #   make check                          format, clippy, unit tests and layers, in some minutes; run it before each commit
 #   make lint                           rustfmt, clippy, shellcheck, protobuf, layers, words, links and schemas of the documents
 
-.PHONY: run test test-long chaos image simulate bench fuzz lint check docs deps pictures
+.PHONY: run test test-long chaos image simulate bench costs fuzz lint check docs deps pictures
 .DEFAULT_GOAL := run
 
 export CONFIG IMAGES SEEDS
@@ -43,6 +44,10 @@ fuzz: deps
 
 bench: image
 	@hack/bench --record
+
+costs: image
+	@hack/faults
+	@out/venv/bin/python hack/costs
 
 lint: deps
 	@hack/lint
