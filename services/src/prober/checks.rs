@@ -5,13 +5,13 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use kelson_helper::{Launcher, Start};
 use kelson_helper::probe::Verdict;
 use kelson_helper::random::Random;
 use kelson_helper::supervisor::{
     self, AnswerTimes, Duty, End, Expectations, Next, Order, Policy, Reply, Status, Supervisor, Wake, after,
 };
 use kelson_helper::transport::Packet;
+use kelson_helper::{Launcher, Start};
 use kelson_proto::v1::{self, probe_command, probe_report};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
