@@ -15,14 +15,14 @@ pub(crate) fn run_mark(spec: &ServiceSpec, run: u64, processes: &Processes) -> S
 /// All that the spec asks for but the cgroup.
 ///
 /// # Errors
-/// When the service is a container, or has no command.
+/// When the service is not a process, or has no command.
 pub(crate) fn service_command(
     spec: &ServiceSpec,
     context: RunContext,
     processes: &Processes,
 ) -> Result<Command, RunnerError> {
     let Workload::Process(process) = &spec.workload else {
-        return Err(RunnerError::new(format!("service {} is a container, not a process", spec.name)));
+        return Err(RunnerError::new(format!("service {} is not a process", spec.name)));
     };
     let words = context.command.as_ref().unwrap_or(&process.command);
     let Some((program, arguments)) = words.split_first() else {

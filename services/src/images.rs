@@ -15,8 +15,6 @@ use kelson_image::{
     Digest, ImageRow, Listing, News, PruneResult, Reference, UnpackFailure, Unpacked, Unpacker,
 };
 use kelson_runner::{BoxFuture, ErrorKind, ImageConfig, Images, RunnerError};
-use kelson_spec::ServiceSpec;
-use kelson_spec::service::Workload;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
@@ -328,8 +326,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 /// A service and the image that its file names, where it names one.
 fn image_of(manager: &Manager, service: &str) -> Option<(String, String)> {
     let spec = manager.spec(service)?;
-    let ServiceSpec { workload: Workload::Container(container), .. } = &*spec else { return None };
-    Some((service.to_owned(), container.image.clone()))
+    Some((service.to_owned(), spec.container()?.image.clone()))
 }
 
 /// Whether a service file that says `image` means this one.

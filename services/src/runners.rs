@@ -5,11 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use kelson_runner::{
-    ContainerExecutor, ContainerRunner, Containerd, Executor, Images, ProcessExecutor, ProcessRunner,
-    Processes, Runner,
+    ContainerExecutor, ContainerRunner, Containerd, Executor, Images, Processes, Runner, local_executor,
+    local_runner,
 };
 use kelson_spec::ServiceSpec;
-use kelson_spec::service::Workload;
 
 use crate::builtins::containerd;
 use crate::builtins::probe::Probes;
@@ -31,40 +30,32 @@ pub struct Runners {
 
 impl RunnerFactory for Runners {
     fn runner(&self, spec: &Arc<ServiceSpec>) -> Result<Box<dyn Runner>, String> {
-        let (processes, spec) = (self.processes.clone(), Arc::clone(spec));
-        match spec.workload {
-            Workload::Process(_) => {
-                // Only a built-in service has no file.
-                let builtin = spec.file.as_os_str().is_empty();
-                let runner = ProcessRunner::new(processes, spec);
-                Ok(Box::new(if builtin { runner.with_binary(Arc::clone(&self.binary)) } else { runner }))
-            }
-            Workload::Container(_) if processes.cgroups().is_none() => Err(
+        // Only a built-in service has no file.
+        let binary = spec.file.as_os_str().is_empty().then_some(&self.binary);
+        if let Some(runner) = local_runner(&self.processes, spec, binary) {
+            return Ok(runner);
+        }
+        if self.processes.cgroups().is_none() {
+            return Err(
                 "a container cannot be run on this host: it has no cgroup2 file system that can be written; \
                  mount one at /sys/fs/cgroup"
                     .to_owned(),
-            ),
-            Workload::Container(_) => Ok(Box::new(ContainerRunner::new(
-                self.containerd.clone(),
-                processes,
-                Arc::clone(&self.images),
-                spec,
-                Arc::clone(&self.runtime_dir),
-            ))),
+            );
         }
+        Ok(Box::new(ContainerRunner::new(
+            self.containerd.clone(),
+            self.processes.clone(),
+            Arc::clone(&self.images),
+            Arc::clone(spec),
+            Arc::clone(&self.runtime_dir),
+        )))
     }
 
     fn executor(&self, spec: &Arc<ServiceSpec>, run: RunningProcess) -> Result<Arc<dyn Executor>, String> {
         let RunningProcess { run, pid, start_time } = run;
-        Ok(match spec.workload {
-            Workload::Process(_) => {
-                let (processes, spec) = (self.processes.clone(), Arc::clone(spec));
-                Arc::new(ProcessExecutor::new(processes, spec, run, pid, start_time))
-            }
-            Workload::Container(_) => {
-                Arc::new(ContainerExecutor::new(self.containerd.clone(), &spec.name, pid, start_time))
-            }
-        })
+        Ok(local_executor(&self.processes, spec, run, pid, start_time).unwrap_or_else(|| {
+            Arc::new(ContainerExecutor::new(self.containerd.clone(), &spec.name, pid, start_time))
+        }))
     }
 
     fn network(&self, spec: &Arc<ServiceSpec>, run: RunningProcess) -> Result<Arc<dyn Network>, String> {

@@ -90,6 +90,11 @@ impl ServiceSpec {
         }
     }
 
+    /// Its part about the image, if it runs from one.
+    pub fn container(&self) -> Option<&ContainerSpec> {
+        if let Workload::Container(container) = &self.workload { Some(container) } else { None }
+    }
+
     /// `startTimeout` where the file has none.
     pub const START_TIMEOUT: Duration = Duration::from_secs(90);
 }

@@ -4,11 +4,11 @@ use crate::decode::Decoded;
 use crate::sources::Mode;
 use kelson_spec::machine::MachineSpec;
 use kelson_spec::names::CONTAINERD;
-use kelson_spec::service::{Requirement, ServiceEvent, Workload};
+use kelson_spec::service::{Requirement, ServiceEvent};
 
 /// Whether a decoded service runs from an image.
 pub fn is_container(decoded: &Decoded) -> bool {
-    matches!(decoded.spec.workload, Workload::Container(_))
+    decoded.spec.container().is_some()
 }
 
 /// Whether containerd is on: `enabled` counts; where it says nothing, a machine has it as soon as a service needs it, and

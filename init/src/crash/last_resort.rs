@@ -7,14 +7,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kelson_runner::{
-    DetachedContainer, Executor, Leftover, ProcessExecutor, ProcessRunner, Processes, Runner,
-};
+use kelson_runner::{DetachedContainer, Executor, Leftover, Processes, Runner, local_executor, local_runner};
 use kelson_services::host::ShutdownAction;
 use kelson_services::last_resort::{self, Survivors};
 use kelson_services::service_runner::host_context::RunningProcess;
 use kelson_services::state_store::{Kind, Past};
-use kelson_spec::service::Workload;
 use kelson_spec::{Loaded, MachineSpec, ServiceSpec};
 use tokio::time::Instant;
 
@@ -70,21 +67,14 @@ struct Detached<'a>(&'a Processes);
 
 impl Survivors for Detached<'_> {
     fn runner(&self, spec: &Arc<ServiceSpec>) -> Box<dyn Runner> {
-        match spec.workload {
-            Workload::Process(_) => Box::new(ProcessRunner::new(self.0.clone(), Arc::clone(spec))),
-            Workload::Container(_) => Box::new(DetachedContainer::new(self.0, &spec.name)),
-        }
+        local_runner(self.0, spec, None)
+            .unwrap_or_else(|| Box::new(DetachedContainer::new(self.0, &spec.name)))
     }
 
     fn executor(&self, spec: &Arc<ServiceSpec>, run: RunningProcess) -> Result<Arc<dyn Executor>, String> {
         let RunningProcess { run, pid, start_time } = run;
-        match spec.workload {
-            Workload::Process(_) => {
-                let executor = ProcessExecutor::new(self.0.clone(), Arc::clone(spec), run, pid, start_time);
-                Ok(Arc::new(executor))
-            }
-            Workload::Container(_) => Err("a hook of a container needs containerd".to_owned()),
-        }
+        local_executor(self.0, spec, run, pid, start_time)
+            .ok_or_else(|| "a hook of a container needs containerd".to_owned())
     }
 
     fn leftovers(&self) -> Vec<Leftover> {

@@ -3,7 +3,7 @@
 use std::fs;
 
 use kelson_spec::ServiceSpec;
-use kelson_spec::service::{ContainerNetwork, ContainerSpec, Seccomp, Workload};
+use kelson_spec::service::{ContainerNetwork, ContainerSpec, Seccomp};
 use prost_types::Any;
 
 use super::oci::{Capabilities, Linux, Namespace, Process, Resources, Root, Spec, User, VERSION};
@@ -66,14 +66,10 @@ impl Run {
 /// The part of a service's spec that makes it a container.
 ///
 /// # Errors
-/// When it is a process.
+/// When it is no container.
 pub(super) fn container(service: &ServiceSpec) -> Result<&ContainerSpec, RunnerError> {
-    match &service.workload {
-        Workload::Container(container) => Ok(container),
-        Workload::Process(_) => {
-            Err(RunnerError::new(format!("service {} is a process, not a container", service.name)))
-        }
-    }
+    let container = service.container();
+    container.ok_or_else(|| RunnerError::new(format!("service {} is not a container", service.name)))
 }
 
 /// The specification of one run, packed for containerd.
@@ -221,7 +217,7 @@ pub(super) fn set(environment: &mut Vec<String>, entry: String) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kelson_spec::service::{ContainerDevice, ContainerMount, ResourceLimit, Security};
+    use kelson_spec::service::{ContainerDevice, ContainerMount, ResourceLimit, Security, Workload};
 
     fn service() -> ServiceSpec {
         let mut service = ServiceSpec::process("web", ["x"]);
@@ -232,7 +228,7 @@ mod tests {
     fn change(service: &mut ServiceSpec) -> &mut ContainerSpec {
         match &mut service.workload {
             Workload::Container(container) => container,
-            Workload::Process(_) => unreachable!(),
+            _ => unreachable!(),
         }
     }
 

@@ -15,7 +15,7 @@ use kelson_helper::{BoxFuture, Launched, Launcher, Start};
 use kelson_runner::cgroup::Cgroup;
 use kelson_runner::{Command, Processes, open_network};
 use kelson_spec::MachineSpec;
-use kelson_spec::service::{ContainerNetwork, Resources, ServiceSpec, Workload};
+use kelson_spec::service::{ContainerNetwork, Resources, ServiceSpec};
 use tokio::sync::{mpsc, watch};
 
 use crate::events::EventLog;
@@ -106,8 +106,7 @@ impl Probes {
     /// A sentence, when the run has ended or its network cannot be entered.
     pub fn network(&self, spec: &ServiceSpec, run: RunningProcess) -> Result<Arc<dyn Network>, String> {
         let RunningProcess { pid, start_time, .. } = run;
-        let apart = matches!(&spec.workload, Workload::Container(container)
-            if container.network == ContainerNetwork::None);
+        let apart = spec.container().is_some_and(|container| container.network == ContainerNetwork::None);
         if !apart {
             return Ok(self.host());
         }

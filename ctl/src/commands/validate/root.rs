@@ -26,7 +26,7 @@ pub fn warnings(loaded: &Loaded, root: &Path) -> Vec<Diagnostic> {
             warn(service, format!("there is no folder {} in {}", folder.display(), root.display()));
         }
     }
-    let containers = |service: &&ServiceSpec| matches!(service.workload, Workload::Container(_));
+    let containers = |service: &&ServiceSpec| service.container().is_some();
     if let Some(service) = loaded.services.iter().find(containers) {
         let archives = |folder: &PathBuf| {
             let folder = root.join(folder.strip_prefix("/").unwrap_or(folder));

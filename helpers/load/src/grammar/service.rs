@@ -20,8 +20,8 @@ use crate::tree::{Node, Value};
 use kelson_spec::kernel::{ALL_CAPABILITIES, CONTAINER_CAPABILITIES};
 use kelson_spec::names::{RESERVED, is_name};
 use kelson_spec::service::{
-    ApiAccess, ContainerSpec, Credentials, Readiness, Requirement, RestartSpec, ServiceKind, ServiceSpec,
-    StartMode, Workload,
+    ApiAccess, Credentials, Readiness, Requirement, RestartSpec, ServiceKind, ServiceSpec, StartMode,
+    Workload,
 };
 
 /// The highest descriptor for readiness: below the usual soft limit of 1024.
@@ -51,24 +51,16 @@ pub fn written(spec: &ServiceSpec) -> Json {
     service_file().encode(spec, Extent::Differences)
 }
 
-fn container_of(spec: &ServiceSpec) -> Option<&ContainerSpec> {
-    match &spec.workload {
-        Workload::Container(container) => Some(container),
-        Workload::Process(_) => None,
-    }
-}
-
 /// The whole file.
 pub fn service_file() -> Mapping<ServiceSpec> {
     let process_at = At::new(
-        |spec: &ServiceSpec| match &spec.workload {
-            Workload::Process(process) => Some(process.clone()),
-            Workload::Container(_) => None,
+        |spec: &ServiceSpec| {
+            if let Workload::Process(process) = &spec.workload { Some(process.clone()) } else { None }
         },
         |spec, process| spec.workload = Workload::Process(process),
     );
     let container_at = At::new(
-        |spec: &ServiceSpec| container_of(spec).cloned(),
+        |spec: &ServiceSpec| spec.container().cloned(),
         |spec, container| spec.workload = Workload::Container(container),
     );
     // A oneshot is restarted by another rule.
@@ -141,10 +133,10 @@ pub fn service_file() -> Mapping<ServiceSpec> {
                 Workload::Container(container) => {
                     container.user = seen.read(d, "user", |d, node| container_user().decode(d, node));
                 }
-                Workload::Process(_) if seen.has("container") => {}
-                Workload::Process(_) => spec.user = seen.read(d, "user", |d, node| d.user(node)),
+                _ if seen.has("container") => {}
+                _ => spec.user = seen.read(d, "user", |d, node| d.user(node)),
             },
-            |spec, _| match (&spec.user, container_of(spec).and_then(|container| container.user.as_ref())) {
+            |spec, _| match (&spec.user, spec.container().and_then(|container| container.user.as_ref())) {
                 (Some(user), _) => Json::Text(format!("{}:{}", user.name, user.gid)),
                 (None, Some(user)) => Json::text(user),
                 (None, None) => Json::Null,
@@ -166,7 +158,7 @@ pub fn service_file() -> Mapping<ServiceSpec> {
 }
 
 fn is_container(spec: &ServiceSpec, seen: Option<&Seen<'_, '_>>) -> bool {
-    seen.map_or_else(|| container_of(spec).is_some(), |seen| seen.has("container"))
+    seen.map_or_else(|| spec.container().is_some(), |seen| seen.has("container"))
 }
 
 /// The file says so, or says nothing.
@@ -182,13 +174,13 @@ fn no_group(seen: &Seen<'_, '_>) -> Option<&'static str> {
 
 /// What `drop` takes from and `add` adds to.
 fn held(spec: &ServiceSpec) -> u64 {
-    if container_of(spec).is_some() { CONTAINER_CAPABILITIES } else { ALL_CAPABILITIES }
+    if spec.container().is_some() { CONTAINER_CAPABILITIES } else { ALL_CAPABILITIES }
 }
 
 /// What an image says of the signal counts only where the file is silent.
 fn stop_as_written(spec: &ServiceSpec, extent: Extent) -> Json {
     let shown = stop().encode(&spec.stop, extent);
-    let (Json::Map(mut entries), Some(container)) = (shown.clone(), container_of(spec)) else { return shown };
+    let (Json::Map(mut entries), Some(container)) = (shown.clone(), spec.container()) else { return shown };
     entries.retain(|(key, _)| key != "signal");
     if !container.stop_signal_of_image {
         let signal = kelson_spec::kernel::signal_name(spec.stop.signal);

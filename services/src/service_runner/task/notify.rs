@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use kelson_spec::service::Workload;
-
 use super::{Core, Next};
 use crate::model::RestartReason;
 use crate::service_runner::notify::Message;
@@ -78,8 +76,6 @@ impl Core {
 
     fn is_main_pid(&self, pid: &str) -> bool {
         let pid = pid.parse::<i32>().ok();
-        pid.is_some()
-            && (pid == self.service.pid()
-                || (pid == Some(1) && matches!(self.spec.workload, Workload::Container(_))))
+        pid.is_some() && (pid == self.service.pid() || (pid == Some(1) && self.spec.container().is_some()))
     }
 }
