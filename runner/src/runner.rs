@@ -145,6 +145,7 @@ impl RunContext {
 
 /// A run that has begun.
 pub struct Running {
+    /// 0: it has no process.
     pub pid: i32,
     /// Ticks since boot, field 22 of `/proc/PID/stat`: with the PID it names the process permanently. 0 where the
     /// process had ended before it could be read.
@@ -161,7 +162,7 @@ pub struct Running {
 pub struct Attachment {
     /// Number of the run that had begun.
     pub run: u64,
-    /// Its main process, by PID and start time as in [`Running`]. PID 0: there was no run.
+    /// Its main process, by PID and start time as in [`Running`]. PID 0: there was no run, or it had no process.
     pub pid: i32,
     pub start_time: u64,
     /// `open` had begun, and `close` had not succeeded.

@@ -209,6 +209,9 @@ pub struct Snapshot {
     /// Counted restarts since an operator or the boot started it.
     pub restarts: u32,
     pub restarts_by: RestartCounts,
+    /// A run has begun, and is not known to have ended.
+    pub runs: bool,
+    /// The main process of that run, if it has one.
     pub pid: Option<i32>,
     /// When it entered its state, by the clock of the host at that time, and on the clock that nobody sets.
     pub since: SystemTime,
@@ -259,6 +262,7 @@ impl Snapshot {
             healthy: None,
             restarts: 0,
             restarts_by: RestartCounts::default(),
+            runs: false,
             pid: None,
             since: SystemTime::now(),
             entered: Instant::now(),

@@ -76,7 +76,7 @@ impl Incarnation {
         self.reaper.set(&processes, context.store.as_ref());
         self.reaper.reap().await;
         context.tell_of(&self.boot_reason);
-        let services = context.manager.list().iter().filter(|service| service.pid.is_some()).count();
+        let services = context.manager.list().iter().filter(|service| service.runs).count();
         let before = self.reexec_state.count.saturating_add(self.reexec_state.crashes);
         context.manager.host_event(&format!(
             "PID 1 is in its life number {}: {services} services go on running",

@@ -171,6 +171,7 @@ fn snapshot(status: &LogdStatus, closing: bool) -> Snapshot {
         up: status.up,
         down: ended,
         restarts: status.restarts,
+        runs: status.pid.is_some(),
         pid: status.pid,
         since: wall(status.since),
         entered: status.since,

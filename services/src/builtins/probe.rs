@@ -217,6 +217,7 @@ fn snapshot(status: &ProberStatus, closing: bool) -> Snapshot {
         // It runs again as soon as there is something to ask.
         down: ended && closing,
         restarts: status.restarts,
+        runs: status.helper.pid.is_some(),
         pid: status.helper.pid,
         since: wall(status.helper.since),
         entered: status.helper.since,

@@ -145,7 +145,7 @@ impl Coordinator {
         }
         let still = |(run, request): &(u64, GroupRequest)| {
             let now = request.member.as_ref().and_then(|member| self.manager.get(member));
-            now.is_some_and(|now| now.pid.is_some() && now.run == *run)
+            now.is_some_and(|now| now.runs && now.run == *run)
         };
         if let Some((_, request)) = asked.into_values().find(still) {
             self.asked(request);

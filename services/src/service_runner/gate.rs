@@ -18,9 +18,7 @@ const KNOWN_DEADLINE: Duration = Duration::from_secs(5);
 pub fn event_holds(snapshot: &Snapshot, event: ServiceEvent) -> bool {
     match event {
         ServiceEvent::Up => snapshot.up,
-        ServiceEvent::Running => {
-            snapshot.pid.is_some() && matches!(snapshot.state, State::Starting | State::Running)
-        }
+        ServiceEvent::Running => snapshot.runs && matches!(snapshot.state, State::Starting | State::Running),
         ServiceEvent::Finished => snapshot.finished,
         ServiceEvent::Down => snapshot.down,
     }

@@ -102,6 +102,11 @@ pub fn until(kind: ErrorKind) -> &'static str {
     }
 }
 
+/// ` (PID 812)`; nothing of a run that has no process.
+pub fn process(pid: i32) -> String {
+    if pid > 0 { format!(" (PID {pid})") } else { String::new() }
+}
+
 /// What is still missing once a service with checks is ready.
 pub fn before_checks(rules: &Rules) -> &'static str {
     if rules.has_checks && rules.kind == ServiceKind::Service { ", up once its checks pass" } else { "" }

@@ -89,13 +89,13 @@ impl ServiceState {
     /// The stop signal, now.
     pub(super) fn signal(&mut self, at: &mut Moment) {
         let until = Some(at.after(at.rules.stop.timeout));
-        self.set_stage(Stage::Ending { until, forced: false, pid: self.pid() });
+        self.set_stage(Stage::Ending { until, forced: false, pid: self.main() });
         at.work(if self.host == Host::Overdue { Work::Clear } else { Work::Stop });
     }
 
     /// What is left of its time is nothing, also in a later incarnation of PID 1.
     fn kill(&mut self, forced: bool, at: &mut Moment) {
-        self.set_stage(Stage::Ending { until: Some(at.now), forced, pid: self.pid() });
+        self.set_stage(Stage::Ending { until: Some(at.now), forced, pid: self.main() });
         at.push(Effect::Record);
         at.work(Work::Clear);
     }

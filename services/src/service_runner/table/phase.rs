@@ -86,6 +86,7 @@ pub struct Gate {
 /// A run while its process lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Active {
+    /// Its main process; 0: it has none.
     pub pid: i32,
     pub readiness: ReadySignal,
     pub healthy: Option<bool>,

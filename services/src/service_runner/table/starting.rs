@@ -147,7 +147,8 @@ impl ServiceState {
             owes_post,
         });
         if ready {
-            self.tell(format!("running (PID {pid}){}", words::before_checks(at.rules)), at);
+            let process = words::process(pid);
+            self.tell(format!("running{process}{}", words::before_checks(at.rules)), at);
         } else {
             let limit =
                 limit.map_or_else(String::new, |limit| format!("at most {} ", words::duration(limit)));

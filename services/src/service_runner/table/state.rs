@@ -171,8 +171,18 @@ impl ServiceState {
         if let Phase::Active(active) = self.phase { Some(active) } else { None }
     }
 
-    /// Its main process, until that is known to have ended.
+    /// Its main process, until that is known to have ended. Not every run has one.
     pub fn pid(&self) -> Option<i32> {
+        self.main().filter(|pid| *pid > 0)
+    }
+
+    /// A run has begun, and is not known to have ended.
+    pub fn runs(&self) -> bool {
+        self.main().is_some()
+    }
+
+    /// [`Active::pid`], until its run is known to have ended.
+    pub(super) fn main(&self) -> Option<i32> {
         match self.stage() {
             Some(Stage::PreStop { pid, .. } | Stage::StopDelay { pid, .. }) => Some(pid),
             Some(Stage::Ending { pid, .. }) => pid,

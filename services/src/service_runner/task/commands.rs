@@ -138,6 +138,9 @@ impl Core {
     }
 
     fn does_not_run(&self) -> String {
+        if self.service.active().is_some_and(|active| active.pid == 0) {
+            return format!("service \"{}\" has no process", self.name);
+        }
         format!("service \"{}\" does not run: its state is {}", self.name, self.service.state().name())
     }
 

@@ -5,11 +5,11 @@
 
 use std::task::Poll;
 
-use kelson_spec::service::{Requirement, ServiceSpec, WhenDown};
+use kelson_spec::service::{Requirement, ServiceEvent, ServiceSpec, WhenDown};
 use tokio::sync::watch;
 
-use crate::model::{Snapshot, State};
-use crate::service_runner::gate::Registry;
+use crate::model::Snapshot;
+use crate::service_runner::gate::{Registry, event_holds};
 
 /// All bonds of one run.
 pub enum DependencyWatch {
@@ -102,10 +102,7 @@ impl Dependency {
             // One that has ended successfully is up.
             true => now.state.at_rest() && !now.finished,
             // It is still called running while what its process has left is cleared away.
-            false => {
-                let runs = now.pid.is_some() && matches!(now.state, State::Starting | State::Running);
-                now.run != self.run || !runs
-            }
+            false => now.run != self.run || !event_holds(&now, ServiceEvent::Running),
         };
         down.then(|| match now.run == self.run {
             true => format!("service \"{name}\", which it needs, went down ({})", now.message),

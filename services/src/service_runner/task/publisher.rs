@@ -66,6 +66,7 @@ impl Core {
             healthy: service.active().and_then(|active| active.healthy),
             restarts: service.restarts,
             restarts_by: service.restarts_by,
+            runs: service.runs(),
             pid: service.pid(),
             since,
             entered,
