@@ -4,6 +4,7 @@
 //! - [`Command`] says what a child is; the folder `spawn` makes it, step by step, between clone and exec.
 //! - [`ProcessRunner`] is the [`Runner`] of services that are plain processes, in a [`cgroup`] of their own.
 //! - [`ContainerRunner`] is the one of services from images, which containerd runs ([`containerd`]).
+//! - A target runs nothing; its [`Runner`] is in `target`.
 //! - [`Executor`] runs a further command where a service runs, [`Images`] is where containers get theirs from.
 //! - [`Runner::attach`] continues what an earlier incarnation of PID 1 began; [`Processes::adopt`] does so for a child.
 //! - [`restart`] decides, from how a run ended, whether there is another. It knows no process.
@@ -38,6 +39,7 @@ mod service_command;
 mod spawn;
 mod stop;
 mod strays;
+mod target;
 
 pub use cgroup::{Cgroup, CgroupRoot, Usage};
 pub use command::{Command, Program, Stdio};

@@ -11,6 +11,7 @@ use crate::process::ProcessRunner;
 use crate::process_exec::ProcessExecutor;
 use crate::processes::Processes;
 use crate::runner::Runner;
+use crate::target::TargetRunner;
 
 /// The runner of a service. `None`: containerd runs it. `binary`: as for [`ProcessRunner::with_binary`].
 pub fn local_runner(
@@ -26,6 +27,7 @@ pub fn local_runner(
                 None => runner,
             }))
         }
+        Workload::Target => Some(Box::new(TargetRunner::default())),
         Workload::Container(_) => None,
     }
 }

@@ -106,11 +106,13 @@ impl Default for ServiceSpec {
     }
 }
 
-/// What is run: exactly one of the two.
+/// What is run: exactly one of these.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Workload {
     Process(ProcessSpec),
     Container(ContainerSpec),
+    /// Nothing. It is up while its conditions let it run.
+    Target,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -2,6 +2,7 @@
 
 mod one_clock;
 mod reload_before;
+mod targets;
 mod u1_other_release;
 mod u1_upgrade;
 mod v1_node_health;

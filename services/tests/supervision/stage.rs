@@ -541,6 +541,7 @@ impl Runner for Player {
             let command = match &self.spec.workload {
                 Workload::Process(process) => process.command.join(" "),
                 Workload::Container(container) => container.image.clone(),
+                Workload::Target => String::new(),
             };
             let what = What::Main(command.clone());
             self.stage.show(&self.spec.name, context.run, &what);

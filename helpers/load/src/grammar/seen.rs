@@ -27,7 +27,7 @@ impl<'f, 'n> Seen<'f, 'n> {
             if known.contains(&key) {
                 continue;
             }
-            let all = known.join(", ");
+            let all = if known.is_empty() { "nothing".to_owned() } else { known.join(", ") };
             let text = if elsewhere.contains(&key) {
                 format!("{why}; allowed here: {all}")
             } else {

@@ -63,6 +63,10 @@ pub fn service_file() -> Mapping<ServiceSpec> {
         |spec: &ServiceSpec| spec.container().cloned(),
         |spec, container| spec.workload = Workload::Container(container),
     );
+    let target_at = At::new(
+        |spec: &ServiceSpec| (spec.workload == Workload::Target).then_some(()),
+        |spec, ()| spec.workload = Workload::Target,
+    );
     // A oneshot is restarted by another rule.
     let kind_at = At::new(
         |spec: &ServiceSpec| Some(spec.kind),
@@ -82,6 +86,7 @@ pub fn service_file() -> Mapping<ServiceSpec> {
         means "description" description = text(), "empty", "for people";
         alternative "process" (process_at) = Mapping::codec(process), "the program to run";
         alternative "container" (container_at) = container(), "the image to run";
+        alternative "target" (target_at) = Mapping::codec(|| Mapping::new("target", || ())), "`{}`: nothing to run; others depend on it by its name";
     };
     let own = "the variables of its environment";
     let files = "files of `KEY=VALUE` lines; a file with `-` before its path may be missing";
@@ -154,7 +159,7 @@ pub fn service_file() -> Mapping<ServiceSpec> {
         key "api" api = choice(access), "the calls of PID 1 and logd that its processes may make";
         key "logs" logs = Mapping::codec(logs), "its log";
     };
-    mapping.one_of(&["process", "container"]).check(together)
+    mapping.one_of(&["process", "container", "target"]).check(together)
 }
 
 fn is_container(spec: &ServiceSpec, seen: Option<&Seen<'_, '_>>) -> bool {
@@ -189,6 +194,26 @@ fn stop_as_written(spec: &ServiceSpec, extent: Extent) -> Json {
     Json::Map(entries)
 }
 
+/// Keys of what runs.
+const OF_A_PROGRAM: [&str; 16] = [
+    "environment",
+    "environmentFiles",
+    "type",
+    "restart",
+    "readiness",
+    "startTimeout",
+    "health",
+    "hooks",
+    "stop",
+    "user",
+    "resources",
+    "delegate",
+    "limits",
+    "security",
+    "api",
+    "logs",
+];
+
 fn together(d: &mut Decoder<'_>, seen: &Seen<'_, '_>, spec: &mut ServiceSpec) {
     let is_container = seen.has("container");
     if is_container && matches!(spec.readiness, Readiness::Descriptor(_)) {
@@ -199,6 +224,15 @@ fn together(d: &mut Decoder<'_>, seen: &Seen<'_, '_>, spec: &mut ServiceSpec) {
         let text = "readOnlyRoot makes /sys/fs/cgroup read-only for a process, so that it cannot use the cgroups that \
                     delegate gives it; leave one of the two out";
         seen.wrong_key(d, "delegate", text);
+    }
+    if seen.has("target") {
+        for key in OF_A_PROGRAM.into_iter().filter(|key| seen.has(key)) {
+            seen.wrong_key(
+                d,
+                key,
+                format_args!("a target runs no program, so {key} means nothing; leave it out"),
+            );
+        }
     }
     spec.name.clone_from(&d.stem);
     spec.file = d.file.to_owned();

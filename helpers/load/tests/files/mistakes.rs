@@ -34,7 +34,7 @@ fn said(content: &str) -> Vec<String> {
 const VALUES: &str = r#"
 ## Keys.
 restrat: {}
-=> 5:1: restrat: this key is not known; did you mean restart? Allowed here: name, description, process, container, environment, environmentFiles, type, start, when, depends, restart, group, lifecycle, required, readiness, startTimeout, health, hooks, stop, user, resources, delegate, limits, security, api, logs
+=> 5:1: restrat: this key is not known; did you mean restart? Allowed here: name, description, process, container, target, environment, environmentFiles, type, start, when, depends, restart, group, lifecycle, required, readiness, startTimeout, health, hooks, stop, user, resources, delegate, limits, security, api, logs
 
 restart: {delai: 5s}
 => 5:11: restart.delai: this key is not known; did you mean delay? Allowed here: policy, delay, maxDelay, attempts, interval, exhausted, scope
@@ -528,7 +528,7 @@ process: {command: [/bin/web]}
 => 1:1: name: this key is missing; write name: web
 
 name: web
-=> 1:1: one of the keys process, container is missing
+=> 1:1: one of the keys process, container, target is missing
 
 name: web
 process: {command: [/a]}
@@ -590,6 +590,58 @@ container: {image: a, network: bridge}
 name: web
 container: {image: a, mounts: [{source: /a}]}
 => 2:32: container.mounts[0].target: this key is missing; write target: PATH
+
+name: web
+target:
+=> 2:1: target: this key has no value; give it one or remove it
+
+name: web
+target: now
+=> 2:9: target: found "now" where a mapping of keys to values belongs
+
+name: web
+target: {command: [/a]}
+=> 2:10: target.command: this key is not known; allowed here: nothing
+
+name: web
+target: {}
+process: {command: [/a]}
+=> 3:1: process and target exclude each other; keep one
+
+name: web
+target: {}
+environment: {A: b}
+environmentFiles: [-/etc/a]
+type: oneshot
+restart: {policy: once}
+readiness: notify
+startTimeout: 1m
+health: []
+hooks: {}
+stop: {timeout: 1s}
+user: www-data
+resources: {pidsMax: 5}
+delegate: false
+limits: {core: 0}
+security: {}
+api: none
+logs: {}
+=> 3:1: environment: a target runs no program, so environment means nothing; leave it out
+=> 4:1: environmentFiles: a target runs no program, so environmentFiles means nothing; leave it out
+=> 5:1: type: a target runs no program, so type means nothing; leave it out
+=> 6:1: restart: a target runs no program, so restart means nothing; leave it out
+=> 7:1: readiness: a target runs no program, so readiness means nothing; leave it out
+=> 8:1: startTimeout: a target runs no program, so startTimeout means nothing; leave it out
+=> 9:1: health: a target runs no program, so health means nothing; leave it out
+=> 10:1: hooks: a target runs no program, so hooks means nothing; leave it out
+=> 11:1: stop: a target runs no program, so stop means nothing; leave it out
+=> 12:1: user: a target runs no program, so user means nothing; leave it out
+=> 13:1: resources: a target runs no program, so resources means nothing; leave it out
+=> 14:1: delegate: a target runs no program, so delegate means nothing; leave it out
+=> 15:1: limits: a target runs no program, so limits means nothing; leave it out
+=> 16:1: security: a target runs no program, so security means nothing; leave it out
+=> 17:1: api: a target runs no program, so api means nothing; leave it out
+=> 18:1: logs: a target runs no program, so logs means nothing; leave it out
 
 name: web
 ␉process: {}

@@ -251,6 +251,7 @@ fn the_decoder_allows_these_keys_and_no_others() {
                 sorted.sort_unstable();
                 format!("one of the built-in services {}", sorted.join(", "))
             }
+            "target" => "this key is not known; allowed here: nothing".to_owned(),
             _ => format!("this key is not known; allowed here: {}", names.join(", ")),
         };
         let told = messages.iter().filter(|message| message.ends_with(&all)).count();
