@@ -26,6 +26,7 @@ pub enum Subject {
     Network(NetworkAspect),
     TimeSynced,
     Mount(PathBuf),
+    KernelArgument(String),
     /// One of these; each is all that one alternative lacks.
     Any(Vec<Vec<Missing>>),
 }
@@ -81,12 +82,13 @@ impl Subject {
             Requirement::Network(aspects) => aspects.iter().copied().map(Subject::Network).collect(),
             Requirement::TimeSynced => vec![Subject::TimeSynced],
             Requirement::Mount(path) => vec![Subject::Mount(path.clone())],
+            Requirement::KernelArgument(argument) => vec![Subject::KernelArgument(argument.clone())],
             Requirement::Any(_) => Vec::new(),
         }
     }
 
     /// The kind of condition, and which one of that kind: the service, the path as its file has it, the aspect of the
-    /// network, or nothing.
+    /// network, the argument, or nothing.
     pub fn name(&self) -> (&'static str, String) {
         match self {
             Subject::Service { name, .. } => ("service", name.to_string()),
@@ -94,6 +96,7 @@ impl Subject {
             Subject::Network(aspect) => ("network", aspect.name().to_owned()),
             Subject::TimeSynced => ("time", String::new()),
             Subject::Mount(path) => ("mount", path.display().to_string()),
+            Subject::KernelArgument(argument) => ("kernel_argument", argument.clone()),
             Subject::Any(_) => ("any", String::new()),
         }
     }
@@ -133,6 +136,7 @@ impl fmt::Display for Subject {
             Subject::Network(NetworkAspect::Hostname) => f.write_str("a hostname"),
             Subject::TimeSynced => f.write_str("the clock to be synchronised"),
             Subject::Mount(path) => write!(f, "a file system to be mounted at {path:?}"),
+            Subject::KernelArgument(argument) => write!(f, "kernel argument \"{argument}\""),
             Subject::Any(alternatives) if alternatives.is_empty() => f.write_str("one of no conditions"),
             Subject::Any(alternatives) => {
                 let alternative = |parts: &Vec<Missing>| match parts.len() {

@@ -5,8 +5,10 @@
 //! - `network`: [`Network`], which follows rtnetlink and the hostname.
 //! - `mounted`: [`Mounts`], which follows the table of mounts.
 //! - `clock`: [`Clock`], which asks the kernel whether the clock is synchronised.
+//! - `kernel_argument`: the kernel's command line, which never changes.
 
 mod clock;
+mod kernel_argument;
 mod mounted;
 mod network;
 mod path;
@@ -16,6 +18,7 @@ use std::sync::Arc;
 use kelson_helper::Launcher;
 use kelson_spec::service::{Requirement, ServiceEvent};
 
+use self::kernel_argument::KernelArgumentCondition;
 use self::mounted::Mounts;
 use self::network::Network;
 use crate::compose::Any;
@@ -63,6 +66,7 @@ impl Sources {
             Requirement::Network(aspects) => Box::new(self.network.all(aspects)),
             Requirement::TimeSynced => Box::new(self.clock.condition()),
             Requirement::Mount(path) => Box::new(self.mounts.condition(path)),
+            Requirement::KernelArgument(argument) => Box::new(KernelArgumentCondition::new(argument)),
             Requirement::Any(alternatives) => {
                 Box::new(Any::new(alternatives.iter().map(|one| self.condition(one, service)).collect()))
             }

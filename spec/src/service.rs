@@ -243,6 +243,8 @@ pub enum Requirement {
     Any(#[serde(deserialize_with = "nesting::alternatives")] Vec<Requirement>),
     /// A file system is mounted at this path.
     Mount(PathBuf),
+    /// The kernel's command line has this argument: `NAME`, with any value or none, or `NAME=VALUE`.
+    KernelArgument(String),
 }
 
 impl Requirement {

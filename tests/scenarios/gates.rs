@@ -11,3 +11,4 @@ mod g6_cycles_and_strangers;
 mod g7_manual_is_down;
 mod g8_two_requests_at_once;
 mod g9_stopped_one_shot;
+mod kernel_argument;

@@ -4,7 +4,7 @@ use super::at::At;
 use super::codec::Codec;
 use super::mapping::{Mapping, keys};
 use super::seen::Seen;
-use super::values::{choice, name, path};
+use super::values::{choice, name, path, text};
 use crate::decode::{Decoder, quoted, shown};
 use kelson_spec::service::{NetworkAspect, Requirement, ServiceEvent, WhenDown};
 
@@ -24,7 +24,7 @@ pub fn requirements(within: Use) -> Codec<Vec<Requirement>> {
 }
 
 /// Each entry has exactly one of these.
-const KINDS: [&str; 6] = ["service", "path", "network", "time", "mount", "any"];
+const KINDS: [&str; 7] = ["service", "path", "network", "time", "mount", "kernelArgument", "any"];
 
 const WHAT: &str = "a list such as [{service: NAME}, {path: /PATH}]";
 
@@ -91,6 +91,16 @@ fn requirement(within: Use) -> Mapping<Requirement> {
         |entry: &Requirement| if let Requirement::Mount(path) = entry { Some(path.clone()) } else { None },
         |entry, path| *entry = Requirement::Mount(path),
     );
+    let argument_at = At::new(
+        |entry: &Requirement| {
+            if let Requirement::KernelArgument(argument) = entry { Some(argument.clone()) } else { None }
+        },
+        |entry, argument| *entry = Requirement::KernelArgument(argument),
+    );
+    let argument = text().but(|argument: &String| {
+        let nameless = argument.is_empty() || argument.starts_with('=');
+        nameless.then_some("an argument has a name; write NAME or NAME=VALUE")
+    });
     let any_at = At::new(
         |entry: &Requirement| if let Requirement::Any(list) = entry { Some(list.clone()) } else { None },
         |entry, list| *entry = Requirement::Any(list),
@@ -119,6 +129,8 @@ fn requirement(within: Use) -> Mapping<Requirement> {
             "the kernel reports that its clock is synchronised";
         alternative "mount" (mount_at) = path(),
             "a file system is mounted at this path, which has no symbolic link in it";
+        alternative "kernelArgument" (argument_at) = argument,
+            "the kernel's command line has this argument: `NAME`, with any value or none, or `NAME=VALUE`";
         alternative "any" (any_at) = entry(Use::Any).some(WHAT, empty), "one of these entries holds";
     }
         .one_of(&KINDS)

@@ -33,6 +33,7 @@ depends:
   - network: [addresses, connectivity, hostname]
   - any: [{path: /a}, {service: db}, {any: [{time: synced}]}]
   - mount: /srv
+  - kernelArgument: console=ttyS0
   - time: synced
 restart: {policy: untilSuccess, delay: 2s, maxDelay: 1m, attempts: 5, interval: 10m, exhausted: delay, scope: group}
 group: shop-1
@@ -157,6 +158,7 @@ fn every_key_of_a_service_file_is_read() {
                 Requirement::Any(vec![Requirement::TimeSynced]),
             ]),
             Requirement::Mount("/srv".into()),
+            Requirement::KernelArgument("console=ttyS0".to_owned()),
             Requirement::TimeSynced,
         ],
         restart: RestartSpec {
