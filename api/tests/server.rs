@@ -26,12 +26,12 @@ use kelson_api::client::{Client, Endpoint, Failure};
 use kelson_api::server::{self, ServerOptions};
 use kelson_proto::v1;
 use kelson_runner::{Executor, Runner};
-use kelson_services::Manager;
 use kelson_services::host::{BootReport, HostRequest, ShutdownAction};
 use kelson_services::node_health::{NodeHealth, NodeHealthSpec};
 use kelson_services::service_runner::host_context::{RunnerFactory, RunningProcess};
 use kelson_services::spec::ServiceSpec;
 use kelson_services::spec::service::{Requirement, ServiceEvent};
+use kelson_services::{Manager, ServicesError};
 use played::{Nothing, idle};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
@@ -50,13 +50,13 @@ const HEALTH: NodeHealthSpec =
 struct Runners;
 
 impl RunnerFactory for Runners {
-    fn runner(&self, spec: &Arc<ServiceSpec>) -> Result<Box<dyn Runner>, String> {
+    fn runner(&self, spec: &Arc<ServiceSpec>) -> Result<Box<dyn Runner>, ServicesError> {
         // Here the clients are this process: a child of the service's.
         let pid = if spec.name == "apid" { std::os::unix::process::parent_id().cast_signed() } else { 4242 };
         Ok(idle(pid))
     }
 
-    fn executor(&self, _: &Arc<ServiceSpec>, _: RunningProcess) -> Result<Arc<dyn Executor>, String> {
+    fn executor(&self, _: &Arc<ServiceSpec>, _: RunningProcess) -> Result<Arc<dyn Executor>, ServicesError> {
         Ok(Arc::new(exec::Children))
     }
 }

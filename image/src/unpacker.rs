@@ -15,6 +15,7 @@ use crate::arguments::{Arguments, UnpackerOptions, Work};
 use crate::report::{ImageRow, Progress, Pruned, Report, Unpacked};
 use Part::{End, More, Nonsense};
 use hearing::Hearing;
+pub use hearing::UnpackFailure;
 
 /// Has images unpacked, listed and pruned. Cheap to clone.
 #[derive(Clone)]
@@ -44,22 +45,6 @@ pub struct Listing {
 pub struct PruneResult {
     pub removed: Vec<Pruned>,
     pub notes: Vec<String>,
-}
-
-/// Why an image could not be unpacked.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{text}")]
-pub struct UnpackFailure {
-    /// A sentence for the operator.
-    pub text: String,
-    /// Another try fails as well, until the archives are no longer those for which this number stands.
-    pub archives: Option<u32>,
-}
-
-impl From<String> for UnpackFailure {
-    fn from(text: String) -> UnpackFailure {
-        UnpackFailure { text, archives: None }
-    }
 }
 
 impl Unpacker {
@@ -102,7 +87,7 @@ impl Unpacker {
     ///
     /// # Errors
     /// A sentence for the operator.
-    pub async fn list(&self) -> Result<Listing, String> {
+    pub async fn list(&self) -> Result<Listing, UnpackFailure> {
         let mut listing = Listing::default();
         let work = self.follow(Work::List, |report| match report {
             Report::Image(row) => {
@@ -117,7 +102,7 @@ impl Unpacker {
             Report::Done => End(()),
             _ => Nonsense,
         });
-        work.await.map_err(|failure| failure.text)?;
+        work.await?;
         Ok(listing)
     }
 
@@ -125,20 +110,20 @@ impl Unpacker {
     ///
     /// # Errors
     /// A sentence for the operator.
-    pub async fn look(&self) -> Result<u32, String> {
+    pub async fn look(&self) -> Result<u32, UnpackFailure> {
         let work = self.follow(Work::Look, |report| match report {
             Report::Archives(archives) => End(archives),
             Report::Progress(_) | Report::Note(_) => More,
             _ => Nonsense,
         });
-        work.await.map_err(|failure| failure.text)
+        work.await
     }
 
     /// Removes the images of Kelson's namespace whose reference is none of `keep`; with `dry_run` it only tells them.
     ///
     /// # Errors
     /// A sentence for the operator; what was removed before stays removed.
-    pub async fn prune(&self, keep: Vec<String>, dry_run: bool) -> Result<PruneResult, String> {
+    pub async fn prune(&self, keep: Vec<String>, dry_run: bool) -> Result<PruneResult, UnpackFailure> {
         let mut result = PruneResult::default();
         let work = self.follow(Work::Prune { keep, dry_run }, |report| match report {
             Report::Pruned(pruned) => {
@@ -153,7 +138,7 @@ impl Unpacker {
             Report::Done => End(()),
             _ => Nonsense,
         });
-        work.await.map_err(|failure| failure.text)?;
+        work.await?;
         Ok(result)
     }
 

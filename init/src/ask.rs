@@ -60,19 +60,29 @@ struct Arguments {
     runtime: PathBuf,
 }
 
+/// Why the words name nothing to do.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+enum Usage {
+    #[error("{USAGE}")]
+    Help,
+    #[error("--runtime-dir needs a folder after it\n{USAGE}")]
+    NoFolder,
+    #[error("\"{0}\" is not known\n{USAGE}")]
+    Unknown(String),
+}
+
 impl Arguments {
-    /// `Err` with a text for standard error, or an empty one when help was asked for.
-    fn parse(words: &[OsString]) -> Result<Arguments, String> {
+    fn parse(words: &[OsString]) -> Result<Arguments, Usage> {
         let mut found = Arguments { force: false, runtime: PathBuf::from("/run/kelson") };
         let mut rest = words.iter();
         while let Some(word) = rest.next() {
             match word.to_str() {
                 Some("-f" | "--force") => found.force = true,
                 Some("--runtime-dir") => {
-                    found.runtime = rest.next().ok_or("--runtime-dir needs a folder after it")?.into();
+                    found.runtime = rest.next().ok_or(Usage::NoFolder)?.into();
                 }
-                Some("-h" | "--help") => return Err(String::new()),
-                _ => return Err(format!("\"{}\" is not known", word.to_string_lossy())),
+                Some("-h" | "--help") => return Err(Usage::Help),
+                _ => return Err(Usage::Unknown(word.to_string_lossy().into_owned())),
             }
         }
         Ok(found)
@@ -83,12 +93,12 @@ impl Arguments {
 pub fn main(wish: Wish, words: &[OsString]) -> u8 {
     let arguments = match Arguments::parse(words) {
         Ok(arguments) => arguments,
-        Err(text) if text.is_empty() => {
-            say(USAGE);
+        Err(help @ Usage::Help) => {
+            say(&help.to_string());
             return 0;
         }
-        Err(text) => {
-            complain(&format!("{text}\n{USAGE}"));
+        Err(wrong) => {
+            complain(&wrong.to_string());
             return 2;
         }
     };
@@ -129,7 +139,7 @@ fn whoami(wish: Wish) -> String {
     format!("{} (PID {}, user {})", wish.name, std::process::id(), nix::unistd::getuid())
 }
 
-/// PID 1 hears signals also when it hears nothing else.
+/// PID 1 handles signals also while its socket does not answer.
 fn signal(wish: Wish, failure: &Failure) -> u8 {
     match nix::sys::signal::kill(Pid::from_raw(1), wish.signal) {
         Ok(()) => {
@@ -174,7 +184,7 @@ fn complain(text: &str) {
 mod tests {
     use super::*;
 
-    fn parse(words: &[&str]) -> Result<Arguments, String> {
+    fn parse(words: &[&str]) -> Result<Arguments, Usage> {
         Arguments::parse(&words.iter().map(OsString::from).collect::<Vec<_>>())
     }
 
@@ -185,8 +195,8 @@ mod tests {
             parse(&["-f", "--runtime-dir", "/r"]),
             Ok(Arguments { force: true, runtime: "/r".into() })
         );
-        assert_eq!(parse(&["--help"]), Err(String::new()));
-        assert_eq!(parse(&["now"]), Err("\"now\" is not known".to_owned()));
+        assert_eq!(parse(&["--help"]), Err(Usage::Help));
+        assert_eq!(parse(&["now"]), Err(Usage::Unknown("now".to_owned())));
         assert!(parse(&["--runtime-dir"]).is_err());
     }
 

@@ -29,6 +29,23 @@ pub struct IpWord {
     pub dns: Vec<IpAddr>,
 }
 
+/// Why an `ip=` word is ignored.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum IpError {
+    #[error("Kelson sets static addresses, not \"{0}\"")]
+    Protocol(String),
+    #[error("the address (the first field) is missing")]
+    NoAddress,
+    #[error("\"{0}\" is not an IP address")]
+    Address(String),
+    #[error("/{prefix} is longer than /{longest}")]
+    Prefix { prefix: u8, longest: u8 },
+    #[error("\"{0}\" is not a netmask such as 255.255.255.0")]
+    Netmask(String),
+    #[error("the netmask {0} has holes")]
+    Holes(Ipv4Addr),
+}
+
 impl KernelWords {
     /// Picks our words out of `words`; bad values go to `complaints`.
     pub fn parse(words: &[String], complaints: &mut Vec<String>) -> KernelWords {
@@ -44,7 +61,7 @@ impl KernelWords {
                 Some(("ip", value)) => match IpWord::parse(value) {
                     Ok(Some(ip)) => found.ip.push(ip),
                     Ok(None) => {}
-                    Err(text) => complaints.push(format!("ip={value}: {text}; the word is ignored")),
+                    Err(error) => complaints.push(format!("ip={value}: {error}; the word is ignored")),
                 },
                 _ => {}
             }
@@ -59,7 +76,7 @@ fn non_empty(value: &str) -> Option<String> {
 
 impl IpWord {
     /// `Ok(None)` where the word asks for nothing (`off`, `none`).
-    fn parse(value: &str) -> Result<Option<IpWord>, String> {
+    fn parse(value: &str) -> Result<Option<IpWord>, IpError> {
         if matches!(value, "" | "off" | "none") {
             return Ok(None);
         }
@@ -68,9 +85,9 @@ impl IpWord {
         let protocol = if fields.len() == 1 && !value.contains('.') { Some(value) } else { field(6) };
         match protocol {
             None | Some("off" | "none" | "static") => {}
-            Some(other) => return Err(format!("Kelson sets static addresses, not \"{other}\"")),
+            Some(other) => return Err(IpError::Protocol(other.to_owned())),
         }
-        let client = field(0).ok_or("the address (the first field) is missing")?;
+        let client = field(0).ok_or(IpError::NoAddress)?;
         let (client, slash) = match client.split_once('/') {
             Some((address, prefix)) => (address, Some(prefix)),
             None => (client, None),
@@ -112,29 +129,24 @@ fn fields(value: &str) -> Vec<String> {
     fields
 }
 
-fn parse_address(text: &str) -> Result<IpAddr, String> {
-    text.parse().map_err(|_| format!("\"{text}\" is not an IP address"))
+fn parse_address(text: &str) -> Result<IpAddr, IpError> {
+    text.parse().map_err(|_| IpError::Address(text.to_owned()))
 }
 
-fn parse_prefix(text: &str, address: IpAddr) -> Result<u8, String> {
+fn parse_prefix(text: &str, address: IpAddr) -> Result<u8, IpError> {
     let longest = if address.is_ipv4() { 32 } else { 128 };
     if let Ok(prefix) = text.parse::<u8>() {
-        return if prefix <= longest {
-            Ok(prefix)
-        } else {
-            Err(format!("/{prefix} is longer than /{longest}"))
-        };
+        return if prefix <= longest { Ok(prefix) } else { Err(IpError::Prefix { prefix, longest }) };
     }
-    let mask: Ipv4Addr =
-        text.parse().map_err(|_| format!("\"{text}\" is not a netmask such as 255.255.255.0"))?;
+    let mask: Ipv4Addr = text.parse().map_err(|_| IpError::Netmask(text.to_owned()))?;
     let bits = u32::from(mask);
     if bits.leading_ones().saturating_add(bits.trailing_zeros()) < 32 {
-        return Err(format!("the netmask {mask} has holes"));
+        return Err(IpError::Holes(mask));
     }
     Ok(u8::try_from(bits.leading_ones()).unwrap_or(32))
 }
 
-/// What the kernel takes when no netmask is said: the class of old.
+/// The kernel's default where no netmask is given: that of the address class.
 fn usual_prefix(address: IpAddr) -> u8 {
     match address {
         IpAddr::V4(v4) => match v4.octets() {
@@ -200,7 +212,7 @@ mod tests {
             ("10.0.0.1:::255.0.255.0", "has holes"),
             ("10.0.0.1:::33", "longer than /32"),
         ] {
-            let error = IpWord::parse(word).unwrap_err();
+            let error = IpWord::parse(word).unwrap_err().to_string();
             assert!(error.contains(text), "{word}: {error}");
         }
     }

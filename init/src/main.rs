@@ -42,6 +42,7 @@ use std::time::Duration;
 use boot::{Sequence, history};
 use crash::watcher::Watcher;
 use crash::{BootReason, last_resort, report};
+use error::{At as _, Error};
 use kelson_services::host::ShutdownAction;
 use kelson_services::state_store::Kind;
 use options::{Mode, Options};
@@ -159,7 +160,7 @@ fn init(program: &str, rest: &[OsString]) -> ! {
     }
     let again = options.clone();
     match std::panic::catch_unwind(AssertUnwindSafe(|| run(options, started, now, boot_reason))) {
-        Ok(reason) => failure::in_the_middle(&again, &reason),
+        Ok(reason) => failure::in_the_middle(&again, &reason.to_string()),
         Err(_) => failure::in_the_middle(&again, "PID 1 has met a fault in itself"),
     }
 }
@@ -175,8 +176,8 @@ fn move_into_memory(started: Duration) {
     }
 }
 
-/// Runs the host. Returns only when that could not even begin: why.
-fn run(options: Options, started: Duration, now: Duration, boot_reason: BootReason) -> String {
+/// Runs the host. Returns only when that could not begin, with the reason.
+fn run(options: Options, started: Duration, now: Duration, boot_reason: BootReason) -> Error {
     log::write_from_a_thread();
     nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o022));
     // Before the end of a run, too: what it needs must not be read from swap.
@@ -207,9 +208,9 @@ fn run(options: Options, started: Duration, now: Duration, boot_reason: BootReas
             Vec::new()
         }
     };
-    let (runtime, watcher) = match runtime() {
+    let (runtime, watcher) = match runtime().at("no runtime") {
         Ok(made) => made,
-        Err(error) => return format!("no runtime: {error}"),
+        Err(error) => return error,
     };
     // Not at its first line: all incarnations count their times from the same start.
     let age = history::since_kernel().saturating_sub(began);
@@ -245,7 +246,7 @@ fn run(options: Options, started: Duration, now: Duration, boot_reason: BootReas
                 })
                 .await
             }
-            Err(why) => why.to_string(),
+            Err(why) => why,
         }
     })
 }

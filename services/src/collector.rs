@@ -22,6 +22,8 @@ pub use kept::{DescriptorStore, InheritedLog, KeptLog, forgetful};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
+use crate::error::ServicesError;
+
 /// How the log of a service is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogOptions {
@@ -55,8 +57,8 @@ pub enum Report {
     Restarted { reason: String },
 }
 
-/// Says why the process at the other end of a socket may not read logs.
-pub type Judge = Arc<dyn Fn(BorrowedFd<'_>) -> Result<(), String> + Send + Sync>;
+/// Decides whether the process at the other end of a socket may read logs.
+pub type Judge = Arc<dyn Fn(BorrowedFd<'_>) -> Result<(), ServicesError> + Send + Sync>;
 
 /// What the driver is asked to do.
 enum Command {

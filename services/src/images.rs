@@ -155,11 +155,11 @@ impl ImageStore {
     }
 
     /// Waits for its turn and then for the work, in all no longer than [`TIMEOUT`].
-    async fn ask<T>(&self, work: impl Future<Output = Result<T, String>>) -> Result<T, ImagesError> {
+    async fn ask<T>(&self, work: impl Future<Output = Result<T, UnpackFailure>>) -> Result<T, ImagesError> {
         let in_turn = async {
             // Nobody closes it.
             let _turn = self.inner.listings.acquire().await;
-            work.await.map_err(ImagesError::Failed)
+            work.await.map_err(|failure| ImagesError::Failed(failure.text))
         };
         let late = || format!("kelson-unpack took longer than {} s and was killed", TIMEOUT.as_secs());
         tokio::time::timeout(TIMEOUT, in_turn).await.unwrap_or_else(|_| Err(ImagesError::Failed(late())))
@@ -235,7 +235,7 @@ impl ImageStore {
     }
 
     /// One look serves all that ask.
-    async fn look(&self) -> Result<u32, String> {
+    async fn look(&self) -> Result<u32, UnpackFailure> {
         let mut looked = self.inner.looked.lock().await;
         match *looked {
             Some((at, archives)) if at.elapsed() < LOOK => Ok(archives),

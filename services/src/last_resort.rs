@@ -16,6 +16,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
 use crate::builtins::apid;
+use crate::error::ServicesError;
 use crate::manager::child_of;
 use crate::service_runner::hooks::{Hooks, KILL};
 use crate::service_runner::host_context::{LogPipes, RunningProcess};
@@ -32,11 +33,15 @@ const STATUS: Duration = Duration::from_secs(2);
 pub trait Survivors: Sync {
     fn runner(&self, spec: &Arc<ServiceSpec>) -> Box<dyn Runner>;
 
-    /// What runs commands beside a main process.
+    /// Runs commands beside a main process.
     ///
     /// # Errors
-    /// A sentence, when this host cannot.
-    fn executor(&self, spec: &Arc<ServiceSpec>, run: RunningProcess) -> Result<Arc<dyn Executor>, String>;
+    /// When this host cannot.
+    fn executor(
+        &self,
+        spec: &Arc<ServiceSpec>,
+        run: RunningProcess,
+    ) -> Result<Arc<dyn Executor>, ServicesError>;
 
     /// The children that were just being made.
     fn leftovers(&self) -> Vec<Leftover>;
@@ -63,8 +68,8 @@ struct Service {
     /// As its file says now, where that is another.
     next: Option<ServiceSpec>,
     runner: Box<dyn Runner>,
-    /// What runs commands beside its main process.
-    executor: Result<Arc<dyn Executor>, String>,
+    /// Runs commands beside its main process.
+    executor: Result<Arc<dyn Executor>, ServicesError>,
     run: u64,
     /// How its main process ends, where one lives.
     exit: Option<BoxFuture<'static, Exit>>,

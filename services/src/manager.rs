@@ -14,6 +14,7 @@ use kelson_spec::{GroupSpec, ServiceSpec};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 
+use crate::error::ServicesError;
 pub use crate::events::EventBatch;
 use crate::events::EventLog;
 use crate::groups::GroupRestarts;
@@ -66,8 +67,11 @@ pub trait UsageSource: Send + Sync {
 /// A built-in service that is not run by a ServiceRunner (logd): how it is seen and acted on.
 pub trait ExternalService: Send + Sync {
     fn snapshot(&self) -> watch::Receiver<Snapshot>;
-    /// An operator's restart; `Err` says why not.
-    fn restart(&self) -> Result<(), String>;
+    /// An operator's restart.
+    ///
+    /// # Errors
+    /// When it cannot be restarted now.
+    fn restart(&self) -> Result<(), ServicesError>;
     /// What was lost of logs, where it collects them.
     fn dropped(&self) -> Option<Dropped> {
         None

@@ -12,6 +12,7 @@ use kelson_spec::ServiceSpec;
 
 use crate::builtins::containerd;
 use crate::builtins::probe::Probes;
+use crate::error::ServicesError;
 use crate::health::OwnCheck;
 use crate::health::network::Network;
 use crate::manager::{Usage, UsageSource};
@@ -29,18 +30,18 @@ pub struct Runners {
 }
 
 impl RunnerFactory for Runners {
-    fn runner(&self, spec: &Arc<ServiceSpec>) -> Result<Box<dyn Runner>, String> {
+    fn runner(&self, spec: &Arc<ServiceSpec>) -> Result<Box<dyn Runner>, ServicesError> {
         // Only a built-in service has no file.
         let binary = spec.file.as_os_str().is_empty().then_some(&self.binary);
         if let Some(runner) = local_runner(&self.processes, spec, binary) {
             return Ok(runner);
         }
         if self.processes.cgroups().is_none() {
-            return Err(
+            return Err(ServicesError::NotNow(
                 "a container cannot be run on this host: it has no cgroup2 file system that can be written; \
                  mount one at /sys/fs/cgroup"
                     .to_owned(),
-            );
+            ));
         }
         Ok(Box::new(ContainerRunner::new(
             self.containerd.clone(),
@@ -51,18 +52,26 @@ impl RunnerFactory for Runners {
         )))
     }
 
-    fn executor(&self, spec: &Arc<ServiceSpec>, run: RunningProcess) -> Result<Arc<dyn Executor>, String> {
+    fn executor(
+        &self,
+        spec: &Arc<ServiceSpec>,
+        run: RunningProcess,
+    ) -> Result<Arc<dyn Executor>, ServicesError> {
         let RunningProcess { run, pid, start_time } = run;
         Ok(local_executor(&self.processes, spec, run, pid, start_time).unwrap_or_else(|| {
             Arc::new(ContainerExecutor::new(self.containerd.clone(), &spec.name, pid, start_time))
         }))
     }
 
-    fn network(&self, spec: &Arc<ServiceSpec>, run: RunningProcess) -> Result<Arc<dyn Network>, String> {
+    fn network(
+        &self,
+        spec: &Arc<ServiceSpec>,
+        run: RunningProcess,
+    ) -> Result<Arc<dyn Network>, ServicesError> {
         self.probes.network(spec, run)
     }
 
-    fn host_network(&self) -> Result<Arc<dyn Network>, String> {
+    fn host_network(&self) -> Result<Arc<dyn Network>, ServicesError> {
         Ok(self.probes.host())
     }
 

@@ -55,17 +55,28 @@ fn bare(signal: Signal) -> &'static str {
     signal.as_str().strip_prefix("SIG").unwrap_or_default()
 }
 
+/// A text that names no signal.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{} is not a signal{}", crate::quote::quoted(.text), self.hint())]
+pub struct NoSignal {
+    text: String,
+}
+
+impl NoSignal {
+    /// The name that was most likely meant.
+    fn hint(&self) -> String {
+        let upper = self.text.to_ascii_uppercase();
+        let near = crate::near::near(upper.trim_start_matches("SIG"), signal_names());
+        near.map(|name| format!("; did you mean SIG{name}?")).unwrap_or_default()
+    }
+}
+
 /// As [`signal`].
 ///
 /// # Errors
-/// A sentence, with the name that was most likely meant.
-pub fn parse_signal(text: &str) -> Result<i32, String> {
-    signal(text).ok_or_else(|| {
-        let upper = text.to_ascii_uppercase();
-        let near = crate::near::near(upper.trim_start_matches("SIG"), signal_names());
-        let hint = near.map(|name| format!("; did you mean SIG{name}?")).unwrap_or_default();
-        format!("{} is not a signal{hint}", crate::quote::quoted(text))
-    })
+/// The text names no signal.
+pub fn parse_signal(text: &str) -> Result<i32, NoSignal> {
+    signal(text).ok_or_else(|| NoSignal { text: text.to_owned() })
 }
 
 fn small(text: &str) -> Option<i32> {

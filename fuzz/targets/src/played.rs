@@ -26,11 +26,11 @@ use made_up::{Nothing, idle};
 use tokio::sync::{mpsc, watch};
 
 impl RunnerFactory for Nothing {
-    fn runner(&self, _: &Arc<ServiceSpec>) -> Result<Box<dyn Runner>, String> {
+    fn runner(&self, _: &Arc<ServiceSpec>) -> Result<Box<dyn Runner>, ServicesError> {
         Ok(idle(4242))
     }
 
-    fn executor(&self, _: &Arc<ServiceSpec>, _: RunningProcess) -> Result<Arc<dyn Executor>, String> {
+    fn executor(&self, _: &Arc<ServiceSpec>, _: RunningProcess) -> Result<Arc<dyn Executor>, ServicesError> {
         Ok(Arc::new(Nothing))
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kelson_helper::{BoxFuture, CONTROL, Launched, Launcher, Start};
-use kelson_image::{Unpacker, UnpackerOptions};
+use kelson_image::{UnpackFailure, Unpacker, UnpackerOptions};
 
 use crate::time;
 
@@ -39,13 +39,13 @@ pub fn reports(data: &[u8]) {
     let unpacker = Unpacker::new(Arc::new(Says(said.to_vec())), options);
     let work = async {
         match what % 3 {
-            0 => unpacker.unpack("a:1", None, |_| {}).await.map(drop).map_err(|failure| failure.text),
+            0 => unpacker.unpack("a:1", None, |_| {}).await.map(drop),
             1 => unpacker.list().await.map(drop),
             _ => unpacker.prune(Vec::new(), false).await.map(drop),
         }
     };
     let ended = time::within(Duration::from_secs(600), work).expect("it gives up in time");
-    if let Err(text) = ended {
+    if let Err(UnpackFailure { text, .. }) = ended {
         assert!(text.chars().count() <= 5000 && !text.chars().any(char::is_control), "{text:?}");
     }
 }

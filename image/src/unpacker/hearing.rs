@@ -20,6 +20,22 @@ const MOST_ROWS: u32 = 8192;
 const PROGRESS_BURST: u64 = 100;
 const PROGRESS_RATE: u64 = 20;
 
+/// Why `kelson-unpack` did not do what it was started for.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{text}")]
+pub struct UnpackFailure {
+    /// A sentence for the operator.
+    pub text: String,
+    /// Another try fails as well, until the archives are no longer those for which this number stands.
+    pub archives: Option<u32>,
+}
+
+impl From<String> for UnpackFailure {
+    fn from(text: String) -> UnpackFailure {
+        UnpackFailure { text, archives: None }
+    }
+}
+
 /// Kills its process when dropped.
 pub(super) struct Hearing {
     answers: Answers,
@@ -29,7 +45,7 @@ pub(super) struct Hearing {
 }
 
 impl Hearing {
-    pub(super) async fn start(launcher: &dyn Launcher, words: Vec<OsString>) -> Result<Self, String> {
+    pub(super) async fn start(launcher: &dyn Launcher, words: Vec<OsString>) -> Result<Self, UnpackFailure> {
         let start = Start { arguments: words, ..Start::default() };
         let answers = Answers::begin(launcher, start, CONTROL, BOUNDS).await.map_err(|why| match why {
             Unanswered::Start(error) => format!("{NAME} cannot be started: {error}"),
@@ -39,7 +55,7 @@ impl Hearing {
     }
 
     /// The next report. An error is the end of the process.
-    pub(super) async fn next(&mut self) -> Result<Report, String> {
+    pub(super) async fn next(&mut self) -> Result<Report, UnpackFailure> {
         let frame = self.answers.next().await.map_err(|why| match why {
             Unanswered::Ended(how) => {
                 format!("{NAME} ended without an answer: {}", frame::bounded(&how, 200))
@@ -50,7 +66,7 @@ impl Hearing {
             ),
             _ => self.nonsense(),
         })?;
-        let report = frame::decode(&frame).ok_or_else(|| self.nonsense())?;
+        let report = frame::decode(&frame).ok_or_else(|| UnpackFailure::from(self.nonsense()))?;
         self.count(&report)?;
         Ok(match report {
             Report::Note(text) => Report::Note(frame::bounded(&text, 1024)),
@@ -62,22 +78,21 @@ impl Hearing {
         })
     }
 
-    fn count(&mut self, report: &Report) -> Result<(), String> {
+    fn count(&mut self, report: &Report) -> Result<(), UnpackFailure> {
         match report {
             Report::Progress(_) => {
                 self.progress = self.progress.saturating_add(1);
                 let seconds = self.began.elapsed().as_secs();
                 let most = seconds.saturating_mul(PROGRESS_RATE).saturating_add(PROGRESS_BURST);
                 if self.progress > most {
-                    return Err(self.nonsense());
+                    return Err(self.nonsense().into());
                 }
             }
             _ => {
                 self.rows = self.rows.saturating_add(1);
                 if self.rows > MOST_ROWS {
-                    return Err(format!(
-                        "{NAME} sent more than {MOST_ROWS} images and notes, and was killed"
-                    ));
+                    let text = format!("{NAME} sent more than {MOST_ROWS} images and notes, and was killed");
+                    return Err(text.into());
                 }
             }
         }

@@ -97,7 +97,7 @@ async fn garbage_ends_it() {
         let (unpacker, fake) = unpacker(move |mut pipe| {
             let _ = pipe.write_all(garbage);
         });
-        let error = unpacker.list().await.unwrap_err();
+        let error = unpacker.list().await.unwrap_err().text;
         assert!(error.contains("nonsense"), "{error}");
         assert!(fake.killed.load(Ordering::SeqCst));
     }
@@ -116,7 +116,7 @@ async fn a_death_is_told_with_its_reason() {
         let _ = pipe.write_all(&[9, 0]);
     });
     fake.gone.notify_one();
-    let error = unpacker.list().await.unwrap_err();
+    let error = unpacker.list().await.unwrap_err().text;
     assert_eq!(error, "kelson-unpack ended without an answer: killed by SIGKILL");
 }
 
@@ -128,7 +128,7 @@ async fn silence_ends_it() {
         drop(pipe);
     });
     let began = tokio::time::Instant::now();
-    let error = unpacker.list().await.unwrap_err();
+    let error = unpacker.list().await.unwrap_err().text;
     assert!(error.contains("said nothing for 60 s"), "{error}");
     assert_eq!(began.elapsed().as_secs(), 60);
     assert!(fake.killed.load(Ordering::SeqCst));
@@ -147,7 +147,7 @@ async fn a_flood_ends_it() {
         let bytes = crate::frame::encode(&Report::Image(ImageRow::default()));
         while pipe.write_all(&bytes).is_ok() {}
     });
-    assert!(unpacker.list().await.unwrap_err().contains("more than 8192"));
+    assert!(unpacker.list().await.unwrap_err().text.contains("more than 8192"));
 }
 
 #[tokio::test]

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kelson_runner::{DetachedContainer, Executor, Leftover, Processes, Runner, local_executor, local_runner};
+use kelson_services::ServicesError;
 use kelson_services::host::ShutdownAction;
 use kelson_services::last_resort::{self, Survivors};
 use kelson_services::service_runner::host_context::RunningProcess;
@@ -71,10 +72,14 @@ impl Survivors for Detached<'_> {
             .unwrap_or_else(|| Box::new(DetachedContainer::new(self.0, &spec.name)))
     }
 
-    fn executor(&self, spec: &Arc<ServiceSpec>, run: RunningProcess) -> Result<Arc<dyn Executor>, String> {
+    fn executor(
+        &self,
+        spec: &Arc<ServiceSpec>,
+        run: RunningProcess,
+    ) -> Result<Arc<dyn Executor>, ServicesError> {
         let RunningProcess { run, pid, start_time } = run;
         local_executor(self.0, spec, run, pid, start_time)
-            .ok_or_else(|| "a hook of a container needs containerd".to_owned())
+            .ok_or_else(|| ServicesError::NotNow("a hook of a container needs containerd".to_owned()))
     }
 
     fn leftovers(&self) -> Vec<Leftover> {

@@ -137,7 +137,9 @@ impl Context {
                     later_mounts.notify_one();
                     report
                 }
-                Err(failure) => Err(ServicesError::NotNow(failure)),
+                Err(failure) => {
+                    Err(ServicesError::NotNow(format!("{}: {failure}", options.config.display())))
+                }
             };
             crate::heap::give_back();
             manager.host_event(&summary(&report));

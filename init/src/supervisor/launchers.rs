@@ -10,7 +10,8 @@ use kelson_helper::answer::{Answers, Bounds, Unanswered};
 use kelson_helper::{Launcher, Start, task};
 use kelson_runner::Processes;
 use kelson_services::helpers::{HelperKind, HelperLauncher};
-use kelson_spec::{Diagnostic, Loaded, MachineSpec, wire};
+use kelson_spec::wire::{self, WireError};
+use kelson_spec::{Diagnostic, Loaded, MachineSpec};
 
 use crate::options::Mode;
 
@@ -20,6 +21,17 @@ const LOAD_DEADLINE: Duration = Duration::from_secs(60);
 const LOAD_BOUNDS: Bounds = Bounds { start: LOAD_DEADLINE, silence: LOAD_DEADLINE, frame: 64 << 20 };
 const LOAD: HelperKind = HelperKind { name: "kelson-load", limits: None };
 const TASK: HelperKind = HelperKind { name: task::NAME, limits: None };
+
+/// Why the configuration could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadFailure {
+    #[error("could not be read within {} s (its disk does not answer)", LOAD_DEADLINE.as_secs())]
+    Late,
+    #[error("could not be read: {0}")]
+    Damaged(#[from] WireError),
+    #[error("could not be read: {name} {0}", name = LOAD.name)]
+    Unanswered(Unanswered),
+}
 
 /// Spawns personalities. Cheap to clone.
 #[derive(Clone)]
@@ -56,13 +68,17 @@ impl Personalities {
     /// Has `kelson-load` read the configuration again, for a host that booted with this machine file.
     ///
     /// # Errors
-    /// A sentence: nothing is known of the files.
-    pub async fn reload(&self, config: &Path, mode: Mode, booted: &MachineSpec) -> Result<Loaded, String> {
-        let read = self.read(config, mode, Some(booted.containerd_switch())).await;
-        read.map_err(|failure| format!("{}: {failure}", config.display()))
+    /// Nothing is known of the files.
+    pub async fn reload(
+        &self,
+        config: &Path,
+        mode: Mode,
+        booted: &MachineSpec,
+    ) -> Result<Loaded, LoadFailure> {
+        self.read(config, mode, Some(booted.containerd_switch())).await
     }
 
-    async fn read(&self, config: &Path, mode: Mode, containerd: Option<&str>) -> Result<Loaded, String> {
+    async fn read(&self, config: &Path, mode: Mode, containerd: Option<&str>) -> Result<Loaded, LoadFailure> {
         let read_at = Some(SystemTime::now());
         let mut arguments: Vec<OsString> =
             vec!["--config".into(), config.into(), "--mode".into(), mode.name().into()];
@@ -74,14 +90,9 @@ impl Personalities {
         let answer =
             async { Answers::begin(&*launcher, start, libc::STDOUT_FILENO, LOAD_BOUNDS).await?.next().await };
         match tokio::time::timeout(LOAD_DEADLINE, answer).await {
-            Ok(Ok(bytes)) => wire::decode(&bytes)
-                .map(|loaded| Loaded { read_at, ..loaded })
-                .map_err(|error| format!("could not be read: {error}")),
-            Ok(Err(Unanswered::NotStarted(_) | Unanswered::Silent(_))) | Err(_) => Err(format!(
-                "could not be read within {} s (its disk does not answer)",
-                LOAD_DEADLINE.as_secs()
-            )),
-            Ok(Err(why)) => Err(format!("could not be read: {} {why}", LOAD.name)),
+            Ok(Ok(bytes)) => Ok(Loaded { read_at, ..wire::decode(&bytes)? }),
+            Ok(Err(Unanswered::NotStarted(_) | Unanswered::Silent(_))) | Err(_) => Err(LoadFailure::Late),
+            Ok(Err(why)) => Err(LoadFailure::Unanswered(why)),
         }
     }
 }

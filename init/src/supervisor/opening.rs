@@ -87,8 +87,7 @@ impl Incarnation {
         let cgroups = personalities.processes.cgroups();
         let admission = Admission::new(manager.clone(), cgroups.cloned(), apid::USER);
         let judge = admission.clone();
-        collector
-            .admit_by(Arc::new(move |socket| judge.may_read_logs(socket).map_err(|why| why.to_string())));
+        collector.admit_by(Arc::new(move |socket| judge.may_read_logs(socket)));
         let server = ServerOptions {
             manager: manager.clone(),
             images,

@@ -16,6 +16,7 @@ use kelson_spec::service::{LogSpec, Resources};
 use tokio::sync::{mpsc, watch};
 
 use crate::collector::{Collector, LogOptions, LogdStatus, Report};
+use crate::error::ServicesError;
 use crate::events::EventLog;
 use crate::helpers::{arrange, launched};
 use crate::manager::{ExternalService, Manager};
@@ -111,7 +112,7 @@ impl ExternalService for Shown {
         self.snapshot.clone()
     }
 
-    fn restart(&self) -> Result<(), String> {
+    fn restart(&self) -> Result<(), ServicesError> {
         self.collector.restart();
         Ok(())
     }

@@ -18,6 +18,7 @@ use kelson_spec::MachineSpec;
 use kelson_spec::service::{ContainerNetwork, Resources, ServiceSpec};
 use tokio::sync::{mpsc, watch};
 
+use crate::error::ServicesError;
 use crate::events::EventLog;
 use crate::health::network::{Network, Watched};
 use crate::helpers::{arrange, launched};
@@ -95,22 +96,27 @@ impl Launcher for ProbeLauncher {
 pub struct Probes(pub Prober);
 
 impl Probes {
-    /// What asks in the network of the host.
+    /// Performs checks in the network of the host.
     pub fn host(&self) -> Arc<dyn Network> {
         Arc::new(NetworkOfRun { prober: self.0.clone(), place: Place::Host })
     }
 
-    /// What asks in the network of this run.
+    /// Performs checks in the network of this run.
     ///
     /// # Errors
-    /// A sentence, when the run has ended or its network cannot be entered.
-    pub fn network(&self, spec: &ServiceSpec, run: RunningProcess) -> Result<Arc<dyn Network>, String> {
+    /// When the run has ended or its network cannot be entered.
+    pub fn network(
+        &self,
+        spec: &ServiceSpec,
+        run: RunningProcess,
+    ) -> Result<Arc<dyn Network>, ServicesError> {
         let RunningProcess { pid, start_time, .. } = run;
         let apart = spec.container().is_some_and(|container| container.network == ContainerNetwork::None);
         if !apart {
             return Ok(self.host());
         }
-        let namespace = open_network(pid, start_time).map_err(|error| error.to_string())?;
+        let namespace =
+            open_network(pid, start_time).map_err(|error| ServicesError::NotNow(error.to_string()))?;
         let network = RunNetwork { service: Arc::from(spec.name.as_str()), pid, namespace };
         Ok(Arc::new(NetworkOfRun { prober: self.0.clone(), place: Place::NetworkOf(Arc::new(network)) }))
     }
@@ -137,7 +143,7 @@ impl ExternalService for Shown {
         self.snapshot.clone()
     }
 
-    fn restart(&self) -> Result<(), String> {
+    fn restart(&self) -> Result<(), ServicesError> {
         self.prober.restart();
         Ok(())
     }

@@ -26,6 +26,7 @@ use super::held::{Held, Lost};
 use super::kept::KeptLog;
 use super::processor::Shares;
 use super::{Judge, LogdStatus, Report};
+use crate::error::ServicesError::{Denied, NotNow};
 
 /// From the first unread byte, or the last message, to the next look.
 const LOOK: Duration = Duration::from_millis(800);
@@ -79,7 +80,7 @@ impl Logs {
         Logs {
             held,
             directory,
-            judge: Arc::new(|_| Err("PID 1 is being started; try again in a moment".to_owned())),
+            judge: Arc::new(|_| Err(NotNow("PID 1 is being started; try again in a moment".to_owned()))),
             status,
             reports,
             busy: true,
@@ -236,9 +237,9 @@ impl Duty for Logs {
             Some(logd_report::Report::Client(client)) => {
                 let judged = match descriptors.first() {
                     Some(socket) => (self.judge)(socket.as_fd()),
-                    None => Err("kelson-logd did not say who asks".to_owned()),
+                    None => Err(Denied("kelson-logd did not name the caller".to_owned())),
                 };
-                let refusal = judged.err().unwrap_or_default();
+                let refusal = judged.err().map(|why| why.to_string()).unwrap_or_default();
                 return Reply::Order(Outgoing::Verdict { number: client.number, refusal });
             }
             Some(logd_report::Report::Ended(ended)) => self.held.ended(ended.id, ended.stderr),

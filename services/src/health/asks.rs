@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use super::exec::ExecProbe;
 use super::network::Network;
 use super::plan::{Answer, Probe};
+use crate::error::ServicesError;
 use crate::prober::Schedule;
 
 /// Who asks a check.
@@ -30,23 +31,25 @@ impl Asks {
 /// the network that the run has.
 pub fn asks(
     check: &Check,
-    executor: impl FnOnce() -> Result<Arc<dyn Executor>, String>,
-    network: impl FnOnce() -> Result<Arc<dyn Network>, String>,
+    executor: impl FnOnce() -> Result<Arc<dyn Executor>, ServicesError>,
+    network: impl FnOnce() -> Result<Arc<dyn Network>, ServicesError>,
 ) -> Asks {
     let asked = match (&check.probe, Schedule::of(check)) {
         (service::Probe::Exec { command }, _) => {
             return Asks::Here(Arc::new(ExecProbe::new(command.clone(), executor())));
         }
-        (service::Probe::Network(_), None) => Err("it asks nothing over the network".to_owned()),
+        (service::Probe::Network(_), None) => {
+            Err(ServicesError::NotNow("it performs no network check".to_owned()))
+        }
         (_, Some(schedule)) => network().map(|network| Asks::Elsewhere(network, Box::new(schedule))),
     };
-    asked.unwrap_or_else(|text| Asks::Here(Arc::new(NotAsked { kind: check.probe.kind(), text })))
+    asked.unwrap_or_else(|why| Asks::Here(Arc::new(NotAsked { kind: check.probe.kind(), why })))
 }
 
 /// A check that nobody can ask, and why.
 struct NotAsked {
     kind: &'static str,
-    text: String,
+    why: ServicesError,
 }
 
 impl Probe for NotAsked {
@@ -55,6 +58,6 @@ impl Probe for NotAsked {
     }
 
     fn ask(&self, _: Instant) -> BoxFuture<'static, Answer> {
-        Box::pin(std::future::ready(Answer::fails(self.text.as_str())))
+        Box::pin(std::future::ready(Answer::fails(self.why.to_string())))
     }
 }

@@ -8,16 +8,17 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use super::output::with_line;
 use super::plan::{Answer, Probe};
 use super::reader::Reader;
+use crate::error::ServicesError;
 use crate::prober::Verdict;
 
 /// The command of a check, and what runs it beside the present run.
 pub struct ExecProbe {
     command: Vec<String>,
-    executor: Result<Arc<dyn Executor>, String>,
+    executor: Result<Arc<dyn Executor>, ServicesError>,
 }
 
 impl ExecProbe {
-    pub fn new(command: Vec<String>, executor: Result<Arc<dyn Executor>, String>) -> ExecProbe {
+    pub fn new(command: Vec<String>, executor: Result<Arc<dyn Executor>, ServicesError>) -> ExecProbe {
         ExecProbe { command, executor }
     }
 }
@@ -30,7 +31,7 @@ impl Probe for ExecProbe {
     fn ask(&self, deadline: Instant) -> BoxFuture<'static, Answer> {
         let executor = match &self.executor {
             Ok(executor) => Arc::clone(executor),
-            Err(text) => return Box::pin(std::future::ready(Answer::fails(text))),
+            Err(why) => return Box::pin(std::future::ready(Answer::fails(why.to_string()))),
         };
         let request = ExecRequest { command: self.command.clone(), ..ExecRequest::default() };
         Box::pin(async move {

@@ -188,7 +188,7 @@ impl Manager {
             Kind::Faulty(publisher) => Err(NotNow(publisher.borrow().message.to_string())),
             Kind::ExternalService(external) => match input(0) {
                 Input::Restart { .. } => {
-                    external.restart().map(|()| Asked::ExternalService(external.snapshot())).map_err(NotNow)
+                    external.restart().map(|()| Asked::ExternalService(external.snapshot()))
                 }
                 Input::Start { .. } => Ok(Asked::ExternalService(external.snapshot())),
                 _ => Err(NotNow(format!("\"{name}\" stops with the host alone; restart replaces it"))),

@@ -70,7 +70,7 @@ impl Manager {
     async fn ask_task<T>(
         &self,
         name: &str,
-        command: impl FnOnce(oneshot::Sender<Result<T, String>>) -> Command,
+        command: impl FnOnce(oneshot::Sender<Result<T, ServicesError>>) -> Command,
     ) -> Result<T, ServicesError> {
         let handle = match self.entries().get(name) {
             None => None,
@@ -89,8 +89,7 @@ impl Manager {
         };
         let handle = handle.ok_or_else(|| self.unknown(name))?;
         let answer = answer_of(&handle, command).await;
-        let answer = answer.unwrap_or_else(|| Err(format!("service \"{name}\" does not answer")));
-        answer.map_err(NotNow)
+        answer.unwrap_or_else(|| Err(NotNow(format!("service \"{name}\" does not answer"))))
     }
 }
 

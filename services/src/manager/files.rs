@@ -37,7 +37,7 @@ impl Manager {
                 let entry = Entry { spec: Some(spec), kind: Kind::Live(handle) };
                 self.entries_mut().insert(name, entry);
             }
-            Err(text) => self.add_faulty(&name, &text, Some(spec), builtin),
+            Err(why) => self.add_faulty(&name, &why.to_string(), Some(spec), builtin),
         }
     }
 

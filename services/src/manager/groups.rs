@@ -9,6 +9,7 @@ use kelson_spec::service::RestartSpec;
 use kelson_spec::{GroupSpec, ServiceSpec};
 
 use super::Manager;
+use crate::error::ServicesError;
 use crate::groups::{GroupRequest, GroupRestarts};
 use crate::health::network::Network;
 use crate::model::Snapshot;
@@ -69,8 +70,8 @@ impl Manager {
         self.inner.host_context.groups.ask(request);
     }
 
-    /// What asks over the network of the host.
-    pub(crate) fn host_network(&self) -> Result<Arc<dyn Network>, String> {
+    /// Performs checks in the network of the host.
+    pub(crate) fn host_network(&self) -> Result<Arc<dyn Network>, ServicesError> {
         self.inner.host_context.runners.host_network()
     }
 

@@ -114,7 +114,7 @@ impl Manager {
                     let entry = Entry { spec: Some(known), kind: Kind::Live(handle) };
                     self.entries_mut().insert(name, entry);
                 }
-                Err(text) => self.add_faulty(&name, &text, Some(known), builtin),
+                Err(why) => self.add_faulty(&name, &why.to_string(), Some(known), builtin),
             }
         }
         drop(attached);

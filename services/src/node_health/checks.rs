@@ -12,6 +12,7 @@ use kelson_spec::service::Check;
 use tokio::time::Instant;
 
 use super::tracker::Tracker;
+use crate::error::ServicesError::NotNow;
 use crate::groups::GroupRequest;
 use crate::health::{self, Checks, News, Plan, Recall, ToMind};
 use crate::manager::Manager;
@@ -75,7 +76,11 @@ impl GroupChecks {
         let network = self.manager.host_network();
         let to_mind = checks.iter().map(|check| ToMind {
             plan: Plan::from(check),
-            asks: health::asks(check, || Err("a group runs no command".to_owned()), || network.clone()),
+            asks: health::asks(
+                check,
+                || Err(NotNow("a group runs no command".to_owned())),
+                || network.clone(),
+            ),
             totals: None,
             recall: store.map(|store| Recall {
                 record: store.group_check_record(group, &check.name, run),

@@ -1,5 +1,6 @@
 //! The gate of a service: all that it waits for before each spawn, asked as a level.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -90,40 +91,57 @@ pub async fn settle(gate: &mut All) {
     gate.known(deadline.unwrap_or_else(Instant::now)).await;
 }
 
-/// Asks `when:` once. `Err` says what does not hold.
+/// The first requirement of `when:` that does not hold.
+#[derive(Debug, thiserror::Error)]
+pub enum Unmet {
+    #[error("path \"{}\" does not exist", .0.display())]
+    Absent(PathBuf),
+    #[error("the file system of \"{}\" does not answer", .0.display())]
+    Unanswered(PathBuf),
+    #[error("`when` asks for {}", sentence(.0))]
+    Missing(Vec<Missing>),
+    /// No alternative of an `any` holds.
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join(", and "))]
+    All(Vec<Unmet>),
+}
+
+/// Evaluates `when:` once.
+///
+/// # Errors
+/// The first requirement that does not hold.
 pub async fn ask_when(
     requirements: Vec<Requirement>,
     registry: Registry,
     sources: Sources,
-) -> Result<(), String> {
+) -> Result<(), Unmet> {
     for requirement in &requirements {
         ask(requirement, &registry, &sources).await?;
     }
     Ok(())
 }
 
-/// Asks one requirement once; of alternatives, one after the other until one holds.
+/// Evaluates one requirement once; of alternatives, one after the other until one holds.
 fn ask<'a>(
     requirement: &'a Requirement,
     registry: &'a Registry,
     sources: &'a Sources,
-) -> BoxFuture<'a, Result<(), String>> {
+) -> BoxFuture<'a, Result<(), Unmet>> {
     Box::pin(async move {
         match requirement {
             Requirement::Path(path) => match sources.paths.exists_now(path.clone(), KNOWN_DEADLINE).await {
                 Some(true) => Ok(()),
-                Some(false) => Err(format!("path \"{}\" does not exist", path.display())),
-                None => Err(format!("the file system of \"{}\" does not answer", path.display())),
+                Some(false) => Err(Unmet::Absent(path.clone())),
+                None => Err(Unmet::Unanswered(path.clone())),
             },
             Requirement::Any(alternatives) => {
                 let mut missing = Vec::new();
                 for one in alternatives {
                     match ask(one, registry, sources).await {
                         Ok(()) => return Ok(()),
-                        Err(text) => missing.push(text),
+                        Err(unmet) => missing.push(unmet),
                     }
                 }
-                Err(missing.join(", and "))
+                Err(Unmet::All(missing))
             }
             other => {
                 let mut condition = gate(std::slice::from_ref(other), registry, sources);
@@ -131,7 +149,7 @@ fn ask<'a>(
                 if condition.holds() {
                     return Ok(());
                 }
-                Err(format!("`when` asks for {}", sentence(&condition.missing())))
+                Err(Unmet::Missing(condition.missing()))
             }
         }
     })

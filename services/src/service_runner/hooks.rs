@@ -13,6 +13,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::host_context::LogPipes;
 use super::words;
+use crate::error::ServicesError;
 
 /// Ends whatever a hook has left.
 pub const KILL: StopPlan = StopPlan { signal: libc::SIGKILL, timeout: Duration::ZERO };
@@ -53,19 +54,19 @@ impl Hooks {
     }
 
     /// The `preStop` hooks, all of them; tells of those that failed.
-    pub async fn pre_stop(self, executor: Result<Arc<dyn Executor>, String>) -> Vec<String> {
+    pub async fn pre_stop(self, executor: Result<Arc<dyn Executor>, ServicesError>) -> Vec<String> {
         self.beside(&executor, "preStop", &self.spec.hooks.pre_stop).await
     }
 
     /// The `postStart` hooks, all of them; tells of those that failed.
-    pub(super) async fn post_start(self, executor: Result<Arc<dyn Executor>, String>) -> Vec<String> {
+    pub(super) async fn post_start(self, executor: Result<Arc<dyn Executor>, ServicesError>) -> Vec<String> {
         self.beside(&executor, "postStart", &self.spec.hooks.post_start).await
     }
 
     /// Runs hooks beside the main process, one after the other.
     async fn beside(
         &self,
-        executor: &Result<Arc<dyn Executor>, String>,
+        executor: &Result<Arc<dyn Executor>, ServicesError>,
         kind: &'static str,
         hooks: &[Hook],
     ) -> Vec<String> {
@@ -126,10 +127,10 @@ impl Hooks {
     /// One command beside the main process. Dropping the future kills it.
     async fn exec(
         &self,
-        executor: &Result<Arc<dyn Executor>, String>,
+        executor: &Result<Arc<dyn Executor>, ServicesError>,
         hook: &Hook,
     ) -> Result<Exit, RunnerError> {
-        let executor = executor.as_ref().map_err(RunnerError::new)?;
+        let executor = executor.as_ref().map_err(|error| RunnerError::new(error.to_string()))?;
         let outputs = Some(Arc::new(self.pipes()?));
         let request = ExecRequest { command: hook.command.clone(), outputs, ..ExecRequest::default() };
         let executing = executor.exec(request).await?;

@@ -13,6 +13,7 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::gate::Registry;
+use crate::error::ServicesError;
 use crate::events::EventLog;
 use crate::groups::Groups;
 use crate::health::OwnCheck;
@@ -25,33 +26,41 @@ pub const TURNS: usize = 32;
 /// Makes the runner of a spec.
 pub trait RunnerFactory: Send + Sync {
     /// # Errors
-    /// A sentence, when this host cannot run such a service.
-    fn runner(&self, spec: &Arc<ServiceSpec>) -> Result<Box<dyn Runner>, String>;
+    /// When this host cannot run such a service.
+    fn runner(&self, spec: &Arc<ServiceSpec>) -> Result<Box<dyn Runner>, ServicesError>;
 
-    /// What runs further commands beside this run's main process.
+    /// The executor of further commands beside this run's main process.
     ///
     /// # Errors
-    /// A sentence, when this host cannot.
-    fn executor(&self, spec: &Arc<ServiceSpec>, run: RunningProcess) -> Result<Arc<dyn Executor>, String> {
+    /// When this host cannot.
+    fn executor(
+        &self,
+        spec: &Arc<ServiceSpec>,
+        run: RunningProcess,
+    ) -> Result<Arc<dyn Executor>, ServicesError> {
         let _ = (spec, run);
-        Err("this host runs no further commands".into())
+        Err(ServicesError::NotNow("this host runs no further commands".into()))
     }
 
-    /// What asks over the network that this run has.
+    /// Performs checks in the network of this run.
     ///
     /// # Errors
-    /// A sentence, when this host cannot.
-    fn network(&self, spec: &Arc<ServiceSpec>, run: RunningProcess) -> Result<Arc<dyn Network>, String> {
+    /// When this host cannot.
+    fn network(
+        &self,
+        spec: &Arc<ServiceSpec>,
+        run: RunningProcess,
+    ) -> Result<Arc<dyn Network>, ServicesError> {
         let _ = (spec, run);
-        Err("this host asks nothing over the network".into())
+        Err(ServicesError::NotNow("this host performs no network checks".into()))
     }
 
-    /// What asks over the network of the host.
+    /// Performs checks in the network of the host.
     ///
     /// # Errors
-    /// A sentence, when this host cannot.
-    fn host_network(&self) -> Result<Arc<dyn Network>, String> {
-        Err("this host asks nothing over the network".into())
+    /// When this host cannot.
+    fn host_network(&self) -> Result<Arc<dyn Network>, ServicesError> {
+        Err(ServicesError::NotNow("this host performs no network checks".into()))
     }
 
     /// The check that a built-in service brings with it, besides those of its spec.

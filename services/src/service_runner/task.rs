@@ -175,7 +175,7 @@ impl Core {
     fn new_runner(&self) -> Box<dyn Runner> {
         match self.host_context.runners.runner(&self.spec) {
             Ok(runner) => runner,
-            Err(reason) => Box::new(refused::Refused(reason)),
+            Err(reason) => Box::new(refused::Refused(reason.to_string())),
         }
     }
 

@@ -13,6 +13,7 @@ use kelson_runner::{
     Attachment, BoxFuture, Executor, Exit, Leftover, RunContext, Runner, RunnerError, Running, StopPlan,
     StopReport, service_id,
 };
+use kelson_services::ServicesError;
 use kelson_services::health::OwnCheck;
 use kelson_services::last_resort::Survivors;
 use kelson_services::manager::{Usage, UsageSource};
@@ -345,9 +346,9 @@ impl Stage {
 }
 
 impl RunnerFactory for Stage {
-    fn runner(&self, spec: &Arc<ServiceSpec>) -> Result<Box<dyn Runner>, String> {
+    fn runner(&self, spec: &Arc<ServiceSpec>) -> Result<Box<dyn Runner>, ServicesError> {
         if spec.description == IMPOSSIBLE || self.refuses.load(Ordering::Relaxed) {
-            return Err("this host cannot run it".into());
+            return Err(ServicesError::NotNow("this host cannot run it".into()));
         }
         Ok(Box::new(Player {
             spec: Arc::clone(spec),
@@ -359,7 +360,11 @@ impl RunnerFactory for Stage {
         }))
     }
 
-    fn executor(&self, spec: &Arc<ServiceSpec>, run: RunningProcess) -> Result<Arc<dyn Executor>, String> {
+    fn executor(
+        &self,
+        spec: &Arc<ServiceSpec>,
+        run: RunningProcess,
+    ) -> Result<Arc<dyn Executor>, ServicesError> {
         let fate = Arc::clone(&self.fate);
         Ok(Arc::new(self.of(&spec.name).lock().unwrap().commands.of_run(run.run, fate, self.life)))
     }
@@ -368,11 +373,11 @@ impl RunnerFactory for Stage {
         &self,
         spec: &Arc<ServiceSpec>,
         run: RunningProcess,
-    ) -> Result<Arc<dyn kelson_services::health::network::Network>, String> {
+    ) -> Result<Arc<dyn kelson_services::health::network::Network>, ServicesError> {
         Ok(Arc::new(self.of(&spec.name).lock().unwrap().lines.of_run(run.run)))
     }
 
-    fn host_network(&self) -> Result<Arc<dyn kelson_services::health::network::Network>, String> {
+    fn host_network(&self) -> Result<Arc<dyn kelson_services::health::network::Network>, ServicesError> {
         Ok(Arc::new(self.host.of_run(u64::from(self.life))))
     }
 
@@ -386,7 +391,11 @@ impl Survivors for Stage {
         RunnerFactory::runner(self, spec).unwrap()
     }
 
-    fn executor(&self, spec: &Arc<ServiceSpec>, run: RunningProcess) -> Result<Arc<dyn Executor>, String> {
+    fn executor(
+        &self,
+        spec: &Arc<ServiceSpec>,
+        run: RunningProcess,
+    ) -> Result<Arc<dyn Executor>, ServicesError> {
         RunnerFactory::executor(self, spec, run)
     }
 

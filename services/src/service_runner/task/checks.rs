@@ -6,6 +6,7 @@ use kelson_spec::service::RestartScope;
 
 use super::super::host_context::RunningProcess;
 use super::{Core, Next};
+use crate::error::ServicesError;
 use crate::health::network::Network;
 use crate::health::{self, Asks, Checks, News, OwnCheck, Plan, Recall, ToMind};
 use crate::model::{CheckReport, RestartReason, Standing};
@@ -101,14 +102,14 @@ impl Core {
         }
     }
 
-    /// What asks over the network that the present run has.
-    fn network(&self) -> Result<Arc<dyn Network>, String> {
+    /// Performs checks in the network of the present run.
+    fn network(&self) -> Result<Arc<dyn Network>, ServicesError> {
         match self.service.pid() {
             Some(pid) => {
                 let run = RunningProcess { run: self.service.run, pid, start_time: self.start_time };
                 self.host_context.runners.network(&self.spec, run)
             }
-            None => Err("nothing runs that could be asked".into()),
+            None => Err(ServicesError::NotNow("nothing runs that could be asked".into())),
         }
     }
 

@@ -9,6 +9,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::super::host_context::RunningProcess;
 use super::super::table::{Answer, Input, Phase, StopReason};
 use super::{Core, Next};
+use crate::error::ServicesError;
 use crate::model::CheckReport;
 use crate::state_store::Kind;
 
@@ -32,15 +33,15 @@ pub enum Command {
     Leave {
         left: oneshot::Sender<bool>,
     },
-    /// What runs further commands beside the main process; a sentence where there is none that may be joined.
+    /// The executor of further commands beside the main process; an error where no run may be joined.
     Executor {
-        reply: oneshot::Sender<Result<Arc<dyn Executor>, String>>,
+        reply: oneshot::Sender<Result<Arc<dyn Executor>, ServicesError>>,
     },
     /// Send a signal to its main process; answered with its PID, or with why not.
     Signal {
         signal: i32,
         asked_by: String,
-        reply: oneshot::Sender<Result<i32, String>>,
+        reply: oneshot::Sender<Result<i32, ServicesError>>,
     },
     /// How its checks stand.
     Checks {
@@ -94,17 +95,17 @@ impl Core {
                 if rests { Next::Leave } else { Next::Same }
             }
             Command::Executor { reply } => {
-                // Whoever asked may have gone away.
+                // The caller may be gone.
                 let _ = reply.send(self.executor());
                 Next::Same
             }
             Command::Signal { signal, asked_by, reply } => {
-                // Whoever asked may have gone away.
+                // The caller may be gone.
                 let _ = reply.send(self.signal(signal, &asked_by));
                 Next::Same
             }
             Command::Checks { reply } => {
-                // Whoever asked may have gone away.
+                // The caller may be gone.
                 let _ = reply.send(self.reports());
                 Next::Same
             }
@@ -112,14 +113,14 @@ impl Core {
     }
 
     /// For the present run, while it is neither ending nor about to.
-    pub(super) fn executor(&self) -> Result<Arc<dyn Executor>, String> {
+    pub(super) fn executor(&self) -> Result<Arc<dyn Executor>, ServicesError> {
         match self.service.active() {
             Some(_) => self.executor_of_run(),
             None => Err(self.does_not_run()),
         }
     }
 
-    pub(super) fn executor_of_run(&self) -> Result<Arc<dyn Executor>, String> {
+    pub(super) fn executor_of_run(&self) -> Result<Arc<dyn Executor>, ServicesError> {
         match self.service.pid() {
             Some(pid) => {
                 let run = RunningProcess { run: self.service.run, pid, start_time: self.start_time };
@@ -130,18 +131,20 @@ impl Core {
     }
 
     /// To the main process, which the policy answers for as ever if the signal ends it: it is no stop.
-    fn signal(&self, signal: i32, asked_by: &str) -> Result<i32, String> {
+    fn signal(&self, signal: i32, asked_by: &str) -> Result<i32, ServicesError> {
         let pid = self.service.pid().ok_or_else(|| self.does_not_run())?;
-        kelson_runner::signal_process(pid, self.start_time, signal).map_err(|error| error.message)?;
+        kelson_runner::signal_process(pid, self.start_time, signal)
+            .map_err(|error| ServicesError::NotNow(error.message))?;
         self.note(&format!("{} sent to PID {pid}: asked by {asked_by}", kelson_spec::signal_name(signal)));
         Ok(pid)
     }
 
-    fn does_not_run(&self) -> String {
-        if self.service.active().is_some_and(|active| active.pid == 0) {
-            return format!("service \"{}\" has no process", self.name);
-        }
-        format!("service \"{}\" does not run: its state is {}", self.name, self.service.state().name())
+    fn does_not_run(&self) -> ServicesError {
+        let (name, state) = (&self.name, self.service.state().name());
+        ServicesError::NotNow(match self.service.active() {
+            Some(active) if active.pid == 0 => format!("service \"{name}\" has no process"),
+            _ => format!("service \"{name}\" does not run: its state is {state}"),
+        })
     }
 
     fn request(&mut self, input: Input, reply: Option<oneshot::Sender<Answer>>) -> Next {
@@ -151,7 +154,7 @@ impl Core {
             self.say_rested();
         }
         if let (Some(reply), Some(answer)) = (reply, answer) {
-            // Whoever asked may have gone away.
+            // The caller may be gone.
             let _ = reply.send(answer);
         }
         next

@@ -14,6 +14,7 @@ use super::super::random::Random;
 use super::super::readiness::NotifySource;
 use super::super::table::{HookKinds, Rules, ServiceState, Work};
 use super::{Command, Core, drive};
+use crate::error::ServicesError;
 use crate::health::Totals;
 use crate::model::{Snapshot, State};
 use crate::state_store::Kind;
@@ -29,13 +30,13 @@ pub struct ServiceHandle {
 /// Starts the task of a service; it rests until a [`Command`] comes.
 ///
 /// # Errors
-/// A sentence, when this host cannot run such a service.
+/// When this host cannot run such a service.
 pub fn launch(
     spec: Arc<ServiceSpec>,
     builtin: bool,
     will_start: bool,
     host_context: &Arc<HostContext>,
-) -> Result<ServiceHandle, String> {
+) -> Result<ServiceHandle, ServicesError> {
     let (mut core, runner, handle) = make(spec, builtin, ServiceState::new(will_start), host_context)?;
     core.write_down(Kind::Spec, &core.spec);
     core.record();
@@ -52,7 +53,7 @@ pub(super) fn make(
     builtin: bool,
     mut service: ServiceState,
     host_context: &Arc<HostContext>,
-) -> Result<Made, String> {
+) -> Result<Made, ServicesError> {
     let runner = host_context.runners.runner(&spec)?;
     let own_check = host_context.runners.own_check(&spec).map(Box::new);
     let name: Arc<str> = Arc::from(spec.name.as_str());

@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use super::super::host_context::HostContext;
 use super::making::make;
 use super::{Core, DependencyWatch, Next, ServiceHandle, Work, drive};
+use crate::error::ServicesError;
 use crate::model::State;
 use crate::service_runner::hooks::KILL;
 use crate::service_runner::notify::NotifySocket;
@@ -55,8 +56,8 @@ pub enum Making {
 /// Starts the task of a service that goes on.
 ///
 /// # Errors
-/// A sentence, when this host cannot run such a service.
-pub fn resume(resumed: Resumed, host_context: &Arc<HostContext>) -> Result<ServiceHandle, String> {
+/// When this host cannot run such a service.
+pub fn resume(resumed: Resumed, host_context: &Arc<HostContext>) -> Result<ServiceHandle, ServicesError> {
     let Resumed { record, spec, next_spec, making, exit, told, closing, checks, notify_source, attached } =
         resumed;
     // One that was taken up already, and not yet discarded, does not wait.

@@ -57,7 +57,7 @@ impl Core {
                 Some(Box::pin(async move {
                     Outcome::Input(match gate::ask_when(requirements, registry, sources).await {
                         Ok(()) => Input::WhenHolds,
-                        Err(text) => Input::WhenFails(text),
+                        Err(unmet) => Input::WhenFails(unmet.to_string()),
                     })
                 }))
             }
