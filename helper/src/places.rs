@@ -1,4 +1,4 @@
-//! Who is connected: so many at the same time, and one that asks for nothing gives its place to a new one.
+//! The connected clients: a bounded number, and one that asks for nothing gives its place to a new one.
 //!
 //! Without that, a program that connects and never speaks, or forgets to hang up, would keep the operator out. logd and
 //! PID 1 do it alike.

@@ -9,7 +9,7 @@ pub struct Random(u64);
 impl Random {
     pub fn seeded() -> Random {
         let mut seed = [0_u8; 8];
-        // SAFETY: the buffer is as long as the call is told; a failure leaves it as it is.
+        // SAFETY: the buffer has the length that is passed; a failure leaves it as it is.
         unsafe { libc::getrandom(seed.as_mut_ptr().cast(), seed.len(), libc::GRND_NONBLOCK) };
         let time = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         // Never zero: from there it does not move.

@@ -2,30 +2,34 @@
 //!
 //! The [`Lifecycle`] decides: it is a pure state machine with three states (absent, launching, running) and a
 //! [heartbeat]. The [`Supervisor`] performs what it decides, over one socket to the helper. A [`Duty`] is the part that
-//! differs from helper to helper: what a new one is told, what its messages mean, and whether anything depends on it.
+//! differs from helper to helper: the orders of a new one, the meaning of its messages, and whether anything depends on
+//! it.
 //!
 //! The owner of both has a loop: it waits for [`Supervisor::next`] beside its own inputs, and then calls
 //! [`Supervisor::advance`].
 
+mod duty;
 mod heartbeat;
 mod lifecycle;
+#[cfg(test)]
+mod tests;
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use kelson_proto::v1::{HelperPing, HelperPong, HelperStop};
 use kelson_sys::descriptor::Watched;
-use prost::Message;
 use tokio::io::Interest;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use crate::launch::{Launched, Launcher, Start};
-use crate::transport::{self, FROM_HELPER, Packet, Receiver, TO_HELPER};
+use crate::launch::{Launched, Launcher};
+use crate::transport::{self, FROM_HELPER, Receiver, TO_HELPER};
+pub use duty::{Duty, Order, Reply, Status};
 pub use heartbeat::{AnswerTimes, Expectations, after};
 use lifecycle::{Action, Event, Lifecycle};
 pub use lifecycle::{End, Next, Policy};
@@ -36,97 +40,6 @@ pub const ORDERLY: Duration = Duration::from_secs(1);
 const OTHER_VERSION: Duration = Duration::from_secs(5);
 /// Messages taken from the socket before others are served.
 const PACKETS: usize = 64;
-
-/// What waits to be sent. It becomes a message when it is sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Order<O> {
-    Ping,
-    /// End in order, within this time.
-    Stop {
-        within: Duration,
-    },
-    Own(O),
-}
-
-/// What follows from a message of the helper.
-#[derive(Debug)]
-pub enum Reply<O> {
-    Nothing,
-    /// It answers a ping.
-    Pong(HelperPong),
-    /// This is to be sent.
-    Order(O),
-    /// It is no message: the helper is replaced.
-    Broken(String),
-}
-
-/// What one kind of helper is for.
-pub trait Duty: Expectations {
-    type Order;
-    /// PID 1 to the helper.
-    type Command: Message;
-    /// The helper to PID 1.
-    type Report: Message + Default;
-
-    /// How the helper is started, with this end of its socket.
-    ///
-    /// # Errors
-    /// When something that it needs is missing.
-    fn start(&self, control: OwnedFd) -> io::Result<Start> {
-        Ok(Start::new(Vec::new(), control))
-    }
-
-    /// All that a helper has to be told which has just been started, or was taken over after a re-exec.
-    fn orders(&self) -> Vec<Self::Order>;
-
-    /// The message and its descriptors; `None`: it is not needed any more.
-    fn command(
-        &mut self,
-        order: &Order<Self::Order>,
-        now: Instant,
-    ) -> Option<(Self::Command, Vec<BorrowedFd<'_>>)>;
-
-    /// The order has gone out; or, with an error, cannot be sent at all.
-    fn sent(&mut self, order: Order<Self::Order>, result: io::Result<()>, now: Instant);
-
-    fn received(&mut self, packet: Packet<Self::Report>, now: Instant) -> Reply<Self::Order>;
-
-    /// A helper has this socket from now on. `restarts`: how often there was another before it.
-    fn connected(&mut self, _control: BorrowedFd<'_>, _process: &Launched, _restarts: u32) {}
-
-    /// This socket is about to be closed.
-    fn closing(&mut self, _control: BorrowedFd<'_>) {}
-
-    /// A new helper has sent its first message.
-    fn up(&mut self, now: Instant);
-
-    /// A helper has ended, or could not be started.
-    fn ended(&mut self, end: &End, now: Instant);
-
-    fn publish(&mut self, status: &Status);
-}
-
-/// A helper as others see it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Status {
-    /// `None` while none runs.
-    pub pid: Option<i32>,
-    /// It has answered since it was started.
-    pub up: bool,
-    /// Since when it has been as it is now.
-    pub since: Instant,
-    /// How often it was replaced without being asked to end.
-    pub restarts: u32,
-    /// Why it is as it is.
-    pub message: Arc<str>,
-}
-
-impl Status {
-    /// Before the first is started.
-    pub fn new(message: &str) -> Status {
-        Status { pid: None, up: false, since: Instant::now(), restarts: 0, message: message.into() }
-    }
-}
 
 /// What a [`Supervisor`] wakes up for.
 pub enum Wake {
@@ -206,7 +119,7 @@ impl<D: Duty> Supervisor<D> {
         self.step(Event::Stop(ORDERLY), duty, now);
     }
 
-    /// The helper is to end in order, at `deadline` it is killed. None is started after that. `done` is told then.
+    /// Ends the helper in order, and kills it at `deadline`. None is started after that. Then `done` is sent.
     pub fn shut_down(
         &mut self,
         deadline: Instant,
@@ -218,7 +131,7 @@ impl<D: Duty> Supervisor<D> {
         self.step(Event::Shutdown(deadline), duty, now);
     }
 
-    /// A running helper is sent this; one that comes later is told everything anyway.
+    /// Sends this to a running helper; one that starts later gets all orders anyway.
     pub fn enqueue(&mut self, order: D::Order) {
         if let Some(link) = &mut self.link {
             link.queue.push_back(Order::Own(order));
@@ -462,121 +375,4 @@ pub fn pong(ping: &HelperPing) -> HelperPong {
 
 pub fn stop(within: Duration) -> HelperStop {
     HelperStop { within_ms: u32::try_from(within.as_millis()).unwrap_or(u32::MAX) }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Mutex;
-
-    use kelson_proto::v1::{LogdCommand, LogdReport, logd_command, logd_report};
-
-    use super::*;
-
-    /// Starts a task that answers each ping with the next of these versions, and ends when it is asked to.
-    struct TestLauncher(Mutex<Vec<&'static str>>);
-
-    impl Launcher for TestLauncher {
-        fn launch(&self, mut start: Start) -> BoxFuture<'static, io::Result<Launched>> {
-            let version = self.0.lock().unwrap().remove(0);
-            let socket = start.take(crate::CONTROL).unwrap();
-            let serve = async move {
-                let socket = Watched::reading(socket).unwrap();
-                let mut receiver = Receiver::new(TO_HELPER);
-                loop {
-                    let packet: Packet<LogdCommand> = socket
-                        .async_io(Interest::READABLE, |socket| receiver.receive(socket.as_fd()))
-                        .await
-                        .unwrap()
-                        .unwrap();
-                    match packet.message.command.unwrap() {
-                        logd_command::Command::Ping(ping) => {
-                            let pong = HelperPong { version: version.to_owned(), ..pong(&ping) };
-                            let report = LogdReport { report: Some(logd_report::Report::Pong(pong)) };
-                            transport::send(socket.as_fd(), &report, FROM_HELPER, &[]).unwrap();
-                        }
-                        logd_command::Command::Stop(_) => return "stopped as asked".to_owned(),
-                        _ => {}
-                    }
-                }
-            };
-            let kill = Box::new(|| {});
-            let launched = Launched { pid: 7, start_time: 7, exit: Box::pin(serve), kill };
-            Box::pin(std::future::ready(Ok(launched)))
-        }
-    }
-
-    /// Notes each message of the status, without repetitions.
-    #[derive(Default)]
-    struct TestDuty(Vec<String>);
-
-    impl Expectations for TestDuty {
-        fn silence(&self) -> Option<Duration> {
-            None
-        }
-    }
-
-    impl Duty for TestDuty {
-        type Order = ();
-        type Command = LogdCommand;
-        type Report = LogdReport;
-
-        fn orders(&self) -> Vec<()> {
-            Vec::new()
-        }
-
-        fn command(
-            &mut self,
-            order: &Order<()>,
-            _now: Instant,
-        ) -> Option<(LogdCommand, Vec<BorrowedFd<'_>>)> {
-            let command = match order {
-                Order::Ping => logd_command::Command::Ping(ping()),
-                Order::Stop { within } => logd_command::Command::Stop(stop(*within)),
-                Order::Own(()) => return None,
-            };
-            Some((LogdCommand { command: Some(command) }, Vec::new()))
-        }
-
-        fn sent(&mut self, _order: Order<()>, _result: io::Result<()>, _now: Instant) {}
-
-        fn received(&mut self, packet: Packet<LogdReport>, _now: Instant) -> Reply<()> {
-            match packet.message.report {
-                Some(logd_report::Report::Pong(pong)) => Reply::Pong(pong),
-                other => Reply::Broken(format!("{other:?}")),
-            }
-        }
-
-        fn up(&mut self, _now: Instant) {}
-
-        fn ended(&mut self, _end: &End, _now: Instant) {}
-
-        fn publish(&mut self, status: &Status) {
-            self.0.push(status.message.to_string());
-        }
-    }
-
-    #[tokio::test]
-    async fn a_helper_of_another_version_is_replaced_in_order() {
-        let policy = Policy {
-            answer: AnswerTimes { usual: Duration::from_secs(9), first: Duration::from_secs(9) },
-            pause: Duration::ZERO,
-            tolerated: 0,
-            longest_alive: Duration::ZERO,
-        };
-        // Releases before 0.5 name none.
-        let launcher = Arc::new(TestLauncher(Mutex::new(vec!["", "9.9.9", VERSION])));
-        let mut duty = TestDuty::default();
-        let mut supervisor = Supervisor::new(launcher, policy, Status::new("not started yet"), "");
-        supervisor.want(&mut duty, Instant::now());
-        while duty.0.iter().filter(|message| *message == "running").count() < 3 {
-            let wake = supervisor.next(&duty, None).await;
-            supervisor.advance(wake, &mut duty, Instant::now());
-        }
-        let asked = "it has ended as it was asked to, the next one is started";
-        assert_eq!(duty.0, ["started", "running", asked, "started", "running", asked, "started", "running"]);
-        assert_eq!(supervisor.status.restarts, 0);
-        // Nothing else follows: no timer, no message.
-        let quiet = tokio::time::timeout(Duration::from_millis(50), supervisor.next(&duty, None)).await;
-        assert!(quiet.is_err());
-    }
 }

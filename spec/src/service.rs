@@ -4,7 +4,9 @@
 //! So a name stays as it is, and a new field has a default (`#[serde(default)]`).
 
 mod checks;
+mod confinement;
 mod nesting;
+mod workload;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,6 +14,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 pub use checks::{Asks, Check, GrpcProbe, HttpProbe, NetworkProbe, Probe, ProbeTls};
+pub use confinement::{ApiAccess, Credentials, ResourceLimit, Resources, Seccomp, Security};
+pub use workload::{ContainerDevice, ContainerMount, ContainerNetwork, ContainerSpec, ProcessSpec, Workload};
 
 /// One service as PID 1 runs it. Made by `kelson-load` from a file; nothing in it needs the disk again.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -103,112 +107,6 @@ impl ServiceSpec {
 impl Default for ServiceSpec {
     fn default() -> Self {
         ServiceSpec::process("", Vec::<String>::new())
-    }
-}
-
-/// What is run: exactly one of these.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub enum Workload {
-    Process(ProcessSpec),
-    Container(ContainerSpec),
-    /// Nothing. It is up while its conditions let it run.
-    Target,
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct ProcessSpec {
-    /// Program (an absolute path, or a name looked up in the service's `PATH`) and its arguments; never empty.
-    pub command: Vec<String>,
-    pub working_directory: PathBuf,
-}
-
-impl Default for ProcessSpec {
-    fn default() -> Self {
-        ProcessSpec { command: Vec::new(), working_directory: PathBuf::from("/") }
-    }
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct ContainerSpec {
-    pub image: String,
-    /// Empty: the image's entrypoint and command.
-    pub command: Vec<String>,
-    /// `None`: the image's.
-    pub working_directory: Option<PathBuf>,
-    /// `None`: the host's with the host's network, else the service's name.
-    pub hostname: Option<String>,
-    pub network: ContainerNetwork,
-    pub mounts: Vec<ContainerMount>,
-    /// Devices of the host that it sees besides the usual harmless ones.
-    pub devices: Vec<ContainerDevice>,
-    /// `user[:group]` as the file has it: it is looked up in the image's own files. `None`: the image's user.
-    pub user: Option<String>,
-    /// The file names no signal to stop with: the image's counts, where it has one.
-    pub stop_signal_of_image: bool,
-}
-
-impl ContainerSpec {
-    /// A container of this image, with the default of every other key.
-    pub fn new(image: &str) -> Self {
-        ContainerSpec {
-            image: image.to_owned(),
-            command: Vec::new(),
-            working_directory: None,
-            hostname: None,
-            network: ContainerNetwork::Host,
-            mounts: Vec::new(),
-            devices: Vec::new(),
-            user: None,
-            stop_signal_of_image: true,
-        }
-    }
-}
-
-impl Default for ContainerSpec {
-    fn default() -> Self {
-        ContainerSpec::new("")
-    }
-}
-
-/// A device node of the host that a container is given.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ContainerDevice {
-    pub source: PathBuf,
-    pub target: PathBuf,
-    /// Some of `r`, `w`, `m`.
-    #[serde(default)]
-    pub permissions: String,
-}
-
-impl ContainerDevice {
-    /// `permissions` where the file has none.
-    pub const PERMISSIONS: &'static str = "rw";
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum ContainerNetwork {
-    Host,
-    None,
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct ContainerMount {
-    /// A path of the host, or [`Self::TMPFS`].
-    pub source: PathBuf,
-    pub target: PathBuf,
-    /// Words that were checked, as a runtime takes them; a size is in bytes.
-    #[serde(default)]
-    pub options: Vec<String>,
-}
-
-impl ContainerMount {
-    /// In place of a path: a file system in memory.
-    pub const TMPFS: &'static str = "tmpfs";
-
-    pub fn is_tmpfs(&self) -> bool {
-        self.source.as_os_str() == Self::TMPFS
     }
 }
 
@@ -479,109 +377,6 @@ impl Default for StopSpec {
     fn default() -> Self {
         StopSpec { signal: libc::SIGTERM, timeout: Duration::from_secs(10), delay: Duration::ZERO }
     }
-}
-
-/// A resolved user: PID 1 never reads `/etc/passwd`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Credentials {
-    pub uid: u32,
-    pub gid: u32,
-    /// Supplementary groups.
-    pub groups: Vec<u32>,
-    /// For messages and `USER`/`LOGNAME`: the name in passwd, or the number as written where passwd does not know it.
-    pub name: String,
-    /// `HOME`, where passwd knows it.
-    pub home: Option<String>,
-}
-
-/// Nobody: where it cannot be read from a record of the state who a user is, that must not be root.
-impl Default for Credentials {
-    fn default() -> Self {
-        Credentials { uid: 65534, gid: 65534, groups: Vec::new(), name: "nobody".to_owned(), home: None }
-    }
-}
-
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Resources {
-    /// Bytes.
-    pub memory_max: Option<u64>,
-    /// Bytes.
-    pub memory_high: Option<u64>,
-    /// Thousandths of one CPU.
-    pub cpu_max_millis: Option<u64>,
-    /// 1 to 10000.
-    pub cpu_weight: Option<u64>,
-    pub pids_max: Option<u64>,
-}
-
-/// One rlimit, by its number in `<sys/resource.h>`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ResourceLimit {
-    pub resource: u32,
-    /// `u64::MAX` is unlimited.
-    pub soft: u64,
-    pub hard: u64,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Security {
-    pub no_new_privileges: bool,
-    pub read_only_root: bool,
-    /// Bit n set: capability n stays in the bounding set. `None`: for a process, nothing was dropped, all that PID 1 has stays;
-    /// for a container, the usual ones ([`CONTAINER_CAPABILITIES`](crate::CONTAINER_CAPABILITIES)).
-    pub capabilities: Option<u64>,
-    /// The capabilities that `add` names: what a user other than root holds after the start.
-    pub ambient: u64,
-    pub seccomp: Seccomp,
-}
-
-impl Default for Security {
-    fn default() -> Self {
-        Security {
-            no_new_privileges: true,
-            read_only_root: false,
-            capabilities: None,
-            ambient: 0,
-            seccomp: Seccomp::default(),
-        }
-    }
-}
-
-/// What the processes of a service may ask of PID 1 and of logd.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub enum ApiAccess {
-    /// Nothing.
-    #[default]
-    None,
-    Reader,
-    Operator,
-    Admin,
-}
-
-impl ApiAccess {
-    pub const ALL: [ApiAccess; 4] =
-        [ApiAccess::None, ApiAccess::Reader, ApiAccess::Operator, ApiAccess::Admin];
-
-    /// The word for it in a service file.
-    pub fn name(self) -> &'static str {
-        match self {
-            ApiAccess::None => "none",
-            ApiAccess::Reader => "reader",
-            ApiAccess::Operator => "operator",
-            ApiAccess::Admin => "admin",
-        }
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub enum Seccomp {
-    /// Kelson's default profile: the usual container profile.
-    #[default]
-    Default,
-    Unconfined,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

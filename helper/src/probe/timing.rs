@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::Verdict;
 
-/// While a check is eager it is asked at least so often: a start is up soon after it is ready.
+/// The longest interval of an eager check: a start is up soon after it is ready.
 const EAGER: Duration = Duration::from_secs(1);
 
 /// The most by which a pause is longer, so that a hundred checks do not beat together.

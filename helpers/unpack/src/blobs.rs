@@ -4,27 +4,27 @@
 //! queue, so a slow side makes the other wait and memory stays bounded. A blob is committed only after the archive has
 //! proven its digest and its layer was found sound, and it is committed once, whoever else wants it at the same time.
 
+mod plan;
+mod readers;
+
 use std::collections::{BTreeSet, HashMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use kelson_containerd::{CallError, Code, Containerd, Resource};
 use kelson_image::Digest;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
-use crate::archive::{Archive, Blob, BlobSink, Document, Image, LayerCheck, LayerError, ReadError};
-use crate::error::{LayerOf, UnpackError};
+use crate::archive::{Archive, Blob, Document, Image};
+use crate::error::UnpackError;
 use crate::lease::Lease;
 use crate::locks::Locks;
 use crate::reporter::Reporter;
+use plan::Plan;
+use readers::{Event, Piece, read};
 
 /// Pieces of a blob that wait between its thread and its task.
 const QUEUE: usize = 2;
-/// Threads that read an archive that can be read side by side: the next layer comes while the present one is unpacked.
-const READERS: usize = 2;
-
-/// The label by which containerd knows what a layer unpacks to.
-const UNCOMPRESSED: &str = "containerd.io/uncompressed";
 
 /// The blobs of an image that are in containerd by now.
 pub type There = watch::Sender<BTreeSet<Digest>>;
@@ -254,166 +254,4 @@ fn lock_name(digest: &Digest) -> String {
 /// The name of a write: one a blob, so that what is left of a killed writer is found.
 fn write_name(digest: &str) -> String {
     format!("kelson-{digest}")
-}
-
-/// What is known of the image's layers.
-struct Plan {
-    image: String,
-    archive: std::path::PathBuf,
-    layers: usize,
-    /// Digest, number from 1, and what the config says that it unpacks to.
-    known: HashMap<Digest, (usize, Digest)>,
-    space: u64,
-}
-
-impl Plan {
-    fn new(name: &str, archive: &Archive, image: &Image, space: u64) -> Self {
-        let mut known = HashMap::new();
-        for (number, layer) in (1..).zip(&image.layers) {
-            known.entry(layer.blob.digest).or_insert((number, layer.diff_id));
-        }
-        Self {
-            image: name.to_owned(),
-            archive: archive.path().to_owned(),
-            layers: image.layers.len(),
-            known,
-            space,
-        }
-    }
-
-    fn number(&self, digest: &Digest) -> usize {
-        self.known.get(digest).map_or(0, |(number, _)| *number)
-    }
-
-    fn labels(&self, digest: &Digest) -> HashMap<String, String> {
-        let known = self.known.get(digest);
-        known.map(|(_, diff_id)| (UNCOMPRESSED.to_owned(), diff_id.to_string())).into_iter().collect()
-    }
-
-    fn at(&self, layer: usize, archive: bool) -> Box<LayerOf> {
-        Box::new(LayerOf {
-            image: self.image.clone(),
-            layer,
-            layers: self.layers,
-            archive: archive.then(|| self.archive.clone()),
-        })
-    }
-
-    fn in_layer(&self, layer: usize, error: CallError) -> UnpackError {
-        UnpackError::InLayer { at: self.at(layer, false), error }
-    }
-
-    fn bad_layer(&self, digest: &Digest, error: LayerError) -> UnpackError {
-        UnpackError::Layer { at: self.at(self.number(digest), true), error: Box::new(error) }
-    }
-}
-
-/// What a thread that reads says.
-enum Event {
-    /// A blob begins; the answer takes its bytes, or says that it is not wanted any more.
-    Begin {
-        blob: Blob,
-        answer: oneshot::Sender<Option<mpsc::Sender<Piece>>>,
-    },
-    Failed(UnpackError),
-}
-
-enum Piece {
-    Bytes(Vec<u8>),
-    /// The blob is whole and sound.
-    End,
-}
-
-/// Starts the threads that read these blobs. They end when nobody listens.
-fn read(plan: &Arc<Plan>, archive: &Arc<Archive>, wanted: VecDeque<Blob>) -> mpsc::Receiver<Event> {
-    let (events, listener) = mpsc::channel(READERS);
-    let side_by_side = archive.reads_side_by_side();
-    // zstd looks back over as much as 16 MiB, and every reader of such a layer holds that in memory.
-    let one = wanted.iter().any(|blob| blob.media_type.ends_with("zstd"));
-    let readers = if side_by_side && !one { READERS.min(wanted.len()) } else { 1 };
-    let wanted = Arc::new(Mutex::new(wanted));
-    for _ in 0..readers {
-        let (archive, wanted, plan) = (Arc::clone(archive), Arc::clone(&wanted), Arc::clone(plan));
-        let mut sink = Sink { plan, events: events.clone(), open: None };
-        let work = move || {
-            loop {
-                let mut queue = wanted.lock().unwrap_or_else(PoisonError::into_inner);
-                let mine: Vec<Blob> = if side_by_side {
-                    queue.pop_front().into_iter().collect()
-                } else {
-                    queue.drain(..).collect()
-                };
-                drop(queue);
-                if mine.is_empty() {
-                    return;
-                }
-                let error = match archive.read(&mine, &mut sink) {
-                    Ok(()) => continue,
-                    Err(ReadError::Archive(error)) => {
-                        UnpackError::Archive { image: sink.plan.image.clone(), error }
-                    }
-                    Err(ReadError::Sink(Some(error))) => error,
-                    // Nobody listens any more, and knows why.
-                    Err(ReadError::Sink(None)) => return,
-                };
-                sink.open = None;
-                let _ = sink.events.blocking_send(Event::Failed(error));
-                return;
-            }
-        };
-        if std::thread::Builder::new().spawn(work).is_err() {
-            let _ = events.try_send(Event::Failed(UnpackError::Thread));
-        }
-    }
-    listener
-}
-
-/// Takes the bytes of one thread's blobs.
-struct Sink {
-    plan: Arc<Plan>,
-    events: mpsc::Sender<Event>,
-    open: Option<Open>,
-}
-
-/// The blob that a thread is at.
-struct Open {
-    digest: Digest,
-    check: LayerCheck,
-    pieces: mpsc::Sender<Piece>,
-}
-
-impl BlobSink for Sink {
-    /// `None`: nobody listens any more.
-    type Error = Option<UnpackError>;
-
-    fn begin(&mut self, blob: &Blob) -> Result<bool, Self::Error> {
-        let (answer, answered) = oneshot::channel();
-        self.events.blocking_send(Event::Begin { blob: blob.clone(), answer }).map_err(|_| None)?;
-        let pieces = answered.blocking_recv().map_err(|_| None)?;
-        self.open = pieces.map(|pieces| Open {
-            digest: blob.digest,
-            check: LayerCheck::new(self.plan.space),
-            pieces,
-        });
-        Ok(self.open.is_some())
-    }
-
-    fn bytes(&mut self, bytes: &[u8]) -> Result<(), Self::Error> {
-        let Some(Open { digest, check, pieces }) = &mut self.open else { return Ok(()) };
-        check.update(bytes).map_err(|error| Some(self.plan.bad_layer(digest, error)))?;
-        pieces.blocking_send(Piece::Bytes(bytes.to_vec())).map_err(|_| None)
-    }
-
-    fn end(&mut self, blob: &Blob) -> Result<(), Self::Error> {
-        let Some(Open { check, pieces, .. }) = self.open.take() else { return Ok(()) };
-        let checked = check.finish().map_err(|error| Some(self.plan.bad_layer(&blob.digest, error)))?;
-        match self.plan.known.get(&blob.digest) {
-            Some((number, diff_id)) if *diff_id != checked.diff_id => Err(Some(UnpackError::DiffId {
-                at: self.plan.at(*number, true),
-                expected: diff_id.to_string(),
-                found: checked.diff_id.to_string(),
-            })),
-            _ => pieces.blocking_send(Piece::End).map_err(|_| None),
-        }
-    }
 }

@@ -1,5 +1,8 @@
 //! All metrics: what each is called, what it tells, and where its values come from.
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -354,51 +357,3 @@ pub const FAMILIES: &[Family] = &[
         },
     ),
 ];
-
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use super::*;
-
-    /// As docs/metrics.md has it: name, type, labels.
-    fn rows(page: &str) -> BTreeSet<(String, String, String)> {
-        let rows = page.lines().filter_map(|line| line.strip_prefix("| `kelson_"));
-        rows.map(|row| {
-            let mut cells = row.split(" |").map(|cell| cell.trim().replace('`', ""));
-            let mut next = || cells.next().expect(row);
-            (format!("kelson_{}", next()), next(), next())
-        })
-        .collect()
-    }
-
-    #[test]
-    fn the_page_tells_each_metric_as_it_is() {
-        let told: BTreeSet<_> = FAMILIES
-            .iter()
-            .map(|family| {
-                let (kind, suffix) = match family.kind {
-                    Type::Gauge => ("gauge", ""),
-                    Type::Counter => ("counter", "_total"),
-                    Type::Summary => ("summary", ""),
-                    Type::Unspecified => panic!("{} has no type", family.name),
-                };
-                (format!("{}{suffix}", family.name), kind.to_owned(), family.labels.join(", "))
-            })
-            .collect();
-        assert_eq!(told.len(), FAMILIES.len(), "a name is there twice");
-        assert_eq!(rows(include_str!("../../../../docs/metrics.md")), told);
-    }
-
-    #[test]
-    fn names_are_as_openmetrics_wants_them() {
-        for family @ Family { name, kind, labels, .. } in FAMILIES {
-            assert!(name.starts_with("kelson_") && !name.ends_with("_total"), "{name}");
-            let unit = family.part(Samples::default()).unit;
-            assert!(unit.is_empty() || name.ends_with(&format!("_{unit}")), "{name} is in {unit}");
-            assert_ne!(*kind, Type::Unspecified, "{name}");
-            let fit = |word: &str| word.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
-            assert!(fit(name) && labels.iter().all(|label| fit(label)), "{name}");
-        }
-    }
-}

@@ -1,0 +1,111 @@
+//! What a service runs: a process of the host, or a container.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// What is run: exactly one of these.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Workload {
+    Process(ProcessSpec),
+    Container(ContainerSpec),
+    /// Nothing. It is up while its conditions let it run.
+    Target,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ProcessSpec {
+    /// Program (an absolute path, or a name looked up in the service's `PATH`) and its arguments; never empty.
+    pub command: Vec<String>,
+    pub working_directory: PathBuf,
+}
+
+impl Default for ProcessSpec {
+    fn default() -> Self {
+        ProcessSpec { command: Vec::new(), working_directory: PathBuf::from("/") }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ContainerSpec {
+    pub image: String,
+    /// Empty: the image's entrypoint and command.
+    pub command: Vec<String>,
+    /// `None`: the image's.
+    pub working_directory: Option<PathBuf>,
+    /// `None`: the host's with the host's network, else the service's name.
+    pub hostname: Option<String>,
+    pub network: ContainerNetwork,
+    pub mounts: Vec<ContainerMount>,
+    /// Devices of the host that it sees besides the usual harmless ones.
+    pub devices: Vec<ContainerDevice>,
+    /// `user[:group]` as the file has it: it is looked up in the image's own files. `None`: the image's user.
+    pub user: Option<String>,
+    /// The file names no signal to stop with: the image's counts, where it has one.
+    pub stop_signal_of_image: bool,
+}
+
+impl ContainerSpec {
+    /// A container of this image, with the default of every other key.
+    pub fn new(image: &str) -> Self {
+        ContainerSpec {
+            image: image.to_owned(),
+            command: Vec::new(),
+            working_directory: None,
+            hostname: None,
+            network: ContainerNetwork::Host,
+            mounts: Vec::new(),
+            devices: Vec::new(),
+            user: None,
+            stop_signal_of_image: true,
+        }
+    }
+}
+
+impl Default for ContainerSpec {
+    fn default() -> Self {
+        ContainerSpec::new("")
+    }
+}
+
+/// A device node of the host that a container is given.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ContainerDevice {
+    pub source: PathBuf,
+    pub target: PathBuf,
+    /// Some of `r`, `w`, `m`.
+    #[serde(default)]
+    pub permissions: String,
+}
+
+impl ContainerDevice {
+    /// `permissions` where the file has none.
+    pub const PERMISSIONS: &'static str = "rw";
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ContainerNetwork {
+    Host,
+    None,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ContainerMount {
+    /// A path of the host, or [`Self::TMPFS`].
+    pub source: PathBuf,
+    pub target: PathBuf,
+    /// Words that were checked, as a runtime takes them; a size is in bytes.
+    #[serde(default)]
+    pub options: Vec<String>,
+}
+
+impl ContainerMount {
+    /// In place of a path: a file system in memory.
+    pub const TMPFS: &'static str = "tmpfs";
+
+    pub fn is_tmpfs(&self) -> bool {
+        self.source.as_os_str() == Self::TMPFS
+    }
+}
