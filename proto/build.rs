@@ -30,7 +30,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let descriptors = protox::compile(&files, ["."])?;
     let mut reflected = descriptors.clone();
     for file in &mut reflected.file {
-        // The comments are for whoever reads the files; in memory they would be two thirds of it.
+        // The comments are for readers of the files; in memory they would be two thirds of it.
         file.source_code_info = None;
     }
     let out = PathBuf::from(std::env::var("OUT_DIR")?);

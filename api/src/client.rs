@@ -77,7 +77,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Prepares the connections; the first call makes them, and after a break the next call makes them anew.
+    /// Prepares the connections; the first call makes them, and after a break the next call makes them again.
     /// A remote endpoint needs `remote`. Call it within a Tokio runtime.
     ///
     /// # Errors

@@ -1,10 +1,10 @@
 //! The gRPC server of PID 1 on `/run/kelson/init.sock`.
 //!
-//! A connection comes in ([`accept`]), its peer is judged once ([`Admission`]), each of its calls ([`caller`]) is judged
-//! again and handed to the service it names ([`dispatch`]): Services, Machine, Exec, Metrics, health,
-//! reflection. Everything is
-//! bounded: connections, calls of one connection, the size of a request, what is held for a reader that is slow.
-//! Streams pull from the ring of events when their client has room, so a client that stops reading costs one batch.
+//! A connection comes in ([`accept`]), its peer is judged once ([`Admission`]), each of its calls ([`caller`]) is
+//! judged again and handed to the service it names ([`dispatch`]): Services, Machine, Exec, Metrics, health,
+//! reflection. Everything is bounded: connections, calls of one connection, the size of a request, what is held for a
+//! reader that is slow. Streams pull from the ring of events when their client has room, so a client that stops reading
+//! costs one batch.
 
 mod accept;
 mod audit;
@@ -60,7 +60,7 @@ pub struct ServerOptions {
 /// Serves on a socket that is bound ([`bind`]) until `shutdown` is ready. PID 1 keeps it over its re-execution, so that
 /// clients that connect meanwhile wait a moment and are not refused. The socket is left where it is.
 ///
-/// Then no new call is taken, streams end after the last event, and whoever has not read that within a second is
+/// Then no new call is taken, streams end after the last event, and a client that has not read that within a second is
 /// cut off: no client holds the shutdown up.
 ///
 /// # Errors

@@ -1,5 +1,5 @@
 //! A containerd for tests, played within the process: it keeps records as the real one does, its tasks are real
-//! processes (without a container around them), and it misbehaves as it is told.
+//! processes (without a container around them), and it misbehaves on demand.
 
 #![allow(
     clippy::arithmetic_side_effects,

@@ -66,7 +66,7 @@ impl Failure {
         }
     }
 
-    /// What is still to be said about it.
+    /// The hint beside the message.
     pub fn unsaid(&self) -> Option<String> {
         match self {
             Failure::Reported | Failure::Ended(_) => None,

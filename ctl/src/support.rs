@@ -1,6 +1,6 @@
 //! One archive with all that helps to understand a host, for somebody who cannot look at it.
 //!
-//! Whatever cannot be had is left out and said to be: the host that one wants to understand is seldom well. Nothing
+//! A part that cannot be collected is left out, and the bundle says so: a host to be understood is seldom well. Nothing
 //! leaves it as it is: [`redact`] goes through every word first.
 
 mod ask;

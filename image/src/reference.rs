@@ -1,6 +1,6 @@
 //! The names of images, as operators, registries and tools write them, brought to one form.
 //!
-//! Kelson pulls nothing, so a registry that everybody means when nothing is said tells nothing: `docker.io/library/`,
+//! Kelson pulls nothing, so the registry that is the default elsewhere adds nothing: `docker.io/library/`,
 //! `docker.io/` and `localhost/` in front of a name do not count, and neither does `:latest` behind it. An archive
 //! and a service file mean the same image when what is left is the same. A name with a digest means the image whose
 //! manifest or index has that digest, whatever its tag.
@@ -108,7 +108,8 @@ fn shortest(repository: &str) -> &str {
     }
 }
 
-/// Parts of small letters and digits with `.`, `_` and `-` inside; the first may be a registry with a port and capitals.
+/// Parts of small letters and digits with `.`, `_` and `-` inside; the first may be a registry with a port and
+/// capitals.
 fn is_repository(text: &str) -> bool {
     let ends_well = |part: &str, capitals: bool| {
         let sound =

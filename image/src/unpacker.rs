@@ -1,4 +1,5 @@
-//! PID 1's side: starts a `kelson-unpack` for each piece of work, hears of it, and kills it when nobody waits any more.
+//! PID 1's side: starts a `kelson-unpack` for each piece of work, reads its reports, and kills it when nobody waits any
+//! more.
 //!
 //! Whatever the process does, PID 1 comes to no harm by it: what it sends is bounded, nonsense and silence end it, and
 //! a future that is dropped takes its process with it. What it had done stays done; the next one goes on from there.
@@ -24,7 +25,7 @@ pub struct Unpacker {
     options: Arc<UnpackerOptions>,
 }
 
-/// What is heard of an unpack before its end.
+/// A report of an unpack before its end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum News {
     Progress(Progress),

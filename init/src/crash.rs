@@ -71,7 +71,7 @@ impl BootReason {
         self.crash.is_some() && self.crashes >= limit.count
     }
 
-    /// What has happened is told: the next incarnation need not tell it again.
+    /// The crash is reported: the next incarnation need not report it again.
     pub fn reported(&self) {
         if let Some(page) = &self.page {
             page.reported();

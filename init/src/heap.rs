@@ -1,4 +1,4 @@
-//! The C library's heap, told to be small: a supervisor allocates much once, while all services start, and little after.
+//! The C library's heap, kept small: a supervisor allocates much once, while all services start, and little after.
 
 /// One heap for all threads: each of glibc's further ones keeps what it once had.
 pub fn keep_one_arena() {

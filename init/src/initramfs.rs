@@ -1,8 +1,8 @@
 //! Our own initramfs: from the kernel's hand-over of `/init` to `/sbin/init` on the real root.
 //!
 //! The real root is a compressed read-only image (`/root.squashfs` within the initramfs) with memory or a disk
-//! (`kelson.disk=`) laid over it, or a disk that `root=` names. A container runtime cannot pivot_root on the kernel's own
-//! rootfs, so the root is always switched.
+//! (`kelson.disk=`) laid over it, or a disk that `root=` names. A container runtime cannot pivot_root on the kernel's
+//! own rootfs, so the root is always switched.
 //!
 //! What the root is made of is mounted under `/run/kelson/root/`, which moves with `/run`: a disk that lies beneath an
 //! overlay could not be reached from within it, and so could never be unmounted at the end.
@@ -139,7 +139,7 @@ fn mount_overlay(image: &Path, writable: &Path, root: &Path) -> Result<String> {
     Ok(String::new())
 }
 
-/// The disk that `root=` names, as `ro` or `rw` and `rootflags=` say. Read-only unless told otherwise, as the kernel
+/// The disk that `root=` names, as `ro` or `rw` and `rootflags=` say. Read-only by default, as the kernel
 /// does it: `/sbin/init` checks it first and then makes it writable.
 fn mount_disk_root(words: &KernelWords, root: &Path, perform: Perform) -> Result<String> {
     let source = words.root.clone().ok_or_else(|| format!("there is neither {IMAGE} nor a root= word"))?;

@@ -1,11 +1,11 @@
 //! One way out for every line: the kernel's log, or stderr where that is not ours.
 //!
 //! A line for `/dev/kmsg` is one write(2) of at most [`LINE_MAX`] bytes with the level before it; the kernel cuts or
-//! refuses longer ones. Nothing here ever waits: whoever reads may have stopped (a pipe, a terminal, a serial line), and
-//! PID 1 has its own descriptor of it that does not block. What could not be written is counted, and said with the next
-//! line that can.
+//! refuses longer ones. Nothing here ever waits: the reader may have stopped (a pipe, a terminal, a serial line), and
+//! PID 1 has its own descriptor of it that does not block. Lines that could not be written are counted, and reported
+//! with the next line that can.
 //!
-//! The kernel's log is another matter: whoever writes to it may have to print what stands in it on the console, and that
+//! The kernel's log is another matter: a writer may have to print its content on the console, and that
 //! takes a second a line on a serial line that nobody reads. So there is a thread for that ([`writer`]).
 
 mod writer;
@@ -35,7 +35,7 @@ pub struct Console {
     /// Our own descriptor of what stderr is; `None` where it cannot be opened.
     stderr: OnceLock<Option<File>>,
     dropped: AtomicU32,
-    /// Who writes to the kernel's log. `None`: whoever has something to say.
+    /// The thread that writes to the kernel's log. `None`: the caller writes itself.
     writer: OnceLock<Writer>,
 }
 
@@ -77,7 +77,7 @@ impl Console {
     /// From now on a thread writes to the kernel's log. For one that has none nothing changes.
     ///
     /// # Errors
-    /// When there can be no thread: then whoever has something to say writes, as before.
+    /// When there can be no thread: then each caller writes itself, as before.
     pub fn write_from_a_thread(&'static self) -> std::io::Result<()> {
         if self.use_kmsg && self.writer.get().is_none() {
             let _ = self.writer.set(Writer::begin(|level, line| {
@@ -89,12 +89,13 @@ impl Console {
         Ok(())
     }
 
-    /// Waits until what was said is written, at most so long. False: not all of it is.
+    /// Waits until all lines are written, at most `patience`. False: not all of them are.
     pub fn settle(&self, patience: Duration) -> bool {
         self.writer.get().is_none_or(|writer| writer.settle(patience))
     }
 
-    /// From now on the kernel prints nothing but its emergencies: on a console that takes nothing, that would be waited for.
+    /// From now on the kernel prints nothing but its emergencies: on a console that takes nothing, that would be waited
+    /// for.
     pub fn print_no_more(&self) {
         /// `SYSLOG_ACTION_CONSOLE_OFF` of syslog(2).
         const CONSOLE_OFF: libc::c_int = 6;
@@ -221,7 +222,7 @@ mod tests {
         assert_eq!(split("").count(), 0);
     }
 
-    /// Fills whatever it is, then makes room again; nothing waits, and the loss is said.
+    /// Fills whatever it is, then makes room again; nothing waits, and the loss is reported.
     fn never_waits(console: &Console, mut reader: impl Read) {
         let line = "x".repeat(LINE_MAX);
         let mut written = 0;

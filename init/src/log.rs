@@ -1,4 +1,4 @@
-//! The log of PID 1: what `tracing` is told goes to the kernel's log as plain lines.
+//! The log of PID 1: events of `tracing` go to the kernel's log as plain lines.
 //!
 //! A subscriber of our own instead of `tracing-subscriber`: PID 1 needs no spans, filters or colours, and a line
 //! `message key=value` is a page of code.
@@ -40,7 +40,7 @@ pub fn write_from_a_thread() {
     }
 }
 
-/// Waits until all that was said is written, at most so long: before what ends the thread that writes it.
+/// Waits until all lines are written, for a bounded time: called before the thread that writes them ends.
 pub fn settle(patience: Duration) {
     if let Some(console) = CONSOLE.get() {
         console.settle(patience);

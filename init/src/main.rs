@@ -1,7 +1,7 @@
 //! One file, several personalities: `argv[0]` alone says which one this process is.
 //!
 //! `init` as PID 1 is the init of a host; every other process of Kelson is a small program of its own that does what
-//! PID 1 must not do itself. This crate boots, mounts, hears signals and ends the run; it wires the crates below it
+//! PID 1 must not do itself. This crate boots, mounts, handles signals and ends the run; it wires the crates below it
 //! together ([`supervisor`]) and decides nothing that they can decide.
 
 // Rust's own start aborts when a standard descriptor is closed and there is no /dev/null to put there, and PID 1 may
@@ -98,7 +98,7 @@ fn personality(program: &str) -> Option<(&'static CStr, Main)> {
 
 /// The start of every personality; returns the exit status.
 fn start() -> i32 {
-    // The C library has told Rust's environment of the arguments before this.
+    // The C library has passed the arguments to Rust's environment before this.
     let words: Vec<OsString> = std::env::args_os().collect();
     let program = words.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
     let rest = words.get(1..).unwrap_or_default();

@@ -1,9 +1,9 @@
 //! PID 1's copy of itself in memory.
 //!
 //! A page of program text that was dropped is read again from the disk that the program came from. When that disk is
-//! dead, whoever touches the page sleeps for ever; when the root is to be unmounted, the running program holds it. So
-//! PID 1 copies its file to a memfd, seals it, and executes the copy. Its personalities are spawned from the same
-//! copy, so that a shutdown needs no disk any more either.
+//! dead, a thread that touches the page sleeps for ever; when the root is to be unmounted, the running program holds
+//! it. So PID 1 copies its file to a memfd, seals it, and executes the copy. Its personalities are spawned from the
+//! same copy, so that a shutdown needs no disk any more either.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -43,7 +43,7 @@ pub fn is_copy(exe: &Path) -> bool {
 /// Goes on as a copy in memory, with the same arguments and environment. Does nothing if this is the copy already.
 ///
 /// # Errors
-/// Returns only if there is no copy to go on as; PID 1 can go on from its file then, with the weakness told above.
+/// Returns only if there is no copy to go on as; PID 1 can go on from its file then, with the weakness described above.
 pub fn move_into(arguments: &[CString], environment: &[CString]) -> std::io::Result<()> {
     if in_memory() {
         return Ok(());

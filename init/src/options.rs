@@ -1,4 +1,4 @@
-//! What `init` was told: its own flags and the kernel's command line, brought together.
+//! The options of `init`: its own flags and the kernel's command line together.
 //!
 //! A machine that does not boot because of a typing error on the kernel command line helps nobody. So nothing here
 //! fails: a bad value becomes a complaint that names the word and what would be right, and the default stands. Words
@@ -43,7 +43,7 @@ pub struct CrashLimit {
 /// An option that somebody names: its key, its value, and how it was written.
 type Named = (String, String, String);
 
-/// What `init` was told, with defaults where it was told nothing.
+/// The options of `init`, with their defaults.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
     pub mode: Mode,

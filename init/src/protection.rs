@@ -2,8 +2,8 @@
 //! memory stays there, so that it never waits for swap on a disk that may be dead.
 //!
 //! A container has this from its host, or has it not: that is the host's to say. Neither outlives an `execve` as it is
-//! to be: the locks go with the old program, so each incarnation locks anew; `oom_score_adj` stays, and so children are
-//! given another, in all incarnations.
+//! to be: the locks go with the old program, so each incarnation locks again; `oom_score_adj` stays, and so children
+//! are given another, in all incarnations.
 
 use std::fs;
 use std::io;

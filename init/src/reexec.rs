@@ -33,7 +33,7 @@ use crate::{crash, entry};
 const STARTED: &str = "KELSON_STARTED";
 /// Carries over how long the machine had been suspended by then, in microseconds.
 const SUSPENDED: &str = "KELSON_SUSPENDED";
-/// Carries the path by which the first life was executed: a link is followed anew each time.
+/// Carries the path by which the first life was executed: a link is followed again each time.
 const FILE: &str = "KELSON_FILE";
 /// Says that this is not the first life. It says no more: what is not in the state of this very life is not believed.
 const AGAIN: &str = "KELSON_AGAIN";

@@ -1,11 +1,11 @@
 //! The end of the run, after all services are down: the processes that are left, swap, mounts, sync, reboot(2).
 //!
-//! Nothing here can hang it: each call that may touch a disk is `kelson-task`'s, with a deadline, and whatever is given up
-//! on is named in the log. The root comes off too: PID 1 runs from memory ([`crate::memory`]), so it pivots to a small
-//! tmpfs, and then the old root is a mount like any other. What cannot be unmounted is made read-only, and what cannot
-//! even be that has at least been synced.
+//! Nothing here can hang it: each call that may touch a disk is `kelson-task`'s, with a deadline, and whatever is given
+//! up on is named in the log. The root comes off too: PID 1 runs from memory ([`crate::memory`]), so it pivots to a
+//! small tmpfs, and then the old root is a mount like any other. What cannot be unmounted is made read-only, and what
+//! cannot even be that has at least been synced.
 //!
-//! The hardware watchdog is fed on the way, and each step is told to it beforehand ([`progress`]): should one of them hang
+//! The hardware watchdog is fed on the way, and it learns each step beforehand ([`progress`]): should one of them hang
 //! against all care, the machine starts again all the same.
 //!
 //! What is done at the very end is asked at the very end: a power off replaces a reboot that has not reached its
@@ -69,7 +69,7 @@ pub struct Finish {
     pub watchdog: Option<Watchdog>,
 }
 
-/// Ends the run. Whoever reads the signals goes on doing so beside it.
+/// Ends the run. The task that reads the signals goes on beside it.
 pub async fn finish(finish: Finish) -> ! {
     let deadline = Instant::now().checked_add(finish.patience).unwrap_or_else(Instant::now);
     let progress = Progress {

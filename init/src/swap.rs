@@ -1,14 +1,14 @@
 //! While the machine has swap, PID 1 must not wait for the disk of that swap.
 //!
-//! What PID 1 has used of its memory is locked at all times ([`crate::protection`]). Two things are left. PID 1 runs from a
-//! memfd, whose pages are swapped like others: those that it has not used yet, the crash handler and the shutdown among
-//! them, would have to be read from the swap. And where memory is short, whoever asks for some writes others' pages to
-//! the swap, and waits if the disk takes no more. So while there is swap, the whole program is locked, and PID 1 gets
-//! memory without input or output. A machine without swap pays for neither.
+//! What PID 1 has used of its memory is locked at all times ([`crate::protection`]). Two things are left. PID 1 runs
+//! from a memfd, whose pages are swapped like others: those that it has not used yet, the crash handler and the
+//! shutdown among them, would have to be read from the swap. And where memory is short, a process that asks for some
+//! writes others' pages to the swap, and waits if the disk takes no more. So while there is swap, the whole program is
+//! locked, and PID 1 gets memory without input or output. A machine without swap pays for neither.
 //!
-//! Before Linux 6.4 a tmpfs cannot be kept out of the swap, and the next incarnation would wait for the records of this one.
-//! So the files of the state are locked as well. New and longer ones are looked for each [`LOOK`]: what was just written is
-//! not what the kernel swaps first.
+//! Before Linux 6.4 a tmpfs cannot be kept out of the swap, and the next incarnation would wait for the records of this
+//! one. So the files of the state are locked as well. New and longer ones are looked for each [`LOOK`]: what was just
+//! written is not what the kernel swaps first.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -129,8 +129,8 @@ impl Guard {
     }
 }
 
-/// The length of a file after it was made as long as the room that it has: only what is within its length can be locked,
-/// and room that was set aside is swapped like what is written.
+/// The length of a file after it was made as long as the room that it has: only what is within its length can be
+/// locked, and room that was set aside is swapped like what is written.
 fn whole_length(file: &File, metadata: &std::fs::Metadata) -> u64 {
     const PAGE: u64 = 4096;
     const BLOCK: u64 = 512;
@@ -191,8 +191,8 @@ impl Drop for Locked {
     }
 }
 
-/// How much of the program's file the kernel has mapped to run it, from the file's beginning: what is behind that is for
-/// debuggers. `None`: the program is no file in memory.
+/// How much of the program's file the kernel has mapped to run it, from the file's beginning: what is behind that is
+/// for debuggers. `None`: the program is no file in memory.
 fn loaded_length(maps: &str) -> Option<usize> {
     let ends = maps.lines().filter_map(|line| {
         // start-end permissions offset device inode path

@@ -1,8 +1,8 @@
 //! One call that may hang, made by a process of its own: `kelson-task`.
 //!
-//! A dead disk puts whoever touches it into a sleep that no signal ends. So PID 1 touches none: it starts this
-//! helper with the [`Request`] as arguments, and waits for its answer no longer than a deadline. After that the
-//! process is left behind, and that is said.
+//! A dead disk puts each process that touches it into a sleep that no signal ends. So PID 1 touches none: it starts
+//! this helper with the [`Request`] as arguments, and waits for its answer no longer than a deadline. After that the
+//! process is left behind, and PID 1 reports that.
 
 use std::io;
 use std::os::fd::{OwnedFd, RawFd};

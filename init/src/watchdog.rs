@@ -26,11 +26,11 @@ use crate::boot::Task;
 use crate::error::{Error, Result};
 use feeding::{Due, Feed};
 
-/// It is fed so often within its timeout: one meal may come late.
+/// How often it is fed within its timeout: one feeding may come late.
 const MEALS: u32 = 3;
 /// Of a device that does not tell its timeout. Few have a shorter one.
 const UNKNOWN: Duration = Duration::from_secs(15);
-/// A step of a shutdown may take so much longer than what it waits for: the machine may be busy.
+/// How much longer a step of a shutdown may take than its own wait: the machine may be busy.
 const SLACK: Duration = Duration::from_secs(10);
 
 /// A watchdog that is armed, and fed. Cheap to clone; it goes on being fed when none is left.
@@ -178,7 +178,7 @@ impl Place {
         })
     }
 
-    /// What is said of it once there is somebody to say it to.
+    /// The event for it, once events can be added.
     pub fn events(&self) -> Vec<String> {
         let Some(watchdog) = self.get() else { return Vec::new() };
         let armed = format!("the hardware watchdog is armed: {watchdog}");

@@ -112,8 +112,8 @@ pub fn of(path: &str) -> Option<&'static Access> {
     TABLE.iter().find(|access| access.path == path)
 }
 
-/// Whether a call of this method changes nothing, and has one request: it may be made again when its answer was lost. Not
-/// `Wait`, whose request says how long is still left.
+/// Whether a call of this method changes nothing, and has one request: it may be made again when its answer was lost.
+/// Not `Wait`, whose request says how long is still left.
 pub fn only_reads(path: &str) -> bool {
     let looks = |access: &Access| access.role == Role::Reader || path.starts_with("/kelson.v1.Inspect/");
     let acts = path.ends_with("/Wait") || path.ends_with("/WriteFile");
@@ -128,7 +128,7 @@ pub fn answers_in_one_message(path: &str) -> bool {
     only_reads(path) && !STREAMS.contains(&path)
 }
 
-/// Whether whoever has this role may call this method.
+/// Whether a caller with this role may call this method.
 ///
 /// # Errors
 /// PERMISSION_DENIED, with what would be needed.

@@ -1,9 +1,8 @@
 //! One cgroup a service: what holds all of its processes, however often they fork, and ends them all at once.
 //!
-//! [`CgroupRoot`] is found once (its story is in [`root`]); a [`Cgroup`] names one folder below it and does all that can
-//! be done with it. A running service keeps neither a descriptor nor a path: files are opened below the root when they
-//! are needed. Only memory file systems are touched,
-//! so PID 1 may do all of this itself.
+//! [`CgroupRoot`] is found once (its story is in [`root`]); a [`Cgroup`] names one folder below it and does all that
+//! can be done with it. A running service keeps neither a descriptor nor a path: files are opened below the root when
+//! they are needed. Only memory file systems are touched, so PID 1 may do all of this itself.
 
 mod delegation;
 mod memory;
@@ -32,7 +31,7 @@ pub use root::{CgroupRoot, own_folder};
 
 use crate::runner::{KILL_DEADLINE, RunnerError};
 
-/// So many processes of one cgroup are looked at.
+/// How many processes of one cgroup are looked at.
 const MOST: usize = 10_000;
 
 /// One cgroup below the root, by its name; it need not be there.

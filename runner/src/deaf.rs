@@ -5,7 +5,7 @@ use kelson_sys::process::Status;
 /// How a process takes a signal that is to end it, and does not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Deaf {
-    /// It has told the kernel to drop it.
+    /// It has asked the kernel to drop it.
     Ignores,
     /// It keeps it waiting.
     Blocks,

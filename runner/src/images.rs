@@ -4,7 +4,7 @@ pub use kelson_spec::image::ImageConfig;
 
 use crate::runner::{BoxFuture, RunnerError};
 
-/// Has images unpacked. Implemented above, where an unpack can be told to the operator.
+/// Has images unpacked. Implemented above, where an unpack can be reported to the operator.
 pub trait Images: Send + Sync {
     /// The image, complete in containerd, and what its config says; unpacked now where that is missing. `user` is the
     /// service file's, looked up in the image's own files instead of the config's. Dropping the future ends the work.

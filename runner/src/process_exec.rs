@@ -2,7 +2,7 @@
 //!
 //! The command is made as a run of the service is ([`service_command`]), into a leaf of its cgroup: a stop of the
 //! service takes it along, as does the end of the main process. It leads a session of its own, so that its terminal and
-//! its signals are its alone, and nothing of it is heard as the service's: not its exit, and no readiness.
+//! its signals are its alone, and nothing of it counts as the service's: not its exit, and no readiness.
 //!
 //! The main process lives in PID 1's namespaces, so there is none to enter. The one exception is `readOnlyRoot`: each
 //! process that PID 1 starts gets a mount namespace of its own then, the command too, made in the same way.

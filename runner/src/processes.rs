@@ -2,7 +2,7 @@
 //!
 //! Children are made by spawner threads ([`spawner`]), since a start waits for the program's first pages, and a disk
 //! may be slow or dead. They are reaped by [`Processes::reap`] on the thread that reads SIGCHLD. A child may end, and
-//! be reaped, before its spawner has said that it exists: the kernel wrote its PID where the reaper looks, so the
+//! be reaped, before its spawner has reported it: the kernel wrote its PID where the reaper looks, so the
 //! status waits there for the spawner. All bookkeeping is under one lock, held for a few instructions or one call
 //! that cannot wait; a PID is only ever signalled under that lock, where nothing can reap it.
 
@@ -62,7 +62,7 @@ pub struct Options {
     pub incarnation: String,
 }
 
-/// Sends a signal to the process that had this PID and start time, whoever its parent is.
+/// Sends a signal to the process that had this PID and start time, whichever its parent is.
 ///
 /// # Errors
 /// It has ended, or the kernel refuses.
@@ -147,7 +147,7 @@ impl Processes {
     }
 
     /// Sends a signal to the child `pid` whose end `exit` tells. Nothing happens when it has ended: under the lock a
-    /// PID that is known is not reaped. So whoever keeps the two needs no pidfd.
+    /// PID that is known is not reaped. So a caller that keeps the two needs no pidfd.
     pub fn signal(&self, pid: i32, exit: &ExitReceiver, signal: i32) {
         self.signal_to(pid, pid, exit, signal);
     }

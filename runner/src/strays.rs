@@ -62,7 +62,7 @@ fn kill_once(mark: &str) -> u32 {
         let pidfd = match pidfd::open(pid) {
             Ok(Some(pidfd)) => Some(pidfd),
             Ok(None) => continue,
-            // No descriptor is free. It is counted, so that it is looked for again, or told of.
+            // No descriptor is free. It is counted, so that it is looked for again, or reported.
             Err(_) => None,
         };
         if has_mark(pid, mark) && is_alive(pid) {

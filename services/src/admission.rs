@@ -1,10 +1,11 @@
 //! Who may connect: uid 0 alone makes nobody the operator of the host.
 //!
 //! The process at the other end must have PID 1's user, be in its user namespace, and hold CAP_SYS_ADMIN where PID 1
-//! does. One in the cgroup of a service, or below it, has no more than the service's file grants, whatever it is besides.
-//! Where there is no cgroup2, whoever descends from PID 1 is a process of the service whose main process is among its
-//! ancestors, and is refused where there is none; who has entered the PID namespace from outside does not descend from
-//! PID 1. Of a process outside PID 1's PID namespace the kernel tells its user and nothing else; that decides then.
+//! does. One in the cgroup of a service, or below it, has no more than the service's file grants, whatever it is
+//! besides. Where there is no cgroup2, each process that descends from PID 1 is a process of the service whose main
+//! process is among its ancestors, and is refused where there is none; who has entered the PID namespace from outside
+//! does not descend from PID 1. Of a process outside PID 1's PID namespace the kernel tells its user and nothing else;
+//! that decides then.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! PID 1's side of the logs: makes the pipes, hands them to logd, watches that somebody reads them.
 //!
 //! [`Collector`] is a cheap handle; the work is done by one [driver] future, which has the pipes and a
-//! [`Supervisor`](kelson_helper::supervisor::Supervisor) that keeps a logd at work. Nothing here waits for logd: what it
-//! has not taken waits in PID 1 as a number, the pipes themselves are held anyway.
+//! [`Supervisor`](kelson_helper::supervisor::Supervisor) that keeps a logd at work. Nothing here waits for logd: what
+//! it has not taken waits in PID 1 as a number, the pipes themselves are held anyway.
 
 mod driver;
 mod duty;
@@ -51,7 +51,7 @@ pub struct LogdStatus {
 pub enum Report {
     /// Lines of a service were lost; at most once a second for each service. `lines` counts newlines.
     Dropped { service: Arc<str>, lines: u64, bytes: u64, reason: String },
-    /// Told by logd once per change.
+    /// Reported by logd once per change.
     Trouble { text: String },
     /// logd was replaced, or could not be started; services go on.
     Restarted { reason: String },
@@ -95,7 +95,7 @@ impl Collector {
     }
 
     /// As [`Collector::new`], with what an earlier incarnation of PID 1 has left: its pipes, and a logd that runs. All
-    /// that is open is told to the keeper.
+    /// that is open is passed to the store.
     pub fn resume(
         launcher: Arc<dyn Launcher>,
         directory: PathBuf,

@@ -7,7 +7,7 @@ pub enum ErrorKind {
     Retryable,
     /// No other try helps.
     Permanent,
-    /// Whoever asked may not.
+    /// The caller has no right to it.
     Denied,
 }
 

@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use crate::model::{Event, State};
 use crate::state_store::{EVENTS as KEPT, StateStore};
 
-/// How many of them are told of one service.
+/// How many of them are kept of one service.
 pub const KEPT_OF_SERVICE: usize = 64;
 
 /// Events from a number on.
@@ -123,7 +123,7 @@ impl EventLog {
         self.inner.ring.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds an event: to the ring, the state on disk, the kernel log and to whoever follows. Returns its number.
+    /// Adds an event: to the ring, the state on disk, the kernel log and the followers. Returns its number.
     pub fn add(&self, service: &Arc<str>, state: State, message: impl Into<Arc<str>>, run: u64) -> u64 {
         let mut ring = self.ring();
         let seq = ring.next;
@@ -172,7 +172,7 @@ impl EventLog {
         seqs.iter().skip(skip).filter_map(|seq| ring.of(*seq)).cloned().collect()
     }
 
-    /// What was told last of each service.
+    /// The last event of each service.
     pub fn latest(&self) -> Latest {
         let ring = self.ring();
         let last = |(service, seqs): (&Arc<str>, &VecDeque<u64>)| {
@@ -202,7 +202,7 @@ pub struct Latest {
 }
 
 impl Latest {
-    /// State and run that were told last; `None` where that is no longer known.
+    /// State and run of the last event; `None` where that is no longer known.
     pub fn of(&self, service: &str) -> Option<(State, u64)> {
         self.last.get(service).copied().or(self.whole.then_some((State::Initialized, 0)))
     }

@@ -21,7 +21,7 @@ pub enum HostRequest {
     Shutdown { action: ShutdownAction, reason: String, reply: oneshot::Sender<String> },
     /// Read the files again; answered with what changed, or with why nothing did.
     Reload { reply: oneshot::Sender<Result<ReloadReport, ServicesError>> },
-    /// Execute PID 1 anew; answered just before that, or with why it is not done.
+    /// Execute PID 1 again; answered just before that, or with the reason why not.
     Reexec { reason: String, reply: oneshot::Sender<Result<Reexecution, ServicesError>> },
 }
 

@@ -1,7 +1,7 @@
 //! The images of the host: unpacked for the containers that start, listed and pruned for operators.
 //!
-//! The work is done by `kelson-unpack` (crate unpack), a process for each piece of it; here it gets its turn, and what it
-//! tells becomes events of the service that waits for it.
+//! The work is done by `kelson-unpack` (crate unpack), a process for each piece of it; here it gets its turn, and what
+//! it tells becomes events of the service that waits for it.
 
 mod messages;
 #[cfg(test)]
@@ -25,15 +25,15 @@ use crate::events::EventLog;
 use crate::helpers::{HelperKind, Limits};
 use crate::service_runner::gate::Registry;
 
-/// So many unpacks at the same time: their disk is the same, and each has its few megabytes.
+/// Unpacks at the same time: their disk is the same, and each has its few megabytes.
 pub const UNPACKS: u32 = 4;
 
 /// Each needs less memory than this for any archive.
 pub const UNPACK: HelperKind =
     HelperKind { name: kelson_image::NAME, limits: Some(Limits { cgroup: "_unpack", memory: 64 << 20 }) };
-/// So many listings at the same time.
+/// Listings at the same time.
 const LISTINGS: usize = 2;
-/// So many notes are told once.
+/// How many notes are remembered, to report each once.
 const NOTES: usize = 64;
 /// How often archives are looked at while a service waits for another one. Two looks must agree.
 const LOOK: Duration = Duration::from_secs(4);
@@ -133,7 +133,7 @@ impl ImageStore {
                 shortened(&unsound)
             )));
         }
-        // Whoever is to unpack meanwhile waits.
+        // An unpack waits meanwhile.
         let _all = if dry_run {
             None
         } else {
@@ -261,7 +261,7 @@ impl ImageStore {
         }
     }
 
-    /// What is wrong with an archive is the host's matter, and is told when it is new.
+    /// A problem of an archive concerns the host, and is reported when it is new.
     fn note(&self, note: String) {
         let mut notes = lock(&self.inner.notes);
         if notes.contains(&note) {

@@ -1,7 +1,7 @@
 //! Looking at the machine: PID 1's side of `kelson-inspect`.
 //!
 //! One process answers one question. What it says comes in frames, which are taken as they are: PID 1 reads nothing of
-//! what the kernel or a disk says. Whoever does not want to know any more drops the [`Answers`], and it is killed.
+//! what the kernel or a disk says. Dropping the [`Answers`] kills it.
 
 use std::fs::File;
 use std::io::{self, Seek as _, Write as _};
@@ -33,7 +33,7 @@ pub const INSPECT: HelperKind =
 
 /// Questions at the same time, on the whole host.
 const MOST: usize = 8;
-/// Whoever says nothing for so long waits for a disk, or is broken.
+/// A helper that is silent for this long waits for a disk, or is broken.
 const SILENCE: Duration = Duration::from_secs(10);
 /// A kind, and what it is.
 const BOUNDS: Bounds = Bounds { start: SILENCE, silence: SILENCE, frame: FRAME_MAX + 1 };
@@ -90,7 +90,7 @@ fn input(question: &[u8], writes: bool) -> io::Result<(OwnedFd, Option<OwnedFd>)
         data.write_all(&question)?;
         return Ok((input, Some(data.into())));
     }
-    // A pipe might not take it whole, and whoever writes would wait.
+    // A pipe might not take it whole, and the writer would wait.
     let mut input = File::from(memfd_create(c"question", MFdFlags::MFD_CLOEXEC)?);
     input.write_all(&question)?;
     input.rewind()?;

@@ -133,7 +133,7 @@ struct Inner {
     usage: Arc<dyn UsageSource>,
     request_ids: AtomicU64,
     closing: AtomicBool,
-    /// So many more commands may run beside services.
+    /// Permits for further commands beside services.
     execs: Arc<Semaphore>,
     /// The files of groups.
     group_specs: Mutex<BTreeMap<String, GroupSpec>>,
@@ -175,7 +175,7 @@ impl Manager {
         &self.inner.host_context.events
     }
 
-    /// The published snapshots, and who hears of their changes.
+    /// The published snapshots, and the followers of their changes.
     pub(crate) fn registry(&self) -> &Registry {
         &self.inner.host_context.registry
     }
@@ -208,7 +208,7 @@ impl Manager {
         self.entries().get(name)?.live().cloned()
     }
 
-    /// Tells a service what nobody waits to hear the answer of. One that is gone by now need not hear it.
+    /// Sends a service an input whose answer nobody awaits. One that is gone by now does not need it.
     fn tell(&self, name: &str, input: Input) {
         if let Some(handle) = self.live(name) {
             tell(&handle, input);

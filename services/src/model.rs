@@ -1,4 +1,4 @@
-//! The words in which the state of a service is told: its state, its snapshot, its events.
+//! The terms in which a service is reported: its state, its snapshot, its events.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -7,8 +7,8 @@ use kelson_conditions::Missing;
 use kelson_spec::ServiceSpec;
 use tokio::time::Instant;
 
-/// A word that has the same number in the records of the state and in the API: its place among all of them, from 1 on. A
-/// later release adds words at the end.
+/// A word that has the same number in the records of the state and in the API: its place among all of them, from 1 on.
+/// A later release adds words at the end.
 pub trait Numbered: Copy + PartialEq + 'static {
     const ALL: &'static [Self];
 
@@ -100,7 +100,7 @@ pub enum RestartReason {
     NotReady,
     /// A check asked for it.
     Check,
-    /// It missed its watchdog's time, or said that it is broken.
+    /// It missed its watchdog's time, or reported itself broken.
     Watchdog,
     /// One that it needs went down.
     Dependency,
@@ -320,7 +320,7 @@ impl Numbered for Standing {
     const ALL: &'static [Standing] = &[Standing::Pending, Standing::Passing, Standing::Failing];
 }
 
-/// One check of a service, and what it said last.
+/// One check of a service, and its last output.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CheckReport {
     pub name: Arc<str>,
@@ -347,6 +347,6 @@ pub struct CheckResult {
     pub passed: bool,
     /// Of the last one: how long ago it came.
     pub ago: Option<Duration>,
-    /// The last 3 KiB of what it said; of all results but the last, the last line of that.
+    /// The last 3 KiB of its output; of all results but the last, the last line of that.
     pub output: String,
 }

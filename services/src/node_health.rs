@@ -1,10 +1,10 @@
 //! The health of the host as a whole, and of each group: whether all that should be up is up, and has been for a while.
 //!
-//! It is a level over the published snapshots, asked anew with each of their changes and at the two moments that time
-//! brings ([`scope`]): after the minimum without a break, and at the deadline. [`part`] says which services it goes by,
-//! [`tracker`] keeps the culprits of the host and of each group by what changed, [`checks`] has the checks of groups asked,
-//! and [`report`] puts all that in words when somebody asks. Nothing polls; a change costs the same among a thousand
-//! services as among ten. [`recovery`] writes down what the next incarnation of PID 1 has to know of it.
+//! It is a level over the published snapshots, evaluated again with each of their changes and at the two moments that
+//! time brings ([`scope`]): after the minimum without a break, and at the deadline. [`part`] says which services it
+//! goes by, [`tracker`] keeps the culprits of the host and of each group by what changed, [`checks`] has the checks of
+//! groups asked, and [`report`] puts all that in words when somebody asks. Nothing polls; a change costs the same among
+//! a thousand services as among ten. [`recovery`] writes down what the next incarnation of PID 1 has to know of it.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -93,12 +93,12 @@ impl NodeHealth {
         NodeHealth { inner }
     }
 
-    /// Goes by other settings from now on. The host's deadline still counts from the beginning; that of a group whose file
-    /// changed begins again.
+    /// Goes by other settings from now on. The host's deadline still counts from the beginning; that of a group whose
+    /// file changed begins again.
     pub fn set_specs(&self, specs: impl Into<HealthSpecs>) {
         let mut tracker = self.inner.tracker();
         tracker.set_specs(specs.into(), Instant::now());
-        // Recorded before the new settings are: what checks have said by the old ones counts for nothing.
+        // Recorded before the new settings are: results of checks by the old ones count for nothing.
         self.inner.write(&mut tracker);
         drop(tracker);
         self.inner.renewed.notify_one();

@@ -2,7 +2,7 @@
 //!
 //! [`Prober`] is a cheap handle; one [driver] future does the work. Each network of the host has [checks] and a
 //! [`Supervisor`](kelson_helper::supervisor::Supervisor) that keeps one `kelson-probe` at work there. Whatever ends a
-//! probe, the next is told of all checks again: they are late then, which is reported, but no result is made up.
+//! probe, the next gets all checks again: they are late then, which is reported, but no result is made up.
 
 mod checks;
 mod driver;
@@ -89,8 +89,8 @@ pub struct CheckAnswer {
     pub at: SystemTime,
     pub took: Duration,
     pub verdict: Verdict,
-    /// A short line such as `200 OK` or `connection refused`; shared with the last answer where it is the same. Holds no
-    /// control characters.
+    /// A short line such as `200 OK` or `connection refused`; shared with the last answer where it is the same. Holds
+    /// no control characters.
     pub text: Arc<str>,
 }
 
@@ -119,9 +119,9 @@ pub struct ProberStatus {
 /// Something about the probes that is worth an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Report {
-    /// A new probe asks again after the one before died or froze. So many checks had been due by then.
+    /// A new probe asks again after the one before died or froze. `late` checks had been due by then.
     Replaced { place: Place, reason: String, late: usize },
-    /// None can be started, a limit is reached; told once per change.
+    /// None can be started, a limit is reached; reported once per change.
     Trouble { place: Place, text: String },
 }
 
@@ -141,7 +141,7 @@ pub struct Prober {
     next: Arc<AtomicU64>,
 }
 
-/// One check that is asked; dropping it ends that, and its sink hears no more.
+/// One check that is asked; dropping it ends that, and its sink gets no more.
 #[must_use = "the check ends when this is dropped"]
 pub struct Watch {
     commands: mpsc::UnboundedSender<Command>,
@@ -154,9 +154,9 @@ pub struct Watch {
 const REPORTS: usize = 256;
 
 impl Prober {
-    /// The handle, the driver to be spawned as one task on a runtime with I/O and time, and the reports to be made events
-    /// of. A probe is launched when there is a first check, and ends some time after the last. The driver ends after
-    /// the last handle and the last [`Watch`] are dropped; dropped before, it takes all probes with it.
+    /// The handle, the driver to be spawned as one task on a runtime with I/O and time, and the reports to be made
+    /// events of. A probe is launched when there is a first check, and ends some time after the last. The driver ends
+    /// after the last handle and the last [`Watch`] are dropped; dropped before, it takes all probes with it.
     pub fn new(launcher: Arc<dyn Launcher>) -> (Prober, BoxFuture<'static, ()>, mpsc::Receiver<Report>) {
         let (commands, queue) = mpsc::unbounded_channel();
         let (reports, reported) = mpsc::channel(REPORTS);
@@ -187,7 +187,7 @@ impl Prober {
         self.status.clone()
     }
 
-    /// An operator's restart: each probe ends, the next is told of all checks. Not counted.
+    /// An operator's restart: each probe ends, the next gets all checks. Not counted.
     pub fn restart(&self) {
         let _ = self.commands.send(Command::Restart);
     }

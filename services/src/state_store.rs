@@ -114,8 +114,8 @@ impl StateStore {
         self.inner.writer.trouble()
     }
 
-    /// Looks after what could not be written, for as long as the host runs; `tell` hears when that begins and when it
-    /// is over.
+    /// Looks after what could not be written, for as long as the host runs; `tell` is called when
+    /// that begins and when it is over.
     pub async fn keep_up(self, tell: impl Fn(&str)) {
         self.inner.writer.keep_up(tell).await;
     }

@@ -202,7 +202,7 @@ pub enum LifecycleHook {
 pub struct Hooks {
     /// Before the main process, one after the other; a failure is a failed start.
     pub pre: Vec<Hook>,
-    /// Beside it, once it is ready; a failure is told and changes nothing.
+    /// Beside it, once it is ready; a failure is reported and changes nothing.
     pub post_start: Vec<Hook>,
     /// Before it is stopped: before `stop.delay` and the signal.
     pub pre_stop: Vec<Hook>,

@@ -10,7 +10,7 @@ pub use request::{Request, add_address, set_default_route, set_up};
 
 use nix::sys::socket::{AddressFamily, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, socket};
 
-/// A socket that does not wait, and hears these multicast groups (bits).
+/// A socket that does not wait, and receives these multicast groups (bits).
 ///
 /// # Errors
 /// What the kernel says: no descriptor is left, or it has no such protocol.

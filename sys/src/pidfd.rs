@@ -81,8 +81,8 @@ pub fn has_ended(pidfd: &impl AsFd) -> bool {
     ready > 0
 }
 
-/// How the process ended, as `wait` would have said, whoever its parent is. `None` where the kernel is older than 6.15,
-/// or its parent has not reaped it yet.
+/// How the process ended, as `wait` would have reported, whichever its parent is. `None` where the kernel is older than
+/// 6.15, or its parent has not reaped it yet.
 pub fn wait_status(pidfd: &impl AsFd) -> Option<i32> {
     let mut info = Info { mask: INFO_EXIT, ..Info::default() };
     let fd = pidfd.as_fd().as_raw_fd();

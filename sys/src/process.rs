@@ -68,7 +68,7 @@ impl<'a> Stat<'a> {
 /// Reads the `stat` of a process. `None`: there is none, or `look` finds nothing in it.
 ///
 /// # Errors
-/// When it cannot be told whether there is one, as where no descriptor is free.
+/// When it cannot be found out whether there is one, as where no descriptor is free.
 pub fn stat<T>(pid: impl Display, look: impl FnOnce(&Stat<'_>) -> Option<T>) -> io::Result<Option<T>> {
     let mut line = [0; LONGEST_STAT];
     let mut read = || {
@@ -83,7 +83,7 @@ pub fn stat<T>(pid: impl Display, look: impl FnOnce(&Stat<'_>) -> Option<T>) -> 
     }
 }
 
-/// [`Stat::start_time`] of a process, where that there is none must not be mistaken for that it cannot be told.
+/// [`Stat::start_time`] of a process, where "there is none" must not be mistaken for "it cannot be found out".
 ///
 /// # Errors
 /// As [`stat`].
@@ -91,7 +91,7 @@ pub fn started(pid: impl Display) -> io::Result<Option<u64>> {
     stat(pid, |stat| stat.start_time())
 }
 
-/// [`Stat::start_time`] of a process, where it can be told.
+/// [`Stat::start_time`] of a process, where it can be found out.
 pub fn start_time(pid: impl Display) -> Option<u64> {
     started(pid).ok().flatten()
 }

@@ -33,7 +33,7 @@ struct Info {
 // The kernel's size: a wrong field would be read as something else.
 const _: () = assert!(std::mem::size_of::<Info>() == 40);
 
-/// An open watchdog, which runs from the moment it is opened on. It is never closed: whoever closes it leaves it armed
+/// An open watchdog, which runs from the moment it is opened on. It is never closed: closing it leaves it armed
 /// with nobody to feed it, or, on some kernels, lets it go.
 #[derive(Debug)]
 pub struct Device(ManuallyDrop<File>);
@@ -57,14 +57,14 @@ impl Device {
         Device(ManuallyDrop::new(descriptor.into()))
     }
 
-    /// One that this process has open, whoever opened it: an earlier incarnation of which nothing else is known.
+    /// One that this process has open: an earlier incarnation opened it, and nothing else is known of it.
     pub fn found() -> Option<Device> {
         let open = descriptor::open().into_iter().filter(|(_, file)| is_device(file));
         open.map(|(number, _)| number).find_map(|number| {
             // SAFETY: it was open a moment ago. Should it be another by now, then that one is asked what it is.
             let known = unsafe { BorrowedFd::borrow_raw(number) };
             identity(known).ok()?;
-            // A second descriptor of the same: whoever else closes the one that was found lets nothing go by it.
+            // A second descriptor of the same: if another owner closes the one that was found, nothing is released.
             known.try_clone_to_owned().ok().map(Device::inherited)
         })
     }
@@ -112,7 +112,7 @@ impl Device {
         file.write_all(b"k")
     }
 
-    /// Tells it that nobody will feed it any more, and lets it go. One whose driver was told never to let go
+    /// Tells it that nobody will feed it any more, and lets it go. One whose driver has the option never to let go
     /// (`nowayout`) stays armed.
     pub fn disarm(&self) {
         let mut file: &File = &self.0;

@@ -100,7 +100,7 @@ pub fn remote(host: &str, port: u16, Remote { material, look_up }: Remote<'_>) -
             let mut stream =
                 greeted.map_err(|_| silent(&place))?.map_err(|error| handshake(&place, &error))?;
             // In TLS 1.3 the handshake is done for us before the machine has looked at our certificate. It speaks first
-            // once it has let us in; waiting for that word, we hear its no instead of a broken connection.
+            // once it has let us in; by waiting for that frame we get its refusal instead of a broken connection.
             let entered = timeout_at(end, stream.fill_buf()).await;
             match entered
                 .map_err(|_| unanswered(&place))?

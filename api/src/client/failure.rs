@@ -11,7 +11,7 @@ pub enum Failure {
     #[error("{0}")]
     NotReachable(String),
     /// The host was reached, and the call was lost, or cannot be answered at this moment: PID 1 may be executing itself
-    /// anew.
+    /// again.
     #[error("{0}")]
     Lost(String),
     /// Somebody answers, and says no.
@@ -74,7 +74,7 @@ fn chain(status: &Status) -> String {
     words.join(": ")
 }
 
-/// What the making of the connection said; it is found among the causes.
+/// The error of the connector, found among the causes.
 fn connection(status: &Status) -> Option<Failure> {
     let mut cause = status.source();
     while let Some(error) = cause {

@@ -5,7 +5,7 @@
 //! channel of tonic would fail the call.
 //!
 //! A call that was sent and has no answer may have been carried out: PID 1 may have crashed at that moment, or executed
-//! itself anew. One that only reads is made again; any other fails.
+//! itself again. One that only reads is made again; any other fails.
 
 use std::fmt;
 use std::future::Future;

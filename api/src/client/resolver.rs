@@ -1,9 +1,9 @@
 //! The addresses of a name: `/etc/hosts`, then the name servers of `/etc/resolv.conf`, by the C library's resolver.
 //!
 //! The program is static. Its C library can look into files and ask name servers by itself; for anything else that
-//! `/etc/nsswitch.conf` names (mdns, resolve) it would load the modules of a dynamic library that may be another version.
-//! So it is told not to look into that file. Seen with glibc 2.36: it then opens `hosts`, `host.conf` and `resolv.conf`
-//! alone, and resolves in an empty root.
+//! `/etc/nsswitch.conf` names (mdns, resolve) it would load the modules of a dynamic library that may be another
+//! version. So this asks it not to read that file. Seen with glibc 2.36: it then opens `hosts`, `host.conf` and
+//! `resolv.conf` alone, and resolves in an empty root.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, ToSocketAddrs as _};
@@ -72,8 +72,8 @@ fn look_into_files_and_dns() {
     }
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        // SAFETY: both are texts with an end, which glibc copies. Nothing in this program looks a name up before, as this
-        // is the only place that does.
+        // SAFETY: both are texts with an end, which glibc copies. Nothing in this program looks a name up before, as
+        // this is the only place that does.
         let _ = unsafe { __nss_configure_lookup(c"hosts".as_ptr(), c"files dns".as_ptr()) };
     });
 }

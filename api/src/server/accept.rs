@@ -24,7 +24,7 @@ use super::dispatch::Dispatch;
 
 /// Clients at the same time. One that asks for nothing gives its place to one that does.
 const CONNECTIONS: usize = 64;
-/// Clients beyond them, and those who are only told why they are not served: so many and at most so long.
+/// Clients beyond them only get the reason why they are not served: at most this many, for at most this long.
 const IN_PASSING: usize = 8;
 const PASSING: Duration = Duration::from_secs(5);
 /// Calls of one connection at the same time.

@@ -130,7 +130,7 @@ impl Dispatch {
                 None => std::future::pending().await,
             }
         };
-        // An answer that is there wins over the end: whoever asked for the power off hears that it has begun.
+        // A finished answer wins over the end: the caller that asked for the power off learns that it has begun.
         tokio::select! {
             biased;
             response = self.route(request) => response,

@@ -29,7 +29,7 @@ pub struct Wanted {
 
 /// A position in the ring.
 pub struct Reader<R> {
-    /// Events numbered `since` and up, at most so many.
+    /// Events numbered `since` and up, at most `count`.
     ring: R,
     newest: watch::Receiver<u64>,
     closed: watch::Receiver<()>,

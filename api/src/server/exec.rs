@@ -18,7 +18,7 @@ use super::model;
 use super::services::{about, caller};
 use session::{Session, window_size};
 
-/// Whoever opens the stream says at once what is to be run.
+/// How long the first message of a stream, with the command, may take.
 const FIRST: Duration = Duration::from_secs(10);
 /// Responses that wait for a client to read them. Each pump of a session holds one place while it waits for more.
 const WAITING: usize = 4;

@@ -1,7 +1,7 @@
 //! grpc.health.v1: for load balancers and probes that know nothing of Kelson.
 //!
-//! `""` is the host's health, `group/NAME` that of a group, `service/NAME` whether a service is up, `boot` and the names of
-//! the services that are served here whether the boot is over.
+//! `""` is the host's health, `group/NAME` that of a group, `service/NAME` whether a service is up, `boot` and the
+//! names of the services that are served here whether the boot is over.
 
 use std::pin::Pin;
 
@@ -111,7 +111,7 @@ impl Watch {
                     (Subject::Boot, _) => self.api.boot.changed().await.is_ok(),
                     (Subject::Unknown, _) => std::future::pending().await,
                     (Subject::Service(_), Some(snapshot)) => {
-                        // Its end is no change of the service; that it is gone is told with the others' changes.
+                        // Its end is no change of the service; its removal is reported with the others' changes.
                         if snapshot.changed().await.is_err() {
                             self.snapshot = None;
                         }
@@ -128,7 +128,7 @@ impl Watch {
         }
     }
 
-    /// A service may have come, or come anew under its name. One that has ended stays known until it is forgotten.
+    /// A service may have come, or come again under its name. One that has ended stays known until it is forgotten.
     fn find_service(&mut self) {
         let Subject::Service(name) = &self.subject else { return };
         if self.snapshot.is_none() {

@@ -30,7 +30,7 @@ use super::services::few;
 const READERS: usize = 4;
 /// Who has not read all of it by then never will.
 const LIMIT: Duration = Duration::from_secs(60);
-/// So many samples make a page, of about 16 KiB; all those of one service of one family come on the same.
+/// The samples of a page, of about 16 KiB; all those of one service of one family come on the same.
 const PAGE: usize = 256;
 
 pub struct MetricsApi {
@@ -48,7 +48,7 @@ impl MetricsApi {
     }
 }
 
-/// What is told, and how far it has been.
+/// The answer, and how far it has been sent.
 struct Pages {
     reading: Arc<Reading>,
     health: HealthFigures,

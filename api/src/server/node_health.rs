@@ -1,4 +1,4 @@
-//! The service Health: how the host and its groups are, with whoever keeps them from being healthy.
+//! The service Health: the state of the host and its groups, and the services that keep them from being healthy.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use tonic::{Request, Response, Status};
 
 use super::model;
 
-/// Between two messages of a stream: while a thousand services start, each is not told with all that are left.
+/// Between two messages of a stream: while a thousand services start, not each of them causes a message.
 const PACE: Duration = Duration::from_millis(200);
 
 pub struct NodeHealthApi {
@@ -82,7 +82,7 @@ struct Watch {
 }
 
 impl Watch {
-    /// The next report that differs from the last. `None`: PID 1 ends, or the group is gone and that was said.
+    /// The next report that differs from the last. `None`: PID 1 ends, or the group is gone and the client knows.
     async fn next(&mut self) -> Option<Result<v1::WatchHealthResponse, Status>> {
         if self.ended {
             return None;

@@ -296,7 +296,7 @@ impl Services for ServicesApi {
         let last = last.map(|last| span(last, "the time back")).transpose()?;
         // Further back than there is time: all.
         let not_before = last.and_then(|last| SystemTime::now().checked_sub(last));
-        // From the first that there ever was, so that it is told when the ring does not reach back so far.
+        // From the very first, so that the client learns when the ring does not reach back that far.
         let since = if last.is_some() { 1 } else { since };
         let wanted = Wanted { since, follow, names, not_before };
         let manager = self.manager.clone();

@@ -11,8 +11,8 @@ use crate::error::ApiError;
 
 /// Binds the socket, 0660 `root:group`.
 ///
-/// It is made beside its place, given its rights, and moved there: whoever connects by the name finds either the old
-/// socket or the new one with its rights, and one left by an earlier incarnation is replaced.
+/// It is made beside its place, given its rights, and moved there: a client that connects by the name finds either the
+/// old socket or the new one with its rights, and one left by an earlier incarnation is replaced.
 ///
 /// # Errors
 /// When the directory is not there or not writable.

@@ -271,7 +271,7 @@ pub(super) async fn carry_out(
                 match status {
                     None => break Err(missing()),
                     Some((TaskStatus::Stopped, code)) => break Ok(code),
-                    // The real one is told; this one looks.
+                    // The real one gets a report; this one polls.
                     Some(_) => tokio::time::sleep(Duration::from_millis(5)).await,
                 }
             };

@@ -10,7 +10,7 @@ use crate::call::{Call, Run};
 use crate::failure::{Failure, answer};
 use crate::output::{Page, Table, Tone, escape, time, toned, views};
 
-/// A clock elsewhere is read so often: the fastest answer says most about it, and the first one has to connect.
+/// Readings of a remote clock: the fastest answer is the most exact, and the first one has to connect.
 const TIMES: usize = 4;
 
 /// Show the clock, and how good it is
@@ -48,8 +48,9 @@ pub struct Clock {
 
 views! {
     // `max_error_ms`, `estimated_error_ms`: null where nobody keeps it right. `offset_ms`: what is being corrected;
-    // negative: the clock is ahead. `hardware`: null where there is none that can be read. `difference_ms`: how far it is
-    // ahead of the caller's clock; null, as the next, where it is the caller's. `uncertainty_ms`: how far that may be off.
+    // negative: the clock is ahead. `hardware`: null where there is none that can be read. `difference_ms`: how far it
+    // is ahead of the caller's clock; null, as the next, where it is the caller's. `uncertainty_ms`: how far that may
+    // be off.
     Clock: clock {
         time: clock.reply.time, uptime_ms: signed(&clock.reply.uptime).unwrap_or_default(),
         synchronized: clock.reply.synchronized, max_error_ms: signed(&clock.reply.max_error),

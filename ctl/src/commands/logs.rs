@@ -77,8 +77,8 @@ pub struct Arguments {
 }
 
 views! {
-    // `stream`: stdout, stderr, or note for what logd itself says. `text`: bytes that are not UTF-8 are replaced. `run`:
-    // where it is known. `boot`: the same for all lines of one start of the host; runs count from there.
+    // `stream`: stdout, stderr, or note for what logd itself says. `text`: bytes that are not UTF-8 are replaced.
+    // `run`: where it is known. `boot`: the same for all lines of one start of the host; runs count from there.
     Line: line {
         service, time, stream: stream_name(line.stream()), text: text::lossy(&line.text), partial,
         run: Some(line.run).filter(|run| *run > 0),
@@ -112,7 +112,7 @@ impl Run for Arguments {
             }),
             reconnect: call.reconnect(),
         };
-        // logd said itself that it ends: another one takes its place, unless the host ends too.
+        // logd reported its own end: another one takes its place, unless the host ends too.
         let mut ended: Option<Instant> = None;
         loop {
             let reason = match reader.stream(&client).await {

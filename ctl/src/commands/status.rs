@@ -133,7 +133,7 @@ pub fn page(status: &StatusResponse, terminal: &Terminal, now: SystemTime) -> St
     out
 }
 
-/// A check: its name and how it stands, its last results in a row, and what the last one said. `checked`: the service is.
+/// A check: its name, its state, its last results in a row, and the output of the last. `checked`: the service is.
 fn check(check: &Check, checked: bool, now: SystemTime, terminal: &Terminal) -> Vec<String> {
     let palette = terminal.palette;
     let (good, bad) = if terminal.unicode { ("✓", "✗") } else { ("+", "-") };

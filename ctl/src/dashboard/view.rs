@@ -1,6 +1,6 @@
 //! How it looks: the model as a frame. Pure: the same model at the same time is the same text.
 //!
-//! From above: a line about the host, the table, the pane under a line that names it, and what is asked or said.
+//! From above: a line about the host, the table, the pane under a line that names it, and the question or message.
 
 mod foot;
 mod head;

@@ -29,7 +29,7 @@ pub struct Policy {
     pub answer: AnswerTimes,
     /// From the end of a sound helper to the start of the next.
     pub pause: Duration,
-    /// So many helpers in a row may answer and soon end before the pauses grow.
+    /// How many helpers in a row may answer and soon end before the pauses grow.
     pub tolerated: u32,
     /// The longest pause between those.
     pub longest_alive: Duration,

@@ -1,4 +1,4 @@
-//! One `kelson-unpack` and what is heard of it.
+//! One `kelson-unpack` and its reports.
 
 use std::ffi::OsString;
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! The mounts of the machine file, each by `kelson-task`, because the disk may be dead.
 //!
-//! After a power cut a file system is not clean. Its journal is replayed by whoever looks first; an ext4 that also has
-//! errors is put right by `e2fsck -p` before it is mounted. What that dares not put right by itself is mounted read-only,
-//! and said: what is there can be read, and nothing makes it worse.
+//! After a power cut a file system is not clean. The first mount replays its journal; an ext4 that also has
+//! errors is put right by `e2fsck -p` before it is mounted. A file system that it dares not put right by
+//! itself is mounted read-only, and PID 1 reports that: it can be read, and nothing makes it worse.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! What our own initramfs did, told across `execve` to the boot that goes on after it: its phase in JSON, in a file on
-//! `/run`, which is moved to the real root. Times count from the kernel's start.
+//! The operations of our own initramfs, passed across `execve` to the boot that goes on after it: its phase in JSON, in
+//! a file on `/run`, which is moved to the real root. Times count from the kernel's start.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Where a fault of PID 1 arrives, and what becomes of it: it is written down, and the program is executed anew.
+//! Where a fault of PID 1 arrives, and what becomes of it: it is written down, and the program is executed again.
 //!
 //! All that runs in here may have interrupted anything, an allocation or a lock included. So there is no memory to ask
 //! for, no lock to take and no format to make: numbers are stored and system calls are made. Whatever goes wrong while
@@ -38,10 +38,10 @@ const TRIES: u32 = 50;
 const SYNC: Duration = Duration::from_secs(5);
 /// A container is to be started again.
 const REBOOT_STATUS: c_int = 10;
-/// The main loop is told by this signal that it stands still.
+/// The signal to a main loop that stands still.
 const STALL: c_int = libc::SIGABRT;
 
-/// The thread whose fault is being told.
+/// The thread whose fault is being written down.
 static DYING: AtomicI32 = AtomicI32::new(0);
 /// The watcher has found the main loop standing still.
 static STALLED: AtomicBool = AtomicBool::new(false);
@@ -80,7 +80,7 @@ pub fn install() -> std::io::Result<()> {
     Ok(())
 }
 
-/// The main loop stands still: it is interrupted where it stands, so that its backtrace can be told. Where not even a
+/// The main loop stands still: it is interrupted where it stands, for its backtrace. Where not even a
 /// signal reaches it, the caller dies in its place.
 pub fn stalled(main: libc::pid_t) -> ! {
     STALLED.store(true, Ordering::SeqCst);
@@ -160,7 +160,7 @@ fn die(facts: &Facts<'_>, instruction: Option<usize>) -> ! {
     };
     match DYING.compare_exchange(0, me, Ordering::SeqCst, Ordering::SeqCst) {
         Ok(_) => tell(plan, facts, instruction),
-        // A fault while a fault is told.
+        // A fault while another is written down.
         Err(dying) if dying == me => {}
         // The other one's `execve` ends this thread.
         Err(_) => rest(),
@@ -188,7 +188,7 @@ fn tell(plan: &Plan, facts: &Facts<'_>, instruction: Option<usize>) {
     });
 }
 
-/// Executes the program anew.
+/// Executes the program again.
 fn go_on(plan: &Plan) -> ! {
     alarm_after(Duration::ZERO);
     // What comes meanwhile waits for the next incarnation.

@@ -31,13 +31,13 @@ pub const FRAMES: usize = 40;
 /// How much of a text is kept, in words.
 const TEXT: usize = 48;
 
-/// What stands in the memory. All releases agree on it: the next incarnation may be of another one. A later one may have
-/// made a longer page, of which this one uses so much.
+/// What stands in the memory. All releases agree on it: the next incarnation may be of another one. A later one may
+/// have made a longer page, of which this one uses a part.
 #[repr(C)]
 #[derive(Debug)]
 struct Words {
     magic: AtomicU64,
-    /// Crashes so far, and those of them that were told.
+    /// Crashes so far, and those of them that were reported.
     count: AtomicU64,
     reported: AtomicU64,
     ending: AtomicU64,
@@ -101,7 +101,7 @@ pub struct Crash {
     pub thread: String,
     /// Where it was and how it came there, counted from the program's first byte.
     pub frames: Vec<u64>,
-    /// What a panic said.
+    /// The message of a panic.
     pub text: String,
 }
 
@@ -225,7 +225,7 @@ impl Page {
         true
     }
 
-    /// The last crash, if nobody has told of it.
+    /// The last crash, if it is not reported yet.
     pub fn newest(&self) -> Option<Crash> {
         let words = self.words;
         if get(&words.count) == get(&words.reported) {

@@ -68,7 +68,7 @@ pub fn page() -> Option<&'static Page> {
 }
 
 impl Plan {
-    /// Executes the program anew. Returns only if that cannot be. Safe in a signal handler.
+    /// Executes the program again. Returns only if that fails. Safe in a signal handler.
     pub fn execute(&self) {
         const EMPTY: &CStr = c"";
         self.page.keep_open();

@@ -1,4 +1,4 @@
-//! What is told of a crash in the life after it: to the kernel log and as an event.
+//! The report of a crash by the next incarnation: to the kernel log and as an event.
 
 use std::fmt::Write as _;
 
@@ -44,7 +44,7 @@ pub fn backtrace(crash: &Crash) -> String {
     text
 }
 
-/// Identifies the program to whoever has to find the one with the same addresses: the linker's build ID, in hexadecimal.
+/// Identifies the program, to find the file with the same addresses: the linker's build ID, in hexadecimal.
 pub fn build_id() -> Option<String> {
     use std::io::Read as _;
     let mut start = Vec::new();

@@ -1,7 +1,7 @@
-//! Where the program is and how it came there, as far as it can be told in a signal handler.
+//! The backtrace, as far as a signal handler can find it.
 //!
-//! The unwinder of the compiler's own library is used, which needs no memory. It is not sworn to be safe in a handler: a
-//! stack that is overwritten may lead it astray. So the caller has a time limit and survives a fault in here.
+//! The unwinder of the compiler's own library is used, which needs no memory. It is not sworn to be safe in a handler:
+//! a stack that is overwritten may lead it astray. So the caller has a time limit and survives a fault in here.
 
 use std::ffi::{c_int, c_void};
 

@@ -1,9 +1,9 @@
 //! Notices a main loop that does not turn any more (two locks that wait for each other, a loop without an end).
 //!
 //! The runtime says when its loop rests and when it wakes up. A timer is set at the first wake-up and runs out
-//! [`LOOK`] later, in a thread of its own. A loop that rests then is well, and the timer stays off until it wakes up again: a
-//! host on which nothing happens is not woken for this. One that does not rest is asked to answer, which any turn of it
-//! does. No answer for [`STALL`]: it stands still, and that is a crash like any other.
+//! [`LOOK`] later, in a thread of its own. A loop that rests then is well, and the timer stays off until it wakes up
+//! again: a host on which nothing happens is not woken for this. One that does not rest is asked to answer, which any
+//! turn of it does. No answer for [`STALL`]: it stands still, and that is a crash like any other.
 
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::AsFd as _;
@@ -93,7 +93,7 @@ impl Watcher {
             match self.0.timer.wait() {
                 Ok(()) => {}
                 Err(Errno::EINTR) => continue,
-                // It can no longer be told.
+                // It can no longer be stopped.
                 Err(_) => return,
             }
             // From here on a wake-up sets the timer again.

@@ -15,7 +15,7 @@ const READ_ONLY: u32 = 1;
 /// The device lets go of its file when the last mount of it has gone.
 const AUTOCLEAR: u32 = 4;
 
-/// `struct loop_config`, of whose `struct loop_info64` only the flags are told.
+/// `struct loop_config`, with only the flags of its `struct loop_info64`.
 #[repr(C)]
 struct LoopConfig {
     fd: u32,

@@ -1,8 +1,8 @@
 //! The thread that writes to the kernel's log.
 //!
-//! A console that takes lines slowly, or not at all, holds up this thread and nobody else. But a kernel that waits for a
-//! console has a processor to itself meanwhile, interrupts and all. So when lines take long or many wait, what is mere
-//! information goes past the console: the kernel's log has it all the same, and that costs next to no time.
+//! A console that takes lines slowly, or not at all, holds up this thread and nobody else. But a kernel that waits for
+//! a console has a processor to itself meanwhile, interrupts and all. So when lines take long or many wait, what is
+//! mere information goes past the console: the kernel's log has it all the same, and that costs next to no time.
 
 use std::io;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use tracing::Level;
 
 /// So much may wait, in bytes of text; what comes beyond it is lost, and counted.
 const MOST: usize = 256 << 10;
-/// When so much waits the console does not get what is mere information.
+/// With more than this waiting, the console does not get mere information.
 const MUCH: usize = 64 << 10;
-/// A line takes longer where nobody reads; a slow line that is read takes a tenth of that. Two in a row, and the console
-/// does not get what is mere information for [`REST`].
+/// A line takes longer where nobody reads; a slow line that is read takes a tenth of that. Two in a row, and the
+/// console does not get what is mere information for [`REST`].
 const STUCK: Duration = Duration::from_secs(1);
 const REST: Duration = Duration::from_secs(60);
 /// What a line takes beside its text.
@@ -35,8 +35,8 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Starts the thread, in which `print` writes each line. All signals must be blocked by now, as they are to be read by
-    /// nobody but the main loop.
+    /// Starts the thread, in which `print` writes each line. All signals must be blocked by now, as they are to be read
+    /// by nobody but the main loop.
     ///
     /// # Errors
     /// When there can be no thread.
@@ -202,7 +202,7 @@ mod tests {
                 (true, level) => assert_eq!(level, number(Level::INFO)),
             }
             seen += 1;
-            // Once there is room again the loss is told before what comes then.
+            // Once there is room again the loss is reported before the next line.
             if console.writer.get().unwrap().waiting.load(Ordering::Acquire) < MUCH {
                 console.write(Level::WARN, "room again;");
             }

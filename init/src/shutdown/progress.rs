@@ -1,4 +1,4 @@
-//! What the hardware watchdog is told of the shutdown: which step it is at, and by when that must be over.
+//! The progress of the shutdown for the hardware watchdog: the present step, and its deadline.
 //!
 //! A step that waits for disks is made of many calls, and how many is not known beforehand. Each of them has a deadline
 //! of its own, so the next one that begins is the proof that the last one is over: [`Progress`] stands between the

@@ -41,7 +41,7 @@ impl Api {
             if let Err(error) = served.await {
                 tracing::error!("the API is not served: {error}");
             }
-            // Clients are told "not there" at once, and not by a socket that nobody serves.
+            // Clients get "not there" at once, and do not wait at a socket that nobody serves.
             let _ = std::fs::remove_file(socket);
         });
         Api { close, task }

@@ -96,8 +96,8 @@ impl Environment {
         }
     }
 
-    /// The socket of the API, which stays open from one incarnation to the next: whoever connects in between waits a
-    /// moment.
+    /// The socket of the API, which stays open from one incarnation to the next: a client that connects in between
+    /// waits a moment.
     pub fn listener(&mut self, socket: &Path, group: Option<u32>) -> Result<KeptDescriptor> {
         let listener = match self.listener.take() {
             Some(listener) => listener,

@@ -1,4 +1,4 @@
-//! How the run of the host is to end: asked for once, by whoever comes first.
+//! How the run of the host is to end: the first request decides.
 //!
 //! A power off replaces a reboot that has not reached its final call (somebody is about to pull the plug); nothing
 //! else replaces anything.
@@ -66,7 +66,7 @@ impl Default for Intents {
 }
 
 impl Intents {
-    /// From now on the intent is written down before anybody hears of it: it goes on in the next incarnation.
+    /// From now on the intent is written down before it is published: it goes on in the next incarnation.
     pub fn remember_in(&self, store: StateStore) {
         self.current.send_if_modified(|current| {
             let store = self.store.get_or_init(|| store);

@@ -2,8 +2,8 @@
 //! on the machine, and is made read-only there at once.
 //!
 //! Level-triggered: after each change of the machine's mounts all such services are looked at, whatever the change was.
-//! A service that starts meanwhile is safe: its process is in its cgroup before it has a mount namespace of its own, and
-//! makes all that is there read-only itself.
+//! A service that starts meanwhile is safe: its process is in its cgroup before it has a mount namespace of its own,
+//! and makes all that is there read-only itself.
 
 use std::fs::File;
 use std::future::pending;
@@ -51,7 +51,7 @@ pub(super) fn keep_read_only(manager: Manager, personalities: Personalities) -> 
         let (mut mounts, mut told) = (None, None);
         loop {
             let names = names(&manager);
-            // Opened before anything is looked at: what changes in between is told.
+            // Opened before the first look: the kernel reports a change in between.
             if names.is_empty() {
                 mounts = None;
             } else if mounts.is_none() {

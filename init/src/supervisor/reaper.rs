@@ -15,7 +15,7 @@ use crate::signals::{Meaning, Signals};
 /// Who makes children, and where their exits are written down.
 type Whose = (Processes, Option<StateStore>);
 
-/// Whose children are reaped: set anew when the boot has mounted what the services need. Cheap to clone.
+/// Whose children are reaped: set again when the boot has mounted what the services need. Cheap to clone.
 #[derive(Clone, Default)]
 pub struct Reaper(Arc<Mutex<Option<Whose>>>);
 

@@ -56,7 +56,7 @@ impl Reexec {
             self.nothing_to_go_on_with()
         };
         if let Some(refusal) = refusal {
-            // Whoever asked may have gone away.
+            // The caller may be gone.
             let _ = reply.send(Err(ServicesError::NotNow(refusal)));
             return;
         }
@@ -110,7 +110,7 @@ impl Reexec {
             "PID 1 of version {} re-executes itself from {}: asked for by {reason}",
             told.old_version, told.program
         ));
-        // Whoever asked may have gone away; one that has not hears of it before the connection breaks.
+        // The caller may be gone; one that is not gets the answer before the connection breaks.
         if reply.send(Ok(told)).is_ok() {
             tokio::time::sleep(ANSWER).await;
         }

@@ -32,7 +32,7 @@ pub struct Due {
     pub at: Instant,
 }
 
-/// Feeds at once and then every so often, and whenever another step is under way. Never returns.
+/// Feeds at once, then at each interval, and whenever another step begins. Never returns.
 pub async fn feed(device: impl AsRef<dyn Feed>, every: Duration, mut due: watch::Receiver<Option<Due>>) {
     let mut refused = false;
     let mut told: Option<Due> = None;

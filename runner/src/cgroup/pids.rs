@@ -9,7 +9,7 @@ use std::path::Path;
 
 /// Where PID 1 itself sits in a container. No service has this name: theirs hold no underscore.
 pub(super) const INIT: &str = "_init";
-/// One service may have so much of a hundred parts.
+/// The share of one service, in percent.
 const SHARE: u64 = 15;
 /// Fewer are too few for many a program, where half of all is not less still.
 const LEAST_SHARE: u64 = 64;
@@ -28,7 +28,7 @@ pub(super) struct Pids {
 }
 
 impl Pids {
-    /// Of a host that can have so many.
+    /// The limit of a service on a host with this limit.
     pub(super) fn of(limit: u64) -> Pids {
         let half = limit.checked_div(2).unwrap_or_default().max(1);
         let part = |percent: u64| limit.saturating_mul(percent).checked_div(100).unwrap_or_default();

@@ -19,7 +19,7 @@ use crate::runner::RunnerError;
 
 /// The folder of all services' cgroups.
 const FOLDER: &str = "kelson";
-/// So many hosts may run in one cgroup: in PID namespaces of one shell, say.
+/// How many hosts may run in one cgroup: in PID namespaces of one shell, say.
 const MOST_HOSTS: u32 = 64;
 /// The controllers that a service's resources need.
 const WANTED: [&str; 3] = ["memory", "cpu", "pids"];

@@ -1,5 +1,5 @@
 //! Where the shims of containers live: `shims/NAME` below the root, one cgroup each, so that neither the stop of
-//! containerd nor that of a container's service reaches them. And how a runtime is told of a cgroup.
+//! containerd nor that of a container's service reaches them. And the form in which a runtime takes a cgroup.
 
 use std::path::Path;
 

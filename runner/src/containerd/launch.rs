@@ -73,7 +73,7 @@ impl Launching {
         match timeout(KILL_DEADLINE, self.result()).await {
             Ok(result) => result.ok(),
             Err(_) => {
-                // containerd hears of that too, and undoes what it was doing.
+                // containerd notices that too, and undoes its operation.
                 self.task.abort();
                 None
             }
@@ -145,8 +145,8 @@ impl Launch {
         Ok(Launched { pid, handle, ending, is_signalled: false })
     }
 
-    /// A start whose answer was lost may have happened, or may yet happen: the shim is asked before it is tried again, and
-    /// after a refusal.
+    /// A start whose answer was lost may have happened, or may yet happen: the shim is asked before it is tried again,
+    /// and after a refusal.
     async fn start(
         &self,
         main: &TaskProcess,

@@ -13,7 +13,7 @@ use crate::runner::{ErrorKind, RunnerError};
 /// How long the shim may take to see that its processes are dead.
 const SEEN: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(20);
-/// And how long it has for that before it is told to kill them all the same.
+/// And how long it has for that before Kelson asks it to kill them all the same.
 const NOTICE: Duration = Duration::from_secs(1);
 
 /// The lease that holds what is half done.
@@ -70,7 +70,7 @@ pub(super) async fn remove(
 }
 
 /// Ends and deletes a task, whatever its state. `ended`: its processes are known to have ended. A shim that has yet to
-/// see that is not told to kill them: for a kill it runs runc, which takes a busy machine longer than the end is seen
+/// see that is not asked to kill them: for a kill it runs runc, which takes a busy machine longer than the end is seen
 /// in.
 pub(super) async fn remove_task(
     containerd: &Containerd,

@@ -10,7 +10,7 @@ use crate::cgroup::Cgroup;
 use crate::runner::{Exit, RunnerError, StopPlan, StopReport};
 use crate::stop;
 
-/// One process, for as long as this is held, whoever its parent is.
+/// One process, for as long as this is held, whichever its parent is.
 #[derive(Debug)]
 pub(super) struct ProcessHandle {
     pid: i32,
@@ -96,7 +96,7 @@ impl ProcessHandle {
     }
 }
 
-/// What `wait` would have said.
+/// The result that `wait` would have had.
 fn exit_of_wait_status(status: i32) -> Exit {
     if libc::WIFSIGNALED(status) {
         Exit::Signal { signal: libc::WTERMSIG(status), core: libc::WCOREDUMP(status) }

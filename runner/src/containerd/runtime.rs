@@ -1,4 +1,4 @@
-//! What the runtime (the shim and runc) is told besides the container itself.
+//! The options of the runtime (the shim and runc) besides the container itself.
 
 use std::path::Path;
 
@@ -20,7 +20,7 @@ pub(super) const PROCESS: &str = "types.containerd.io/opencontainers/runtime-spe
 struct Options {
     #[prost(string, tag = "3")]
     shim_cgroup: String,
-    /// Owner of the pipes that the shim makes for the container: opening `/dev/stdout` anew opens them.
+    /// Owner of the pipes that the shim makes for the container: opening `/dev/stdout` opens them again.
     #[prost(uint32, tag = "4")]
     io_uid: u32,
     #[prost(uint32, tag = "5")]

@@ -22,7 +22,7 @@ pub(super) struct Host {
     pub(super) capabilities: u64,
     /// `oom_score_adj` of an ordinary process here; the shim's own would spare the container from the OOM killer.
     pub(super) oom_score: i32,
-    /// So many open files a container may be given at most. More takes a privilege that PID 1 of a container lacks.
+    /// The highest limit on open files of a container. More takes a privilege that PID 1 of a container lacks.
     pub(super) files: u64,
     /// Names this incarnation of the host in `KELSON_RUN`.
     pub(super) incarnation: String,

@@ -44,7 +44,7 @@ impl Ending {
 }
 
 /// Watches a process in a task of its own. `handle` is `None` where it had ended before it could be looked at: the shim
-/// remembers the status until it is told to delete the process, which Kelson alone does.
+/// remembers the status until the process is deleted, which Kelson alone does.
 pub(super) fn begin(
     containerd: Containerd,
     process: TaskProcess,
@@ -128,9 +128,9 @@ async fn gone(handle: Option<&ProcessHandle>) -> Exit {
     handle.exit().unwrap_or(Exit::Lost)
 }
 
-/// The shim tells an end by signal n as status 128 + n, and so does a shell of its last command: they cannot be told
-/// apart by the number alone (from Linux 6.15 on the kernel tells, and is asked first). A signal it is then: that is
-/// what such a number says to an operator.
+/// The shim reports an end by signal n as status 128 + n, and so does a shell of its last command: the number alone
+/// does not distinguish them (from Linux 6.15 on the kernel does, and is asked first). This takes it as a signal, as an
+/// operator would.
 pub(super) fn exit_of(status: u32) -> Exit {
     let status = i32::try_from(status).unwrap_or(255);
     match status.checked_sub(128) {

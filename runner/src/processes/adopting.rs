@@ -20,7 +20,7 @@ impl Processes {
     /// [`reap`](Processes::reap) of this incarnation.
     ///
     /// # Errors
-    /// When it cannot be told, as no descriptor is free.
+    /// When it cannot be found out, as no descriptor is free.
     pub fn adopt(&self, pid: i32, start_time: u64) -> Result<Option<Child>, RunnerError> {
         let mut state = lock(&self.shared.state);
         let held = state.held.iter().position(|child| (child.pid, child.start_time) == (pid, start_time));

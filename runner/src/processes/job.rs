@@ -69,9 +69,9 @@ impl Job {
         cell.load(SeqCst)
     }
 
-    /// Kills the child that is being made, where its PID is known; but not one whose program runs already where somebody
-    /// takes it over, to end it by its stop signal. The caller holds the state's lock, which keeps it from being reaped,
-    /// so the number cannot become another's meanwhile.
+    /// Kills the child that is being made, where its PID is known; but not one whose program runs already where
+    /// somebody takes it over, to end it by its stop signal. The caller holds the state's lock, which keeps it from
+    /// being reaped, so the number cannot become another's meanwhile.
     pub(super) fn kill_child(&self, is_being_made: bool, work: &mut Work) -> Killed {
         if work.reported || work.early.is_some() || !is_being_made {
             return Killed::Needless;
@@ -111,7 +111,7 @@ pub(super) enum Killed {
     Done,
     /// The start is not with a spawner, or its child is known otherwise.
     Needless,
-    /// The kernel has not yet told its PID.
+    /// The kernel has not yet written its PID.
     NotYet,
 }
 

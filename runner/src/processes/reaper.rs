@@ -29,7 +29,7 @@ impl Processes {
         self.reap_recording(&mut |_, _| ())
     }
 
-    /// As [`Processes::reap`]; `record` hears of each status before the kernel forgets it, so that a crash in between
+    /// As [`Processes::reap`]; `record` gets each status before the kernel forgets it, so that a crash in between
     /// loses none. It runs under the lock: it must not call back.
     pub fn reap_recording(&self, record: &mut dyn FnMut(i32, Exit)) -> ReapReport {
         let mut report = ReapReport::default();

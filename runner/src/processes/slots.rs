@@ -206,7 +206,7 @@ mod tests {
         drop(all);
         assert_eq!(Slots::new(Some(file.try_clone().unwrap())).unwrap().1, []);
 
-        // A file of another layout has nothing that could be told.
+        // A file of another layout has nothing that could be used.
         let other = File::from(file);
         other.write_all_at(&[7; 4096], 0).unwrap();
         let (slots, leftovers) = Slots::new(Some(other.try_clone().unwrap().into())).unwrap();

@@ -41,7 +41,7 @@ pub(super) fn between(begun: Option<Ticks>, ended: Option<Ticks>) -> Option<u64>
     (begun.earliest == ended.latest).then_some(ended.latest)
 }
 
-/// The boot id and this process's own start time, which `execve` keeps and every PID namespace has anew.
+/// The boot id and this process's own start time, which `execve` keeps and which differs in every PID namespace.
 pub(super) fn incarnation() -> String {
     let boot = process::boot_id().unwrap_or_default();
     let boot: String = boot.chars().filter(char::is_ascii_hexdigit).take(12).collect();

@@ -1,7 +1,7 @@
 //! The steps of the child between clone and exec.
 //!
 //! The rule of this file: no allocation, no lock, nothing of libc, nothing that can panic. The memory is PID 1's own;
-//! the stack is borrowed; only the raw calls of [`super::sys`] are made. Each step is told to the parent before it
+//! the stack is borrowed; only the raw calls of [`super::sys`] are made. Each step is written to the parent before it
 //! is tried, so that a start that hangs can be named as well as one that fails.
 
 use std::convert::Infallible;
@@ -222,7 +222,8 @@ fn credentials(plan: &Plan) -> Result<(), i32> {
     if let Some(bounding) = *bounding {
         control.enter(Step::Capabilities);
         control.set_detail(u32::MAX);
-        // Without a capability CAP_SETPCAP is missing too. With no_new_privs the set then bounds nothing that could be given.
+        // Without a capability CAP_SETPCAP is missing too. With no_new_privs the set then bounds nothing that could be
+        // given.
         if !no_new_privileges || permitted()? != 0 {
             drop_bounding(control, bounding)?;
         }

@@ -8,7 +8,8 @@ use super::Step;
 pub(super) const NO_PIDFD: i32 = -1;
 const TAKEN: i32 = -2;
 
-/// Written by the child (step, errno, detail), by the kernel (pid, pidfd) and by whoever gives the start up (cancelled).
+/// Written by the child (step, errno, detail), by the kernel (pid, pidfd) and by the thread that gives the start up
+/// (cancelled).
 #[derive(Debug)]
 pub(crate) struct Control {
     step: AtomicU32,

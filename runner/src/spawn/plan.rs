@@ -178,7 +178,7 @@ impl Plan {
     }
 }
 
-/// Gives a pipe to the user of the service, as opening `/dev/stdout` opens it anew, which only its owner may. Nothing
+/// Gives a pipe to the user of the service, as opening `/dev/stdout` opens it again, which only its owner may. Nothing
 /// but a pipe; where this process may not (it lacks the capability) the service writes to the open one all the same.
 fn hand_over(pipe: &OwnedFd, ids: &Ids) {
     let kind = fstat(pipe).map(|stat| stat.st_mode & libc::S_IFMT);

@@ -1,9 +1,9 @@
 //! `containerd`: runs the services that are images. On when a service needs it, or when the machine file says so.
 //!
-//! It is a program of the host, found in `PATH`, and an ordinary service to the state machine. Its configuration is ours
-//! and minimal: no CRI, no sockets but its own. What must outlive a reboot (content, snapshots, its database) lies below
-//! the state folder, all else below the runtime folder. Its shims are not its children but PID 1's, and live in cgroups
-//! of their own: neither its stop nor its end touches them.
+//! It is a program of the host, found in `PATH`, and an ordinary service to the state machine. Its configuration is
+//! ours and minimal: no CRI, no sockets but its own. What must outlive a reboot (content, snapshots, its database) lies
+//! below the state folder, all else below the runtime folder. Its shims are not its children but PID 1's, and live in
+//! cgroups of their own: neither its stop nor its end touches them.
 
 use std::fmt::Write as _;
 use std::fs::{DirBuilder, OpenOptions};
@@ -28,7 +28,7 @@ pub const NAME: &str = "containerd";
 /// Where stock `ctr` looks for it.
 pub const USUAL_FOLDER: &str = "/run/containerd";
 
-/// So many open files it may have, where the host lets it: each container costs it a few.
+/// Its limit on open files, where the host allows it: each container costs it a few.
 pub const FILES: u64 = 1_048_576;
 
 /// What Kelson does not use: the interface of Kubernetes, snapshotters for file systems of their own, restarts by

@@ -35,14 +35,14 @@ const MEMORY_MAX: u64 = 128 << 20;
 /// One thread a process, a process a network.
 const PIDS_MAX: u64 = 4096;
 
-/// Starts `kelson-probe` from PID 1's copy in memory, without any privilege, in the network that is asked for. All are in
-/// one cgroup of their own: in that of a service they would be killed with it, and counted as its use.
+/// Starts `kelson-probe` from PID 1's copy in memory, without any privilege, in the network that is asked for. All are
+/// in one cgroup of their own: in that of a service they would be killed with it, and counted as its use.
 pub struct ProbeLauncher {
     processes: Processes,
     binary: Arc<OwnedFd>,
     /// What their cgroup may use.
     resources: Resources,
-    /// That a limit is not enforced is still to be told: not of those that nobody asked for.
+    /// A limit that is not enforced is still to be reported; the default limits are not.
     tells: AtomicBool,
 }
 

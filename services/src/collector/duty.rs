@@ -1,10 +1,10 @@
-//! What logd is told, what its messages mean, and when PID 1 asks whether it still reads.
+//! The orders to logd, the meaning of its messages, and when PID 1 asks whether it still reads.
 //!
-//! Quiet: the copies of the pipes are armed, the first unread byte wakes PID 1 once. Busy: a timer looks whether something
-//! is still unread; a service that writes all the time is then seen by a look a [`LOOK`], not by its lines. If something
-//! is, logd has to answer a ping. From the first byte to the next logd it takes [`LOOK`] + [`ANSWER`] + 100 ms, if a pipe
-//! fills up meanwhile. As long as none does nobody is held up, and logd keeps what is in its memory: it has [`LONGEST`].
-//! One that only waits for a processor has [`STARVED`]: the next would have none either.
+//! Quiet: the copies of the pipes are armed, the first unread byte wakes PID 1 once. Busy: a timer looks whether
+//! something is still unread; a service that writes all the time is then seen by a look a [`LOOK`], not by its lines.
+//! If something is, logd has to answer a ping. From the first byte to the next logd it takes [`LOOK`] + [`ANSWER`] +
+//! 100 ms, if a pipe fills up meanwhile. As long as none does nobody is held up, and logd keeps what is in its memory:
+//! it has [`LONGEST`]. One that only waits for a processor has [`STARVED`]: the next would have none either.
 //!
 //! While no logd answers, the oldest lines of pipes that fill up are dropped.
 

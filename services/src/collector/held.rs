@@ -1,8 +1,8 @@
 //! The pipes that PID 1 holds copies of, and the epoll that tells whether any has something unread.
 //!
-//! The copies are what saves a service from SIGPIPE when logd dies. A pipe stays here until logd said that it was read
-//! to its end. While there is no logd for too long, PID 1 drops the oldest lines of pipes that fill up, so that nobody
-//! blocks on them; the newest stay in the pipe for the next logd.
+//! The copies are what saves a service from SIGPIPE when logd dies. A pipe stays here until logd reports that it was
+//! read to its end. While there is no logd for too long, PID 1 drops the oldest lines of pipes that fill up, so that
+//! nobody blocks on them; the newest stay in the pipe for the next logd.
 
 #[cfg(test)]
 mod tests;
@@ -267,7 +267,7 @@ impl Held {
         }
         let mut buffer = vec![0; 64 * 1024];
         let mut events = [EpollEvent::empty(); BATCH];
-        // Level-triggered: the kernel turns the list, so that so many turns have seen each pipe.
+        // Level-triggered: the kernel turns the list, so that this number of turns has seen each pipe.
         let turns = self.runs.len().saturating_mul(2).div_ceil(BATCH);
         for _ in 0..turns {
             let found = self.unread.wait(&mut events, EpollTimeout::ZERO).unwrap_or(0);

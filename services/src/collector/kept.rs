@@ -1,8 +1,8 @@
 //! What outlives PID 1 itself: the pipes and the socket to logd come through its `execve`, and the next incarnation
 //! takes them up.
 //!
-//! Nothing is handed over at the end, as a crash leaves no time for it: each descriptor is told to the
-//! [`DescriptorStore`] while it is open. logd goes on reading meanwhile; it is told of all pipes once more, and passes
+//! Nothing is handed over at the end, as a crash leaves no time for it: each descriptor is in the
+//! [`DescriptorStore`] while it is open. logd goes on reading meanwhile; it gets all pipes once more, and passes
 //! over those that it has.
 
 use std::os::fd::{BorrowedFd, OwnedFd};

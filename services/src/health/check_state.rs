@@ -1,4 +1,4 @@
-//! One check in one run: how it stands, what it said, and what one more result means.
+//! One check in one run: its state, its output, and the meaning of one more result.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -20,7 +20,7 @@ use crate::state_store::{CheckRecord, PastCheck};
 /// Until a check first passes, and while its grace lasts, it asks at least so often: a start is up soon after it is
 /// ready.
 const EAGER: Duration = Duration::from_secs(1);
-/// A result from elsewhere that is overdue by more than this is told as late.
+/// A result from elsewhere that is overdue by more than this is reported as late.
 const LATE: Duration = Duration::from_secs(3);
 
 fn micros(time: Duration) -> u64 {
@@ -63,7 +63,7 @@ pub enum Action {
     End,
 }
 
-/// What the service's task is to hear of a check; what several results mean at once is one of these.
+/// News of a check for the service's task; several results at once make one of these.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct CheckNews {
     /// It passes or fails from now on, in words.
@@ -195,7 +195,7 @@ impl CheckState {
         self.began.is_some_and(|began| began.elapsed() < self.plan.grace)
     }
 
-    /// Takes in a result. What somebody has to hear of it waits in [`CheckState::due_news`]: mostly nothing.
+    /// Takes in a result. News of it waits in [`CheckState::due_news`]: mostly there is none.
     pub fn take(&mut self, answer: CheckAnswer) {
         let CheckAnswer { at, took, verdict, text } = answer;
         if self.is_done() || self.began.is_none() {
@@ -241,12 +241,12 @@ impl CheckState {
         }
     }
 
-    /// What is to be heard of it; once.
+    /// Its news; each once.
     pub fn due_news(&mut self) -> Option<CheckNews> {
         self.due_news.take()
     }
 
-    /// Somebody has to hear of it.
+    /// There is news of it.
     pub fn has_news(&self) -> bool {
         self.due_news.is_some()
     }

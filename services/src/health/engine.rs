@@ -22,7 +22,7 @@ use crate::model::{CheckReport, Standing};
 use crate::service_runner::random::Random;
 use crate::state_store::{CheckRecord, PastCheck};
 
-/// So many checks are named that keep a service from being up.
+/// How many of the checks that keep a service from being up are named.
 const NAMED: usize = 3;
 
 /// All checks of one run.
@@ -146,7 +146,7 @@ impl Checks {
         let now = Instant::now();
         let gated = self.table.lock().is_gated();
         for (place, asker) in self.askers.iter_mut().enumerate() {
-            // Not under the lock: whoever asks may have an answer at once.
+            // Not under the lock: the asker may have an answer at once.
             match self.table.tend(place, gated, now) {
                 Some(Action::Begin { first, timeout }) => {
                     let asks = std::mem::replace(asker, Asker::Done);
@@ -223,7 +223,7 @@ impl StatusTable {
         Some(next)
     }
 
-    /// Whether something is to be heard of a check; where nothing is, this one is woken once there is.
+    /// Whether there is news of a check; if not, `waker` is woken once there is.
     fn has_news(&self, waker: &Waker) -> bool {
         let mut state = self.lock();
         match &mut state.waker {
@@ -237,7 +237,7 @@ impl StatusTable {
         self.lock().checks.get_mut(place)?.tend(gated, now)
     }
 
-    /// What is to be heard of all checks, and what they come to now: answers come many at once.
+    /// The news of all checks, and their sum now: answers come many at once.
     fn due_news(&self) -> Option<News> {
         let mut state = self.lock();
         let due_news: Vec<CheckNews> = state.checks.iter_mut().filter_map(CheckState::due_news).collect();

@@ -10,7 +10,7 @@ use super::output::{LINE, last_line};
 use crate::model::CheckResult;
 use crate::state_store::PastCheck;
 
-/// So many results of each check are kept.
+/// How many results of each check are kept.
 const RESULTS: usize = 10;
 
 /// Oldest first. Only the last has its whole output.
@@ -21,7 +21,7 @@ pub struct History {
     newest: Option<Instant>,
 }
 
-/// A result without a word holds no memory of its own, one that says what the last one said none either.
+/// A result without output holds no memory of its own, one with the same output as the last none either.
 #[derive(Debug)]
 struct Kept {
     /// Since 1970, in microseconds.
@@ -56,7 +56,7 @@ impl History {
         });
     }
 
-    /// What an earlier incarnation of PID 1 had heard; `newest`: when the last of it came, where that is known.
+    /// The results of an earlier incarnation of PID 1; `newest`: when the last came, where that is known.
     pub fn recall(results: PastCheck, newest: Option<Instant>) -> History {
         let mut history = History::default();
         for result in results {
@@ -72,7 +72,7 @@ impl History {
         self.results.back().map(|last| (last.at, last.took))
     }
 
-    /// Whether the last one passed, and what it said.
+    /// Whether the last one passed, and its output.
     pub fn last(&self) -> Option<(bool, &str)> {
         self.results.back().map(|last| (last.passed, last.output.as_deref().unwrap_or_default()))
     }

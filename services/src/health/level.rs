@@ -22,7 +22,7 @@ pub struct Level {
 pub struct Change {
     /// It stands otherwise than before.
     pub standing: bool,
-    /// So many failures in a row, which ask for a restart.
+    /// This many failures in a row ask for a restart.
     pub restart: Option<u32>,
 }
 

@@ -1,4 +1,4 @@
-//! Checks over the network: `kelson-probe` asks, and what it hears is handed in here.
+//! Checks over the network: `kelson-probe` asks, and its answers come in here.
 
 use std::sync::Arc;
 

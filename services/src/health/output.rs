@@ -1,4 +1,4 @@
-//! What a check said: the last of it, made harmless.
+//! The output of a check: the end of it, made harmless.
 
 use std::collections::VecDeque;
 
@@ -53,7 +53,7 @@ pub fn last_line(text: &str) -> String {
     }
 }
 
-/// Adds a line to what was said; that line stays whole.
+/// Adds a line to the output; that line stays whole.
 pub fn with_line(mut text: String, line: &str) -> String {
     if !text.is_empty() {
         text.push('\n');

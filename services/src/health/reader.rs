@@ -11,12 +11,12 @@ use tokio::io::Interest;
 
 use super::output::Tail;
 
-/// After so many bytes a check that talks without end is made to wait: its pipe fills, not PID 1's time.
+/// After this many bytes a check that writes without end is made to wait: its pipe fills, not PID 1's time.
 const BURST: usize = 65_536;
 const PAUSE: Duration = Duration::from_millis(10);
 const BUFFER: usize = 2048;
 
-/// Both outputs of a command, and the last of what they said.
+/// Both outputs of a command, and the end of their text.
 pub struct Reader {
     streams: [Option<Watched<OwnedFd>>; 2],
     tail: Tail,
@@ -51,7 +51,7 @@ impl Reader {
         }
     }
 
-    /// The last of it, with what is there already. Whoever still holds the other end is not waited for.
+    /// The last of it, with what is there already. A process that still holds the other end is not waited for.
     pub fn finish(mut self) -> String {
         let mut buffer = [0_u8; BUFFER];
         for stream in self.streams.iter().flatten() {

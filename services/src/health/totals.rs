@@ -1,6 +1,6 @@
 //! What came of checks and starts in all, over all runs of a service: what metrics tell.
 //!
-//! Whoever takes in a result counts it here; a scrape reads the numbers where they are, so that no service's task is
+//! The receiver of a result counts it here; a scrape reads the numbers where they are, so that no service's task is
 //! woken to tell them. Each number stands for itself, and a reader that comes in between sees some of a result.
 
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};

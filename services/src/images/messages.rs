@@ -6,10 +6,10 @@ use kelson_image::{Progress, Unpacked};
 use kelson_sys::units;
 use tokio::time::Instant;
 
-/// What takes less is told once, at its end.
+/// A shorter unpack is reported once, at its end.
 const TIMEOUT: Duration = Duration::from_millis(900);
 
-/// The words of one unpack. The same is not said twice.
+/// The messages of one unpack; none is repeated.
 pub struct Messages {
     image: String,
     began: Instant,

@@ -1,4 +1,4 @@
-//! From what `kelson-load` found to services: at the boot, and again when the files are read anew.
+//! From the findings of `kelson-load` to services: at the boot, and when the files are read again.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError};
@@ -70,7 +70,7 @@ impl Manager {
         self.show_faulty(name, text, spec, builtin);
     }
 
-    /// As it has been told of already.
+    /// As it was reported already.
     pub(super) fn show_faulty(&self, name: &str, text: &str, spec: Option<Arc<ServiceSpec>>, builtin: bool) {
         let name: Arc<str> = Arc::from(name);
         let mut snapshot = failed_snapshot(&name, text, builtin);
@@ -226,6 +226,6 @@ impl Manager {
         if let Some(store) = &host_context.store {
             store.remove(name);
         }
-        // Whoever waits for it learns of its end from its snapshot, whose other end is gone.
+        // Waiters learn of its end from its snapshot, whose other end is gone.
     }
 }

@@ -1,4 +1,4 @@
-//! What groups ask of the Manager, and what is told of them.
+//! The requests of groups to the Manager, and the reports of them.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, MutexGuard, PoisonError};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{Kind, Manager};
 use crate::metrics::{InitFigures, Reading, ServiceFigures};
 
-/// So many services are measured before others have their turn: less than a millisecond's work.
+/// Services that are measured before other tasks run: less than a millisecond's work.
 const PORTION: usize = 8;
 
 impl Manager {

@@ -163,7 +163,7 @@ impl Manager {
     }
 
     /// Stops the members of a group in order, those at rest too: none of them is down permanently. Returns the number
-    /// of the request that each was told with, and those that were not at rest by the deadline.
+    /// of the request that stopped each, and those that were not at rest by the deadline.
     pub(crate) async fn stop_for_group(
         &self,
         members: &BTreeSet<Arc<str>>,
@@ -201,7 +201,7 @@ impl Manager {
         }
     }
 
-    /// No service is started any more. To be said before [`Manager::resume`] where the previous incarnation was
+    /// No service is started any more. To be called before [`Manager::resume`] where the previous incarnation was
     /// stopping the host.
     pub fn starts_nothing_more(&self) {
         self.inner.closing.store(true, Ordering::Relaxed);
@@ -211,7 +211,7 @@ impl Manager {
     /// in their order, after all others. What is left at `deadline` is killed.
     pub async fn stop_all(&self, deadline: Instant, last: &[&str]) -> StopSummary {
         self.starts_nothing_more();
-        // Whoever must wait for others to stop first must not start meanwhile either.
+        // A service that must wait for others to stop first must not start meanwhile either.
         self.entries().values().filter_map(Entry::live).for_each(|handle| tell(handle, Input::Closing));
         let all: BTreeSet<Arc<str>> = self
             .entries()
@@ -271,7 +271,7 @@ impl Manager {
 
 struct Member {
     handle: ServiceHandle,
-    /// Of the request that it was told with.
+    /// Of the request that stopped it.
     request_id: u64,
 }
 

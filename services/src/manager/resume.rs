@@ -50,7 +50,7 @@ impl Past {
 impl Manager {
     /// Goes on with all services of the previous incarnation. `specs` are theirs; `started` tells when a child that was
     /// just being made was started, if it is ours; `read` is what the last reading of the files found. All services are
-    /// there before anything else of this process runs. Returns once all of their processes are known to whoever reaps:
+    /// there before anything else of this process runs. Returns once the reaper knows all of their processes:
     /// nothing may be reaped before.
     pub async fn resume(
         &self,
@@ -119,7 +119,7 @@ impl Manager {
         }
         drop(attached);
         for (name, spec) in std::mem::take(specs) {
-            // What runs of it is ended by whoever opens it next.
+            // The next one to open it ends what still runs of it.
             self.service_event(&name, "its record is lost; it starts without it");
             let builtin = spec.file.as_os_str().is_empty();
             self.add(Arc::new(spec), builtin);
@@ -136,7 +136,7 @@ impl Manager {
             self.service_event(&name, &text);
         }
         self.remove(leaving);
-        // Whoever restarted them is gone: they are begun again, from their stop.
+        // The task that restarted them is gone: they are begun again, from their stop.
         for (group, (member, begun)) in cut_off {
             let (group, text) = (Arc::from(group), "its restart was cut off".to_owned());
             let (member, after) = (Some(member), Duration::ZERO);

@@ -15,8 +15,8 @@ pub enum Part {
     Aside,
 }
 
-/// Asked is what the files want to be up, whoever stopped it: a host whose web server was stopped by hand does not
-/// serve, and whoever sends it work must hear of that. Not asked are services that
+/// Asked are the services that the files want to be up, also stopped ones: a host whose web server was stopped by hand
+/// does not serve, and its load balancer must learn that. Not asked are services that
 ///
 /// - have `required: false`;
 /// - were skipped: their `when` did not hold;

@@ -1,4 +1,4 @@
-//! What is told of a scope: its state in words, and each culprit with its reason.
+//! The report of a scope: its state in words, and each culprit with its reason.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -13,7 +13,7 @@ use crate::model::{Snapshot, State};
 use crate::service_runner::gate::Registry;
 use crate::service_runner::words;
 
-/// So many culprits are named in one event.
+/// How many culprits are named in one event.
 const NAMED: usize = 4;
 
 /// How the host, or a group, is now.
@@ -34,7 +34,7 @@ pub struct Health {
     pub services: usize,
     /// Those of them that are not up, by name; then the checks of the group that do not pass.
     pub culprits: Vec<Culprit>,
-    /// Who broke it last, with what it said then.
+    /// The last culprit, with its message then.
     pub last_break: Option<Culprit>,
     /// Services that need not be up, are meant to be and are not, by name.
     pub optional: Vec<Culprit>,

@@ -32,7 +32,7 @@ const POLICY: Policy = Policy {
 const SILENCE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(5));
 /// So long the host's probe stays when there is nothing to ask: services that restart bring their checks back.
 const STAYS: Duration = Duration::from_secs(10);
-/// So many checks one probe is given.
+/// How many checks one probe gets.
 const CHECKS_MAX: usize = 16_384;
 
 /// What all networks have in common.
@@ -57,10 +57,10 @@ pub enum Request {
     Shutdown(Instant),
 }
 
-/// What the probe is told beside pings.
+/// The orders to the probe beside pings.
 #[derive(Debug, Clone, Copy)]
 pub enum Outgoing {
-    /// `again`: an earlier probe was told of it.
+    /// `again`: an earlier probe had it.
     Begin {
         id: u64,
         again: bool,

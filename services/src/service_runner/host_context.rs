@@ -20,7 +20,7 @@ use crate::health::OwnCheck;
 use crate::health::network::Network;
 use crate::state_store::StateStore;
 
-/// So many [`HostContext::turns`].
+/// The number of [`HostContext::turns`].
 pub const TURNS: usize = 32;
 
 /// Makes the runner of a spec.

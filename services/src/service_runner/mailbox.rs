@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 /// More than this is never waiting: each sender sends a handful and waits for the answer.
 const BOUND: usize = 1024;
 
-/// Both ends of the queue; the task keeps one, whoever sends to it clones another.
+/// Both ends of the queue; the task keeps one, each sender clones another.
 pub struct Mailbox<T> {
     shared: Arc<Shared<T>>,
 }

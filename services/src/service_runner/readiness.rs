@@ -11,9 +11,9 @@ use tokio::time::Instant;
 use super::notify::{Message, NotifySocket};
 use crate::state_store::KeptDescriptor;
 
-/// So many messages a second are read from one service; a flood waits in its socket, not in PID 1's time.
+/// How many messages a second are read from one service; a flood waits in its socket, not in PID 1's time.
 const MESSAGES_A_SECOND: u32 = 200;
-/// The kernel closes what a dying process had open before it tells of its death: that is what is to be told then.
+/// The kernel closes what a dying process had open before it reports its death: the death is to be reported then.
 const DEATH_FOLLOWS: Duration = Duration::from_millis(100);
 
 /// What a run tells of itself.
@@ -25,11 +25,11 @@ pub enum NotifySource {
         count: u32,
     },
     Descriptor(Watched<KeptDescriptor>),
-    /// The descriptor was closed; said at this time, unless the process turns out to have ended.
+    /// The descriptor was closed; reported at this time, unless the process turns out to have ended.
     Closed(Instant),
 }
 
-/// What was heard.
+/// A received message.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Received {
     Messages(Vec<Message>),
@@ -50,8 +50,8 @@ impl NotifySource {
         Ok(NotifySource::Descriptor(Watched::reading(read_end)?))
     }
 
-    /// The next thing that is heard. Once it is written down, messages are to be [taken](Voice::take), and a descriptor
-    /// that has said its word is to be closed. Cancelled by dropping; loses nothing then.
+    /// The next message. Once it is written down, messages are to be [taken](NotifySource::take), and a descriptor
+    /// that has reported is to be closed. Cancelled by dropping; loses nothing then.
     pub async fn next(&mut self) -> Received {
         match self {
             NotifySource::Silent => std::future::pending().await,
@@ -98,14 +98,14 @@ impl NotifySource {
         }
     }
 
-    /// What was heard last is written down.
+    /// The last message is written down.
     pub fn take(&self) {
         if let NotifySource::Notify { socket, .. } = self {
             socket.take();
         }
     }
 
-    /// What is there already, said before the process ended.
+    /// The messages that are there already, sent before the process ended.
     pub fn next_now(&mut self) -> Option<Received> {
         match self {
             NotifySource::Silent | NotifySource::Closed(_) => None,

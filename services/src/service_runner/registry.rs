@@ -1,4 +1,4 @@
-//! The published snapshots of all services by name, and who hears that one of them changed.
+//! The published snapshots of all services by name, and the followers of their changes.
 //!
 //! A follower keeps the names that changed since it last asked, each once: a service that changes often costs it
 //! nothing more, and a follower that is slow loses nothing but what was overtaken.
@@ -80,7 +80,7 @@ impl Registry {
         self.inner.snapshots.read().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect()
     }
 
-    /// Its snapshot has been published anew.
+    /// Its snapshot has been published again.
     pub fn changed(&self, name: &Arc<str>) {
         self.inner.followers.lock().unwrap_or_else(PoisonError::into_inner).retain(|follower| {
             let follower = follower.upgrade();

@@ -1,12 +1,12 @@
 //! The state machine of one service: (state, input) → (state, effects). It is pure; the time is an argument.
 //!
-//! A service is in one [`Phase`], and at most one piece of [`Work`] is under way. An [`Input`] is something that happened.
-//! [`ServiceState::step`] takes it, changes the state, and returns [`Effect`]s. The task carries them out in their order.
-//! What comes of an effect is the next input.
+//! A service is in one [`Phase`], and at most one piece of [`Work`] is under way. An [`Input`] is something that
+//! happened. [`ServiceState::step`] takes it, changes the state, and returns [`Effect`]s. The task carries them out in
+//! their order. What comes of an effect is the next input.
 //!
-//! A phase holds all that is known in it alone: its deadlines, the PID, why a service rests, what follows a stop. So the
-//! compiler refuses a PID at rest, or a stop that leads nowhere. [`ServiceState`] holds the rest: counters, and
-//! what was asked of the service or told to it, which outlives a phase.
+//! A phase holds all that is known in it alone: its deadlines, the PID, why a service rests, what follows a stop. So
+//! the compiler refuses a PID at rest, or a stop that leads nowhere. [`ServiceState`] holds the rest: counters, and the
+//! requests and reports of the service that outlive a phase.
 //!
 //! An input is judged in this order:
 //!
@@ -20,15 +20,16 @@
 //! 5. **The restart policy.** It is asked in one place (`decide`), once nothing of the run is left.
 //!
 //! The way up is Rest, When, Gate, Opening, Gate, Pre, Spawning, Active. The gate is evaluated again before each spawn.
-//! The way down is PreStop, StopDelay, Ending (or Clearing, if the process ended by itself), Post. Then comes Backoff and
-//! the gate again, or Closing and Rest. A way down is never broken off, and what was opened is closed before Rest. A
-//! stop is accepted everywhere: new work replaces the work before it, which cancels every wait.
+//! The way down is PreStop, StopDelay, Ending (or Clearing, if the process ended by itself), Post. Then comes Backoff
+//! and the gate again, or Closing and Rest. A way down is never broken off, and what was opened is closed before Rest.
+//! A stop is accepted everywhere: new work replaces the work before it, which cancels every wait.
 //!
-//! [`State`](crate::model::State) is what is shown. It is coarser than the phase, and derived from it. Each change of it
-//! is an event ([`Effect::Tell`]).
+//! [`State`](crate::model::State) is what is shown. It is coarser than the phase, and derived from it. Each change of
+//! it is an event ([`Effect::Tell`]).
 //!
-//! docs/reference/service-table.md prints the table; `page_tests` writes it. `state`, `phase`, `input` and `effect` hold the
-//! types, `requests` what is asked from outside, `starting` the way up, `ending` the way down, `after` what comes after it.
+//! docs/reference/service-table.md prints the table; `page_tests` writes it. `state`, `phase`, `input` and `effect`
+//! hold the types, `requests` what is asked from outside, `starting` the way up, `ending` the way down, `after` what
+//! comes after it.
 
 use std::time::Duration;
 
@@ -84,8 +85,8 @@ impl ServiceState {
         Step { effects: at.effects, answer }
     }
 
-    /// The table itself. `_` stands for a phase only where all of them do the same. An empty arm lists the pairs that are
-    /// ignored: what no longer fits the phase is stale.
+    /// The table itself. `_` stands for a phase only where all of them do the same. An empty arm lists the pairs that
+    /// are ignored: what no longer fits the phase is stale.
     fn follow(&mut self, input: Input, at: &mut Moment) -> Option<Answer> {
         if let Input::Report(run, _) | Input::Exited { run, .. } = input
             && run != self.run
@@ -165,8 +166,8 @@ impl ServiceState {
             (way_up!() | Phase::Active(_) | Phase::Down(_) | Backoff { .. }, Input::ArchivesChanged) => {}
             (_, Input::Closing) => {
                 self.host = self.host.max(Host::Stops);
-                // Its process is not begun any more, so its hooks need not wait until those that need it are down. One that
-                // is just being made is stopped in its turn.
+                // Its process is not begun any more, so its hooks need not wait until those that need it are down. One
+                // that is just being made is stopped in its turn.
                 if matches!(self.phase, Pre { .. }) {
                     self.stop(self.request_id, &StopReason::Shutdown, at);
                 }

@@ -1,8 +1,8 @@
 //! The task that owns one service: it carries out the effects of the table and turns their results into inputs.
 //!
 //! This file has the loop. `making` and `resume` start it, `commands` has what others ask, `work` the pieces of work,
-//! `checks` and `hooks` what runs beside a run, `notify` what a run says of itself, `publisher` how a state is recorded,
-//! published and logged.
+//! `checks` and `hooks` what runs beside a run, `notify` what a run says of itself, `publisher` how a state is
+//! recorded, published and logged.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ use dependency_watch::DependencyWatch;
 pub use making::{ServiceHandle, launch};
 pub use resume::{Making, Resumed, resume};
 
-/// So many datagrams are read after a process has ended; what it left behind may go on sending for ever.
+/// How many datagrams are read after a process has ended: its leftovers may send for ever.
 const LAST_WORDS: usize = 64;
 /// A start that takes longer (its disk is slow) gives its turn away.
 const START_LIMIT: Duration = Duration::from_secs(1);
@@ -104,11 +104,11 @@ struct Core {
     permit: Option<OwnedSemaphorePermit>,
     /// Who waits for it to come to rest.
     rested: Vec<mpsc::UnboundedSender<Arc<str>>>,
-    /// The run has been told that its MAINPID is refused.
+    /// The refusal of the run's MAINPID has been reported.
     main_pid_refused: bool,
     /// What an earlier incarnation of PID 1 knew of its checks.
     past_checks: Option<Box<PastChecks>>,
-    /// What its checks said in an earlier incarnation of PID 1 counts until they have said something in this one.
+    /// The results of its checks in an earlier incarnation of PID 1 count until there are some in this one.
     health_kept: bool,
     /// What stands in the record.
     recorded: Option<Place>,
@@ -247,7 +247,7 @@ impl Core {
             Occurrence::Command(command) => self.command(command),
             Occurrence::Received(received) => self.hear(received),
             Occurrence::Exit(exit) => {
-                // What it said before it ended comes before its end.
+                // Its messages before its end come before its end.
                 for _ in 0..LAST_WORDS {
                     let Some(received) = self.notify_source.next_now() else { break };
                     let closed = received == Received::Closed;
@@ -359,7 +359,7 @@ impl Core {
 
     fn say_rested(&mut self) {
         for rested in self.rested.drain(..) {
-            // Whoever waited for it may have gone away.
+            // The waiter may be gone.
             let _ = rested.send(Arc::clone(&self.name));
         }
     }

@@ -78,7 +78,7 @@ pub fn out_of_memory(limit: Option<u64>) -> String {
     }
 }
 
-/// What is told of one that was refused, and whose file has changed since.
+/// The message of one that was refused, and whose file has changed since.
 pub const TRIED_AGAIN: &str = "its file changed, it is tried again";
 
 /// `during` is empty or says in the middle of what (` while preparing`).

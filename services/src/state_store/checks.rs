@@ -1,4 +1,4 @@
-//! How each check stands and what it said last, in ten slots a check that are written in turn: one result, one write,
+//! The state of each check and its last output, in ten slots a check that are written in turn: one result, one write,
 //! and nothing that was learnt is lost.
 //!
 //! A slot holds a result and how the check stands after it, so the newest that is whole says all that the next

@@ -2,7 +2,7 @@
 //!
 //! A descriptor is written down first and loses its mark to close after that; letting go is the other way round. So
 //! what the next incarnation finds open and written down is what is written: a number that another descriptor has by
-//! then is told by the inode.
+//! then differs by its inode.
 
 use std::ffi::OsString;
 use std::io;
@@ -155,7 +155,7 @@ impl DescriptorStore for StateStore {
     }
 }
 
-/// Takes over what is open and is what is written of it. `doubts` hears of what is not.
+/// Takes over the descriptors that are open and are what is written of them. `doubts` gets the others.
 pub(super) fn take(found: &Found, doubts: &mut Vec<String>) -> Vec<Inherited> {
     let mut taken = Vec::new();
     for (raw, slot) in (0..RawFd::MAX).zip(found.slots()) {

@@ -61,7 +61,7 @@ impl SlotFile {
         Ok(SlotFile { file, slot, path: path.to_owned() })
     }
 
-    /// Takes the room for so many slots at once: what is written there cannot fail for want of it, whoever fills the
+    /// Takes the room for `slots` slots at once: a write there cannot fail for want of it, even if others fill the
     /// file system afterwards. The file does not become longer by it.
     ///
     /// # Errors

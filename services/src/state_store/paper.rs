@@ -66,7 +66,7 @@ impl Paper {
     }
 }
 
-/// Reads the payload of a paper. `doubts` hears of each place that makes no sense and has its default.
+/// Reads the payload of a paper. `doubts` gets each place that makes no sense and has its default.
 ///
 /// # Errors
 /// Nothing of it can be used.

@@ -12,7 +12,7 @@ use crate::error::ServicesError;
 
 /// How many events of the host are kept.
 pub const EVENTS: usize = 4096;
-/// So many exits are known that no task may have acted on yet.
+/// How many exits are kept that no task may have acted on yet.
 pub const EXITS: usize = 1024;
 
 /// A file of slots.
@@ -30,8 +30,8 @@ impl Part {
     pub const ALL: [Part; 6] =
         [Part::Services, Part::Events, Part::Exits, Part::Descriptors, Part::Checks, Part::Health];
 
-    /// Its name, the length of a slot, and for how many of them room is taken at once: for all events and exits that are
-    /// kept, and for a host of the usual size, with two slots a service and one a descriptor.
+    /// Its name, the length of a slot, and for how many of them room is taken at once: for all events and exits that
+    /// are kept, and for a host of the usual size, with two slots a service and one a descriptor.
     pub const fn layout(self) -> (&'static str, usize, usize) {
         match self {
             Part::Services => ("services", 1024, 128),

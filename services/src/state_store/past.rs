@@ -61,7 +61,7 @@ impl Past {
         let (recovered, mut places, untrusted) = records(&services);
         let Recovered { records, unknown_phases, mut doubts } = recovered;
         let mut files = BTreeMap::from([(Part::Services, services.file)]);
-        // Each of the others is made again where it cannot be trusted: what it held is lost, and said.
+        // Each of the others is made again where it cannot be trusted: its content is lost, and that is reported.
         let mut open = |part: Part| {
             part.open(directory, life).or_else(|doubt| {
                 doubts.push(doubt.to_string());
@@ -90,7 +90,7 @@ impl Past {
         ];
         files.extend(others.map(|(part, found)| (part, found.file)));
         let store = StateStore::of(directory, Writer::new(files), places);
-        // What cannot be trusted is said once, and not in each incarnation again.
+        // Damage is reported once, and not in each incarnation again.
         store.clear(Part::Services, &untrusted);
         store.clear(Part::Health, &torn);
         let health = past_health.with_runs_of(&records).with_checks_of(&mut past_checks);
@@ -141,7 +141,7 @@ impl Past {
         }
     }
 
-    /// A paper. `None`: there is none, or none that can be trusted, and then that is said.
+    /// A record. `None`: there is none, or none that can be trusted, and then that is reported.
     pub fn paper<T: DeserializeOwned>(&mut self, kind: Kind, name: &str) -> Option<T> {
         let doubts = &mut self.doubts;
         let read = self.store.paper(kind, name).read().and_then(|bytes| {

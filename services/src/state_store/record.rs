@@ -14,7 +14,7 @@ use crate::service_runner::table::ServiceState;
 pub const SLOT: usize = Part::Services.slot();
 /// What of a text is kept where a record would not fit otherwise, in bytes.
 const SHORT: usize = 96;
-/// In how many entries all failures are told then, and where even that is too much.
+/// In how many entries all failures are recorded then, and where even that is too much.
 const FAILURES: [usize; 2] = [64, 16];
 /// The fields of a record that this version knows: all up to this number.
 pub(super) const KNOWN: u32 = 52;
@@ -45,7 +45,7 @@ pub struct Record {
 /// A record as it was found.
 pub(super) struct FoundRecord {
     pub record: Record,
-    /// Fields that this version does not know, as they stood there. Whoever writes the record again keeps them.
+    /// Fields that this version does not know, as they stood there. A rewrite of the record keeps them.
     pub unknown: Vec<u8>,
     /// It was in a phase that this version does not know.
     pub unknown_phase: Option<i32>,

@@ -23,7 +23,7 @@ const AGAIN: Duration = Duration::from_secs(1);
 struct Kept {
     slots: BTreeMap<(Part, u64), Vec<u8>>,
     records_folder: BTreeMap<PathBuf, Vec<u8>>,
-    /// What the file system said last.
+    /// The last error of the file system.
     why: String,
 }
 
@@ -139,12 +139,12 @@ impl Writer {
         self.catch_up().or_else(|| self.files.values().find_map(SlotFile::harm))
     }
 
-    /// Looks after what could not be written, for as long as the host runs; `tell` hears when that begins and when it
-    /// is over.
+    /// Looks after what could not be written, for as long as the host runs; `tell` is called when
+    /// that begins and when it is over.
     pub async fn keep_up(&self, tell: impl Fn(&str)) {
         loop {
             self.news.notified().await;
-            // What only just did not fit, or was told of already.
+            // What only just did not fit, or was reported already.
             let Some(why) = self.catch_up() else { continue };
             tell(&format!("{why}; until it can, a crash of PID 1 would lose it"));
             while self.catch_up().is_some() {

@@ -1,9 +1,10 @@
 //! Mistakes that only show between files: unknown names, services that wait for themselves or for each other.
 //!
-//! A cycle is what can never start, found by asking what can: a service can start when each of its requirements can come to
-//! hold through services that can start. `any` asks for one such alternative. `down` holds for a manual service at once
-//! and for another after it ran, so it asks that the other can start too, unless it is manual. Among those that can never
-//! start, the ones that (through each other) wait for themselves are a cycle; the others merely wait for a cycle and are sound.
+//! A cycle is what can never start, found by asking what can: a service can start when each of its requirements can
+//! come to hold through services that can start. `any` asks for one such alternative. `down` holds for a manual service
+//! at once and for another after it ran, so it asks that the other can start too, unless it is manual. Among those that
+//! can never start, the ones that (through each other) wait for themselves are a cycle; the others merely wait for a
+//! cycle and are sound.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -17,7 +18,7 @@ const LONGEST_PATH: usize = 64;
 /// The largest knot of services in which each gets a path of its own.
 const LARGEST_KNOT: usize = 256;
 
-/// How many steps of a cycle are told to come from a group.
+/// How many steps of a cycle are reported as coming from a group.
 const MOST_STEPS: usize = 4;
 
 /// How many unknown names get a "did you mean".
@@ -33,8 +34,9 @@ pub struct Problem {
     pub message: String,
 }
 
-/// All mistakes between `specs`; `others` are names that may be depended on though they have no spec (built-in and faulty).
-/// `by_group`: of each spec, how many of the first entries of `depends` its group put there; none where the list ends.
+/// All mistakes between `specs`; `others` are names that may be depended on though they have no spec (built-in and
+/// faulty). `by_group`: of each spec, how many of the first entries of `depends` its group put there; none where the
+/// list ends.
 pub fn check(specs: &[ServiceSpec], others: &BTreeSet<String>, by_group: &[usize]) -> Vec<Problem> {
     let index: BTreeMap<&str, usize> =
         specs.iter().enumerate().map(|(place, spec)| (spec.name.as_str(), place)).collect();

@@ -71,7 +71,7 @@ impl StopOrder {
         free
     }
 
-    /// All others, whoever needs them: time is up.
+    /// All others, even if services need them: time is up.
     pub fn rest(&mut self) -> Vec<Arc<str>> {
         self.take(|_| true)
     }

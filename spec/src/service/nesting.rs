@@ -1,7 +1,7 @@
 //! How deep alternatives may lie in alternatives, when a spec is taken over as bytes.
 //!
-//! A file cannot nest them deeper than its lists and mappings (32 levels), but two bytes a level say so in a hand-over or
-//! a record of the state: a few kilobytes of them, and whoever decodes them has no stack left.
+//! A file cannot nest them deeper than its lists and mappings (32 levels), but two bytes a level say so in a hand-over
+//! or a record of the state: a few kilobytes of them exhaust the stack of the decoder.
 
 use std::cell::Cell;
 

@@ -26,7 +26,8 @@ const CHUNK: usize = 32 * 1024;
 /// Most bytes of input in one request.
 const INPUT_MAX: usize = 64 * 1024;
 /// After the command's end what it wrote is still there, also behind something that it left running and that keeps its
-/// output open. That may be silent so long, and say so much more (a pipe never holds more), before it is left alone.
+/// output open. That may be silent for this long, and write this much more (a pipe never holds more), before it is left
+/// alone.
 const SILENCE: Duration = Duration::from_secs(1);
 const LAST_WORDS: usize = 1 << 20;
 /// For the last words to a client that does not read.
@@ -100,7 +101,7 @@ impl Session {
         Ok(Session { pid, exit, control, input, output, errors, responses, _killer: killer })
     }
 
-    /// Until the command has ended and its caller has heard of it, or the session ends before: how, for the audit.
+    /// Until the caller has received the end of the command, or the session ends before: how, for the audit.
     pub async fn serve(self, requests: Streaming<v1::RunRequest>, mut closed: watch::Receiver<()>) -> String {
         let Session { pid, exit, control, input, output, errors, responses, _killer } = self;
         let status = tokio::select! {
@@ -111,7 +112,7 @@ impl Session {
         };
         control.kill();
         let ended = format!("killed: {}", status.message());
-        // Whoever does not read it has gone.
+        // A client that does not read it is gone.
         let _ = tokio::time::timeout(PARTING, responses.send(Err(status))).await;
         ended
     }
@@ -134,7 +135,8 @@ fn response(told: Told) -> Result<v1::RunResponse, Status> {
     Ok(v1::RunResponse { response: Some(told) })
 }
 
-/// That it runs, what it writes, and how it ended, which is returned in words. A caller that has gone is no matter: the session ends then.
+/// That it runs, what it writes, and how it ended, which is returned in words. A caller that has gone is no matter: the
+/// session ends then.
 async fn tell(
     pid: i32,
     output: Watched<OwnedFd>,
@@ -224,7 +226,8 @@ async fn read(from: &Watched<OwnedFd>) -> Vec<u8> {
     }
 }
 
-/// Carries out what the caller asks. Returns only when it is at fault or gone: one that has said all may still listen.
+/// Carries out the caller's requests. Returns only when it is at fault or gone: one that sends no more may still
+/// listen.
 async fn feed(
     mut requests: Streaming<v1::RunRequest>,
     mut input: Input,

@@ -15,7 +15,7 @@ use kelson_services::metrics::{Reading, ServiceFigures};
 use kelson_services::model::{Numbered as _, Standing, State};
 use kelson_services::node_health::{HealthState, NodeHealth};
 
-/// What is told of the host: a reading, its health, and what the boot says of itself.
+/// The figures of the host: a reading, its health, and the report of the boot.
 pub struct Figures<'a> {
     pub reading: &'a Reading,
     pub health: &'a HealthFigures,
@@ -47,7 +47,7 @@ pub struct Family {
     pub of: Of,
 }
 
-/// Of what it is told.
+/// The objects that a family has samples of.
 pub enum Of {
     Host(fn(&Figures, &mut Samples)),
     Service(fn(&ServiceFigures, &mut Samples)),
@@ -153,7 +153,7 @@ const fn service(
     Family { name, help, kind, labels, of: Of::Service(tell) }
 }
 
-/// All families in the order in which they are told; docs/metrics.md has each.
+/// All families in the order of the answer; docs/metrics.md has each.
 pub const FAMILIES: &[Family] = &[
     host(
         Gauge,

@@ -1,4 +1,4 @@
-//! What the kernel has told of links, addresses and default routes, and what follows from it.
+//! The links, addresses and default routes that the kernel has reported, and what follows from them.
 
 use std::collections::{HashMap, HashSet};
 
@@ -27,7 +27,8 @@ struct AddressKey {
 }
 
 impl Tables {
-    /// Takes a message in, `asked` for or not. True: the tables can no longer be trusted and all must be asked for again.
+    /// Takes a message in, `asked` for or not. True: the tables can no longer be trusted and all must be asked for
+    /// again.
     ///
     /// Only what comes into being is taken from a message alone. The kernel removes IPv4 routes without a word when
     /// their link or their address goes, and lets one message stand for the replacement of another route: whenever

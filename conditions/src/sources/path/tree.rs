@@ -178,7 +178,7 @@ impl Tree {
     /// Reads the table of mounts again; returns the places where it differs from before.
     fn read_mounts(&mut self) -> Vec<PathBuf> {
         if self.mountinfo.is_none() {
-            // Opened before it is read: what changes in between is told.
+            // Opened before it is read: the kernel reports a change in between.
             let file = File::open(MOUNTINFO);
             self.mountinfo = file.and_then(|file| Watched::new(file, Interest::PRIORITY)).ok();
         }

@@ -35,7 +35,7 @@ pub(super) struct Walk {
     pub(super) finding: Finding,
     /// Folders, and the name that was looked up in each.
     pub(super) steps: Vec<(WatchDescriptor, OsString)>,
-    /// Some change of it would not be told by inotify.
+    /// inotify would not report some change of it.
     pub(super) blind: bool,
     /// It left the path's own text: any mount may concern it.
     pub(super) wandered: bool,
@@ -150,7 +150,7 @@ impl Walker<'_> {
         }
         let mount = self.mounts.of(&there);
         if mount.point != there {
-            // The table is older than the mount; its change has yet to be told, and starts another walk.
+            // The table is older than the mount; its change is yet to be reported, and starts another walk.
             return Err(Stop::Missing);
         }
         let found = match self.may_enter(&mount) {

@@ -11,7 +11,7 @@ use crate::output::{escape, time};
 
 /// The line about a run is an addition: nobody waits long for it.
 const TIMEOUT: Duration = Duration::from_secs(2);
-/// An event may be so much older than a line that was written before it: logd reads the line a little later.
+/// How much older an event may be than a line that was written before it: logd reads the line a little later.
 const LATE: i64 = 2;
 
 /// A run of a service: the number, and which start of the host it counts from.

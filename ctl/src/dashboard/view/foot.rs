@@ -1,4 +1,4 @@
-//! The last lines: what is wrong, what is asked, what is said, or which keys there are.
+//! The last lines: a problem, a question, a message, or the keys.
 
 use super::text::{Text, external, wrapped};
 use crate::commands::acting::Action;

@@ -94,7 +94,7 @@ impl Moment<'_> {
         self.effects.extend(texts.into_iter().map(Effect::Note));
     }
 
-    /// The time so much later.
+    /// The time this much later.
     pub fn after(&self, time: Duration) -> Duration {
         self.now.saturating_add(time)
     }

@@ -1,4 +1,4 @@
-//! What the table is told: what happened, by which rules it is judged.
+//! The inputs of the table: events, and the rules by which they are judged.
 
 use std::time::Duration;
 

@@ -107,7 +107,7 @@ impl ServiceState {
             self.undo_for_new_spec(After::Again(RestartReason::Operator), at);
             return;
         }
-        // It is told again what it waits for.
+        // The answer says again what it waits for.
         let (shown, missing) = (State::Initialized, self.missing().to_vec());
         self.phase = Phase::Gate(Gate { shown, missing, opened: self.is_open() });
         self.begin(false, at);

@@ -19,7 +19,7 @@ impl ServiceState {
             Phase::Gate(_) => self.ask_gate(at),
             Phase::Opening => at.work(Work::Open),
             // Another run begins, with the first of its hooks; what hooks of this one did is answered first. A process
-            // that was made already is told as spawned instead.
+            // that was made already is reported as spawned instead.
             Phase::Pre { .. } | Phase::Spawning { .. } => self.leave_run(After::Gate, at),
             Phase::Active(active) => match found {
                 // When it last pinged is not written down.

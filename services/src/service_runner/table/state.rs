@@ -144,7 +144,7 @@ impl ServiceState {
             Rest::Ended(_, Hold::Group) => false,
             Rest::Ended(_, Hold::Free | Hold::Abandoned | Hold::Somebody) => {
                 !(self.finished() && rules.kind == ServiceKind::Oneshot)
-                    // It has asked its group for a restart and is not yet told to stop with it.
+                    // It has asked its group for a restart and does not yet stop with it.
                     && (self.asked_group.is_none() || self.is_stopped() || self.closing())
             }
         }
@@ -273,7 +273,7 @@ impl ServiceState {
         self.retry.as_ref().filter(|_| !matches!(self.phase, Phase::Rest(_) | Phase::Down(_)))
     }
 
-    /// Why it is in its state, and what ended its last run where that is not said anyhow.
+    /// Why it is in its state, and what ended its last run where the state does not say it.
     pub fn reason(&self) -> Arc<str> {
         match self.retry() {
             Some(retry) if !matches!(self.phase, Phase::Backoff { .. }) => {

@@ -92,7 +92,7 @@ impl Core {
                 }
                 self.step(Input::Report(run, Report::Broken { reason: RestartReason::Check, text }))
             }
-            // Not every check has spoken yet in this incarnation of PID 1: what they said in the one before still
+            // Not every check has a result yet in this incarnation of PID 1: those of the one before still
             // counts.
             None if self.health_kept && healthy.is_none() => Next::Same,
             None => {

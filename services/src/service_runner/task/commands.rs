@@ -21,7 +21,7 @@ pub enum Command {
     },
     /// Its file changed; taken up by its next run.
     NewSpec(Arc<ServiceSpec>),
-    /// Services came or went: the gate is built anew.
+    /// Services came or went: the gate is built again.
     Regate,
     /// Stop, and say so when at rest (or when a later request means that it will not come to rest).
     Stop {

@@ -77,7 +77,7 @@ impl DependencyWatch {
     }
 }
 
-/// Ends once one of them has told something new.
+/// Ends once one of them has changed.
 async fn changed(dependency_watch: &mut [Dependency]) {
     let there = dependency_watch.iter_mut().filter_map(|dependency| dependency.snapshot.as_mut());
     let mut changes: Vec<_> =

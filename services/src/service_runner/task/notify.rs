@@ -9,7 +9,7 @@ use crate::service_runner::readiness::{NotifySource, Received};
 use crate::service_runner::table::{Input, Report};
 
 impl Core {
-    /// What was heard is let go once it is written down: another incarnation of PID 1 hears it again otherwise.
+    /// A message is released once it is written down: until then another incarnation of PID 1 receives it again.
     pub(super) fn hear(&mut self, received: Received) -> Next {
         let run = self.service.run;
         let said = match received {

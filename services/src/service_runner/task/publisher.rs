@@ -1,4 +1,4 @@
-//! How a state is told: recorded, then published, then an event.
+//! How a state is reported: recorded, then published, then an event.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -24,7 +24,7 @@ impl Core {
         );
     }
 
-    /// Tells what changes nothing: beside the state that was told last.
+    /// Reports what changes no state, beside the state that was reported last.
     pub(super) fn note(&self, text: &str) {
         self.host_context.events.add(&self.name, self.shown, text, self.service.run);
     }

@@ -32,7 +32,7 @@ pub struct Resumed {
     pub making: Option<Making>,
     /// How its process ended, where that was learnt and not acted on.
     pub exit: Option<Exit>,
-    /// State and run that were told last of it; `None`: it is not known which.
+    /// State and run of its last event; `None`: it is not known which.
     pub told: Option<(State, u64)>,
     /// The host was stopping.
     pub closing: bool,
