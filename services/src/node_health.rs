@@ -9,6 +9,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use kelson_proto::v1;
 pub use kelson_spec::machine::NodeHealthSpec;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
@@ -29,7 +30,6 @@ use checks::GroupChecks;
 use part::part_if_required;
 pub use part::{Part, part};
 use recovery::Recovery;
-pub use report::{Culprit, Health};
 pub use scope::HealthState;
 use scope::Scope;
 pub use tracker::HealthSpecs;
@@ -105,32 +105,32 @@ impl NodeHealth {
     }
 
     /// How the host is.
-    pub fn node(&self) -> Health {
+    pub fn node(&self) -> v1::HealthReport {
         let tracker = self.inner.tracker();
         self.report(&tracker, None, &tracker.node)
     }
 
     /// How a group is. `None`: no service is in a group of that name.
-    pub fn group(&self, name: &str) -> Option<Health> {
+    pub fn group(&self, name: &str) -> Option<v1::HealthReport> {
         let tracker = self.inner.tracker();
         Some(self.report(&tracker, Some(name), tracker.group(name)?))
     }
 
     /// All groups, by name.
-    pub fn groups(&self) -> Vec<(Arc<str>, Health)> {
+    pub fn groups(&self) -> Vec<v1::HealthReport> {
         let tracker = self.inner.tracker();
-        let groups = tracker.groups();
-        groups.map(|(name, scope)| (Arc::clone(name), self.report(&tracker, Some(name), scope))).collect()
+        tracker.groups().map(|(name, scope)| self.report(&tracker, Some(name), scope)).collect()
     }
 
-    fn report(&self, tracker: &Tracker, group: Option<&str>, scope: &Scope) -> Health {
+    fn report(&self, tracker: &Tracker, group: Option<&str>, scope: &Scope) -> v1::HealthReport {
         let Inner { registry, manager, .. } = &*self.inner;
         let health = report::report(scope, &tracker.spec(group), registry, Instant::now());
-        Health { warnings: manager.faulty_files(group), optional: self.optional(group), ..health }
+        let (warnings, optional) = (manager.faulty_files(group), self.optional(group));
+        v1::HealthReport { group: group.unwrap_or_default().to_owned(), warnings, optional, ..health }
     }
 
     /// Those that are named though the state does not go by them.
-    fn optional(&self, group: Option<&str>) -> Vec<Culprit> {
+    fn optional(&self, group: Option<&str>) -> Vec<v1::Culprit> {
         let mut snapshots = self.inner.manager.list();
         snapshots.retain(|now| {
             !now.required
@@ -139,7 +139,13 @@ impl NodeHealth {
                 && part_if_required(now, self.inner.manager.spec(&now.name).as_deref()) == Part::Culprit
         });
         snapshots.sort_by(|a, b| a.name.cmp(&b.name));
-        snapshots.iter().map(Culprit::of).collect()
+        snapshots.iter().map(report::culprit).collect()
+    }
+
+    /// The states of all groups alone, by name.
+    pub fn group_states(&self) -> Vec<(Arc<str>, HealthState)> {
+        let tracker = self.inner.tracker();
+        tracker.groups().map(|(name, scope)| (Arc::clone(name), scope.state)).collect()
     }
 
     /// The state of the host alone, without its culprits.
@@ -201,7 +207,7 @@ impl Inner {
             if let Some(scope) = scope {
                 let spec = tracker.spec(group.as_deref());
                 let health = report::report(scope, &spec, &self.registry, now);
-                self.manager.host_event(&report::event(&subject, &health));
+                self.manager.host_event(&report::event(&subject, scope.state, &health));
             }
         }
         self.write(&mut tracker);

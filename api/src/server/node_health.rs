@@ -4,13 +4,10 @@ use std::time::Duration;
 
 use kelson_proto::v1;
 use kelson_proto::v1::health_server::Health;
-use kelson_services::model::Numbered as _;
-use kelson_services::node_health::{self, NodeHealth};
+use kelson_services::node_health::NodeHealth;
 use tokio::sync::watch;
 use tonic::codegen::BoxStream;
 use tonic::{Request, Response, Status};
-
-use super::model;
 
 /// Between two messages of a stream: while a thousand services start, not each of them causes a message.
 const PACE: Duration = Duration::from_millis(200);
@@ -24,43 +21,9 @@ pub struct NodeHealthApi {
 /// How the host (an empty name) or a group is.
 fn find(health: &NodeHealth, group: &str) -> Result<v1::HealthReport, Status> {
     if group.is_empty() {
-        return Ok(report("", health.node()));
+        return Ok(health.node());
     }
-    match health.group(group) {
-        Some(found) => Ok(report(group, found)),
-        None => Err(Status::not_found(format!("no service is in a group \"{group:.60}\""))),
-    }
-}
-
-fn report(group: &str, health: node_health::Health) -> v1::HealthReport {
-    v1::HealthReport {
-        group: group.to_owned(),
-        state: health.state.number(),
-        since: Some(health.since.into()),
-        lasts: Some(model::duration(health.lasts)),
-        steady: health.steady.map(model::duration),
-        minimum: Some(model::duration(health.minimum)),
-        deadline: Some(model::duration(health.deadline)),
-        left: health.left.map(model::duration),
-        services: u32::try_from(health.services).unwrap_or(u32::MAX),
-        culprits: health.culprits.into_iter().map(culprit).collect(),
-        last_break: health.last_break.map(culprit),
-        message: health.message,
-        optional: health.optional.into_iter().map(culprit).collect(),
-        warnings: health.warnings,
-    }
-}
-
-fn culprit(culprit: node_health::Culprit) -> v1::Culprit {
-    v1::Culprit {
-        service: culprit.service.to_string(),
-        check: culprit.check.to_string(),
-        // That of a check is unspecified.
-        state: if culprit.check.is_empty() { culprit.state.number() } else { 0 },
-        reason: culprit.reason.to_string(),
-        since: Some(culprit.since.into()),
-        lasts: Some(model::duration(culprit.lasts)),
-    }
+    health.group(group).ok_or_else(|| Status::not_found(format!("no service is in a group \"{group:.60}\"")))
 }
 
 /// Whether there is something to tell: that time passes is not.
@@ -149,10 +112,7 @@ impl Health for NodeHealthApi {
         &self,
         _: Request<v1::ListHealthRequest>,
     ) -> Result<Response<v1::ListHealthResponse>, Status> {
-        let groups = self.health.groups().into_iter();
-        Ok(Response::new(v1::ListHealthResponse {
-            node: Some(report("", self.health.node())),
-            groups: groups.map(|(name, health)| report(&name, health)).collect(),
-        }))
+        let (node, groups) = (Some(self.health.node()), self.health.groups());
+        Ok(Response::new(v1::ListHealthResponse { node, groups }))
     }
 }

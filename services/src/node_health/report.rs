@@ -1,6 +1,5 @@
 //! The report of a scope: its state in words, and each culprit with its reason.
 
-use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use kelson_proto::v1;
@@ -9,127 +8,84 @@ use tokio::time::Instant;
 
 use super::scope::{HealthState, Scope};
 use crate::health::MissingCheck;
-use crate::model::{Snapshot, State};
+use crate::messages::duration;
+use crate::model::{Numbered as _, Snapshot, State};
 use crate::service_runner::gate::Registry;
 use crate::service_runner::words;
 
 /// How many culprits are named in one event.
 const NAMED: usize = 4;
 
-/// How the host, or a group, is now.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Health {
-    pub state: HealthState,
-    /// Since when it is in that state, and how long that is.
-    pub since: SystemTime,
-    pub lasts: Duration,
-    /// How long all have been up, and all checks have passed, without a break. `None`: not all do.
-    pub steady: Option<Duration>,
-    /// How long that must be.
-    pub minimum: Duration,
-    /// After so long without that it has failed; what is left of it while it is pending.
-    pub deadline: Duration,
-    pub left: Option<Duration>,
-    /// How many services are asked.
-    pub services: usize,
-    /// Those of them that are not up, by name; then the checks of the group that do not pass.
-    pub culprits: Vec<Culprit>,
-    /// The last culprit, with its message then.
-    pub last_break: Option<Culprit>,
-    /// Services that need not be up, are meant to be and are not, by name.
-    pub optional: Vec<Culprit>,
-    /// Files with mistakes that change nothing of the state.
-    pub warnings: Vec<v1::FileWarning>,
-    /// All that in a sentence.
-    pub message: String,
-}
-
-/// A service that is not up and should be, or a check of the group that does not pass.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Culprit {
-    /// Empty: a check of the group.
-    pub service: Arc<str>,
-    /// Empty: a service.
-    pub check: Arc<str>,
-    /// Of a service.
-    pub state: State,
-    pub reason: Arc<str>,
-    /// Since when it is not up, or does not pass.
-    pub since: SystemTime,
-    pub lasts: Duration,
-}
-
-impl Culprit {
-    pub fn of(now: &Snapshot) -> Culprit {
-        Culprit {
-            service: Arc::clone(&now.name),
-            check: Arc::default(),
-            state: now.state,
-            reason: Arc::clone(&now.message),
-            since: now.since,
-            lasts: now.entered.elapsed(),
-        }
-    }
-
-    /// `web: exited with status 3`, `check front: HTTP status 500`.
-    fn sentence(&self) -> String {
-        match &*self.check {
-            "" => format!("{}: {}", self.service, self.reason),
-            check => format!("check {check}: {}", self.reason),
-        }
+/// A service that is not up and should be.
+fn service(name: &str, state: State, reason: &str, since: SystemTime, lasts: Duration) -> v1::Culprit {
+    v1::Culprit {
+        service: name.to_owned(),
+        check: String::new(),
+        state: state.number(),
+        reason: reason.to_owned(),
+        since: Some(since.into()),
+        lasts: Some(duration(lasts)),
     }
 }
 
-pub fn report(scope: &Scope, spec: &NodeHealthSpec, registry: &Registry, now: Instant) -> Health {
+/// A check of the group that does not pass.
+fn check(name: &str, reason: &str, since: SystemTime, lasts: Duration) -> v1::Culprit {
+    let state = v1::State::Unspecified.into();
+    v1::Culprit { check: name.to_owned(), state, ..service("", State::default(), reason, since, lasts) }
+}
+
+pub fn culprit(now: &Snapshot) -> v1::Culprit {
+    service(&now.name, now.state, &now.message, now.since, now.entered.elapsed())
+}
+
+/// `web: exited with status 3`, `check front: HTTP status 500`.
+fn sentence(culprit: &v1::Culprit) -> String {
+    match culprit.check.as_str() {
+        "" => format!("{}: {}", culprit.service, culprit.reason),
+        check => format!("check {check}: {}", culprit.reason),
+    }
+}
+
+/// How the host, or a group, is now; without its name, the optional services and the warnings.
+pub fn report(scope: &Scope, spec: &NodeHealthSpec, registry: &Registry, now: Instant) -> v1::HealthReport {
     // The wall clock may have been set since: counted back from now.
     let clock = SystemTime::now();
-    let wall = |at: Instant| clock.checked_sub(now.saturating_duration_since(at)).unwrap_or(clock);
-    let culprit = |(name, since): (&Arc<str>, &Instant)| {
+    let since = |at: Instant| now.saturating_duration_since(at);
+    let wall = |at: Instant| clock.checked_sub(since(at)).unwrap_or(clock);
+    let culprits = scope.culprits.iter().filter_map(|(name, at)| {
         let snapshot = registry.get(name)?;
         let snapshot = snapshot.borrow();
-        Some(Culprit {
-            service: Arc::clone(name),
-            check: Arc::default(),
-            state: snapshot.state,
-            reason: Arc::clone(&snapshot.message),
-            since: wall(*since),
-            lasts: now.saturating_duration_since(*since),
-        })
-    };
-    let check = |missing: &MissingCheck| Culprit {
-        service: Arc::default(),
-        check: Arc::clone(&missing.name),
-        state: State::default(),
-        reason: Arc::clone(&missing.why),
-        since: missing.since.0,
-        lasts: now.saturating_duration_since(missing.since.1),
-    };
-    let culprits = scope.culprits.iter().filter_map(culprit);
-    let last_break = scope.last_break.as_ref().map(|last| Culprit {
-        service: Arc::clone(&last.service),
-        check: Arc::clone(&last.check),
-        state: registry.get(&last.service).map(|now| now.borrow().state).unwrap_or_default(),
-        reason: Arc::clone(&last.reason),
-        since: wall(last.at),
-        lasts: now.saturating_duration_since(last.at),
+        Some(service(name, snapshot.state, &snapshot.message, wall(*at), since(*at)))
     });
-    let steady = scope.steady.map(|since| now.saturating_duration_since(since));
-    let left = (scope.state == HealthState::Pending)
-        .then(|| spec.deadline.saturating_sub(now.saturating_duration_since(scope.begun)));
-    Health {
-        state: scope.state,
-        since: wall(scope.entered),
-        lasts: now.saturating_duration_since(scope.entered),
-        steady,
-        minimum: spec.minimum,
-        deadline: spec.deadline,
-        left,
-        services: scope.asked,
-        culprits: culprits.chain(scope.missing_checks.iter().map(check)).collect(),
+    let checks = scope.missing_checks.iter().map(|missing: &MissingCheck| {
+        let (wall, at) = missing.since;
+        check(&missing.name, &missing.why, wall, since(at))
+    });
+    let last_break = scope.last_break.as_ref().map(|last| match &*last.check {
+        "" => {
+            let state = registry.get(&last.service).map(|now| now.borrow().state).unwrap_or_default();
+            service(&last.service, state, &last.reason, wall(last.at), since(last.at))
+        }
+        name => check(name, &last.reason, wall(last.at), since(last.at)),
+    });
+    let steady = scope.steady.map(since);
+    let left =
+        (scope.state == HealthState::Pending).then(|| spec.deadline.saturating_sub(since(scope.begun)));
+    v1::HealthReport {
+        group: String::new(),
+        state: scope.state.number(),
+        since: Some(wall(scope.entered).into()),
+        lasts: Some(duration(since(scope.entered))),
+        steady: steady.map(duration),
+        minimum: Some(duration(spec.minimum)),
+        deadline: Some(duration(spec.deadline)),
+        left: left.map(duration),
+        services: u32::try_from(scope.asked).unwrap_or(u32::MAX),
+        culprits: culprits.chain(checks).collect(),
         last_break,
+        message: message(scope, spec, steady, left),
         optional: Vec::new(),
         warnings: Vec::new(),
-        message: message(scope, spec, steady, left),
     }
 }
 
@@ -199,17 +155,17 @@ fn message(scope: &Scope, spec: &NodeHealthSpec, steady: Option<Duration>, left:
 }
 
 /// The line that tells a new state, with its first culprits.
-pub fn event(subject: &str, health: &Health) -> String {
-    let mut text = format!("{subject} is {}: {}", health.state.name(), health.message);
-    if health.state == HealthState::Failed {
+pub fn event(subject: &str, state: HealthState, health: &v1::HealthReport) -> String {
+    let mut text = format!("{subject} is {}: {}", state.name(), health.message);
+    if state == HealthState::Failed {
         text = format!("{subject} has failed: {}", health.message);
     }
-    if health.state == HealthState::Healthy {
+    if state == HealthState::Healthy {
         return text;
     }
-    let mut named: Vec<String> = health.culprits.iter().take(NAMED).map(Culprit::sentence).collect();
+    let mut named: Vec<String> = health.culprits.iter().take(NAMED).map(sentence).collect();
     if named.is_empty() {
-        let last = health.last_break.as_ref().map(Culprit::sentence);
+        let last = health.last_break.as_ref().map(sentence);
         named.extend(last.map(|last| format!("the last break was {last}")));
     }
     if let Some(more) = health.culprits.len().checked_sub(NAMED).filter(|more| *more > 0) {
@@ -223,6 +179,8 @@ pub fn event(subject: &str, health: &Health) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
     const SPEC: NodeHealthSpec =
@@ -272,28 +230,24 @@ mod tests {
 
     #[test]
     fn an_event_names_the_first_culprits() {
-        let culprit = |name: &str| Culprit {
-            service: Arc::from(name),
-            check: Arc::default(),
-            state: State::Failed,
-            reason: Arc::from("exited with status 3"),
-            since: SystemTime::now(),
-            lasts: Duration::ZERO,
+        let culprit = |name: &str| {
+            service(name, State::Failed, "exited with status 3", SystemTime::now(), Duration::ZERO)
         };
         let begun = Instant::now();
         let mut health = report(&Scope::new(begun), &SPEC, &Registry::default(), begun);
-        health.state = HealthState::Failed;
         health.message = "not healthy within 5m".into();
         health.last_break = Some(culprit("web"));
-        let told = event("the host", &health);
+        let told = event("the host", HealthState::Failed, &health);
         assert_eq!(
             told,
             "the host has failed: not healthy within 5m (the last break was web: exited with status 3)"
         );
         health.culprits = ["a", "b", "c", "d", "e", "f"].map(culprit).to_vec();
-        let told = event("group shop", &health);
+        let told = event("group shop", HealthState::Failed, &health);
         assert!(told.ends_with("d: exited with status 3; and 2 more)"), "{told}");
-        health.state = HealthState::Healthy;
-        assert_eq!(event("the host", &health), "the host is healthy: not healthy within 5m");
+        assert_eq!(
+            event("the host", HealthState::Healthy, &health),
+            "the host is healthy: not healthy within 5m"
+        );
     }
 }

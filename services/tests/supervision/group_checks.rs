@@ -1,10 +1,10 @@
 //! The checks of groups: when they are asked, and what their answers mean for the group, its members and the host.
 
-use std::sync::Arc;
 use std::time::Duration;
 
+use kelson_proto::v1::HealthReport;
 use kelson_runner::Exit;
-use kelson_services::node_health::{Health, HealthState, NodeHealth};
+use kelson_services::node_health::{HealthState, NodeHealth};
 use kelson_services::prober::Verdict::{Fails, Passes};
 use kelson_spec::GroupSpec;
 use kelson_spec::service::{Check, Probe, ServiceSpec};
@@ -12,6 +12,7 @@ use kelson_spec::service::{Check, Probe, ServiceSpec};
 use crate::groups::{file as restarted, restarts};
 use crate::house::*;
 use crate::lines::Lines;
+use crate::node_health::{span, state};
 
 fn member(spec: ServiceSpec) -> ServiceSpec {
     in_group("shop", spec)
@@ -41,13 +42,13 @@ async fn shop() -> (House, NodeHealth, Lines) {
 }
 
 #[track_caller]
-fn group(health: &NodeHealth) -> Health {
+fn group(health: &NodeHealth) -> HealthReport {
     health.group("shop").unwrap()
 }
 
 /// `db: …`, `check front: …` of each culprit.
-fn culprits(health: &Health) -> Vec<String> {
-    let named = |culprit: &kelson_services::node_health::Culprit| match &*culprit.check {
+fn culprits(health: &HealthReport) -> Vec<String> {
+    let named = |culprit: &kelson_proto::v1::Culprit| match &*culprit.check {
         "" => culprit.service.to_string(),
         check => format!("check {check}: {}", culprit.reason),
     };
@@ -71,26 +72,26 @@ async fn a_group_is_healthy_only_while_its_checks_pass_and_its_members_and_the_h
     pass(60).await;
     let now = group(&health);
     assert_eq!(
-        (now.state, culprits(&now)),
+        (state(&now), culprits(&now)),
         (HealthState::Pending, vec!["check front: no result yet".into()])
     );
     assert!(now.message.starts_with("1 of 1 check does not pass yet, failed if that lasts "), "{now:?}");
     assert_eq!(health.node_state(), HealthState::Healthy);
     lines.at(80).answer(Passes, "connected");
     pass(9).await;
-    assert_eq!((group(&health).state, group(&health).culprits), (HealthState::Pending, vec![]));
+    assert_eq!((state(&group(&health)), group(&health).culprits), (HealthState::Pending, vec![]));
     pass(2).await;
-    assert_eq!(group(&health).state, HealthState::Healthy);
+    assert_eq!(state(&group(&health)), HealthState::Healthy);
     assert_eq!(group(&health).message, "all 2 services are up and its one check passes for 11 s");
 
     // As long as fewer fail than make it fail, nothing happens.
     fails(&house, &lines, 80, 2).await;
-    assert_eq!(group(&health).state, HealthState::Healthy);
+    assert_eq!(state(&group(&health)), HealthState::Healthy);
     let changes = health.changes();
     fails(&house, &lines, 80, 1).await;
     let now = group(&health);
-    assert_eq!((now.state, culprits(&now)), (HealthState::Unhealthy, vec!["check front: refused".into()]));
-    assert_eq!(now.last_break.map(|last| last.check), Some(Arc::from("front")));
+    assert_eq!((state(&now), culprits(&now)), (HealthState::Unhealthy, vec!["check front: refused".into()]));
+    assert_eq!(now.last_break.map(|last| last.check), Some("front".to_owned()));
     assert!(changes.has_changed().unwrap());
     assert_eq!((health.node_state(), health.node().culprits), (HealthState::Healthy, vec![]));
     assert!(house.now("db").up && house.now("web").up);
@@ -105,9 +106,9 @@ async fn a_group_is_healthy_only_while_its_checks_pass_and_its_members_and_the_h
     assert_eq!((culprits(&group(&health)), host_told(&house)), (vec!["check front: reset".into()], told));
     lines.at(80).answer(Passes, "");
     pass(9).await;
-    assert_eq!(group(&health).state, HealthState::Unhealthy);
+    assert_eq!(state(&group(&health)), HealthState::Unhealthy);
     pass(2).await;
-    assert_eq!(group(&health).state, HealthState::Healthy);
+    assert_eq!(state(&group(&health)), HealthState::Healthy);
 }
 
 #[tokio::test(start_paused = true)]
@@ -121,7 +122,7 @@ async fn checks_are_asked_while_all_members_are_up_and_begin_again_after_that() 
     let first = lines.all();
     first.iter().for_each(|line| line.answer(Passes, ""));
     pass(11).await;
-    assert_eq!(group(&health).state, HealthState::Healthy);
+    assert_eq!(state(&group(&health)), HealthState::Healthy);
 
     house.exit("db", 1).await;
     assert_eq!((lines.asked(), culprits(&group(&health))), (vec![], vec!["db".to_owned()]));
@@ -131,27 +132,27 @@ async fn checks_are_asked_while_all_members_are_up_and_begin_again_after_that() 
     pass(60).await;
     assert_eq!(lines.asked(), [80, 81]);
     let both = ["check front: no result yet".to_owned(), "check back: no result yet".to_owned()];
-    assert_eq!((group(&health).state, culprits(&group(&health))), (HealthState::Unhealthy, both.to_vec()));
+    assert_eq!((state(&group(&health)), culprits(&group(&health))), (HealthState::Unhealthy, both.to_vec()));
     assert_eq!(health.node_state(), HealthState::Healthy);
     lines.at(80).answer(Passes, "");
     pass(60).await;
-    assert_eq!(group(&health).state, HealthState::Unhealthy);
+    assert_eq!(state(&group(&health)), HealthState::Unhealthy);
     lines.at(81).answer(Passes, "");
     pass(11).await;
-    assert_eq!(group(&health).state, HealthState::Healthy);
+    assert_eq!(state(&group(&health)), HealthState::Healthy);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_group_of_which_nothing_has_to_be_up_is_not_checked() {
     let (house, health, lines) = house(vec![member(manual(spec("db")))], file([check("front", 80)])).await;
     pass(11).await;
-    assert_eq!((lines.asked(), group(&health).state), (vec![], HealthState::Healthy));
+    assert_eq!((lines.asked(), state(&group(&health))), (vec![], HealthState::Healthy));
     house.start("db").await;
     house.settle().await;
-    assert_eq!((lines.asked(), group(&health).state), (vec![80], HealthState::Unhealthy));
+    assert_eq!((lines.asked(), state(&group(&health))), (vec![80], HealthState::Unhealthy));
     lines.at(80).answer(Passes, "");
     pass(11).await;
-    assert_eq!(group(&health).state, HealthState::Healthy);
+    assert_eq!(state(&group(&health)), HealthState::Healthy);
 }
 
 #[tokio::test(start_paused = true)]
@@ -159,30 +160,30 @@ async fn other_checks_begin_with_a_reload_and_those_that_are_gone_count_no_more(
     let (house, health, lines) = shop().await;
     lines.at(80).answer(Passes, "");
     pass(11).await;
-    assert_eq!(group(&health).state, HealthState::Healthy);
+    assert_eq!(state(&group(&health)), HealthState::Healthy);
     // Another deadline alone asks nothing again.
     house.set_groups([GroupSpec { deadline: Some(secs(60)), ..file([check("front", 80)]) }]).await;
-    assert_eq!((lines.all().len(), group(&health).state), (1, HealthState::Healthy));
+    assert_eq!((lines.all().len(), state(&group(&health))), (1, HealthState::Healthy));
 
     let before = lines.at(80);
     house.set_groups([file([check("front", 90)])]).await;
     assert_eq!((lines.asked(), before.ended()), (vec![90], true));
     let now = group(&health);
     assert_eq!(
-        (now.state, culprits(&now)),
+        (state(&now), culprits(&now)),
         (HealthState::Pending, vec!["check front: no result yet".into()])
     );
-    assert!(now.left > Some(secs(299)), "{now:?}");
+    assert!(now.left.as_ref().map(span) > Some(secs(299)), "{now:?}");
     pass(301).await;
-    assert_eq!(group(&health).state, HealthState::Failed);
+    assert_eq!(state(&group(&health)), HealthState::Failed);
 
     house.set_groups([file([])]).await;
     assert_eq!((lines.asked(), group(&health).culprits), (vec![], vec![]));
     pass(11).await;
-    assert_eq!(group(&health).state, HealthState::Healthy);
+    assert_eq!(state(&group(&health)), HealthState::Healthy);
     assert_eq!(group(&health).message, "all 2 services are up for 11 s");
     house.set_groups([]).await;
-    assert_eq!(group(&health).state, HealthState::Healthy);
+    assert_eq!(state(&group(&health)), HealthState::Healthy);
 }
 
 /// Two failures restart the group: at most `attempts` times in an hour, each time after `delay`.
@@ -224,7 +225,7 @@ async fn a_check_of_a_group_restarts_it_within_its_budget() {
     };
     assert_eq!(refused(&house), 1, "{:#?}", host_told(&house));
     assert!(house.now("db").up && house.now("web").up);
-    assert_ne!(group(&health).state, HealthState::Healthy);
+    assert_ne!(state(&group(&health)), HealthState::Healthy);
     // Once it has passed it may ask again.
     lines.at(80).answer(Passes, "");
     house.settle().await;
@@ -261,18 +262,19 @@ fn v1_a_group_whose_checks_pass_stays_healthy_without_a_flap() {
         async |house, health, lines| {
             lines.at(80).answer(Passes, "");
             pass(400).await;
-            assert_eq!(group(health).state, HealthState::Healthy);
+            assert_eq!(state(&group(health)), HealthState::Healthy);
             fails(house, lines, 80, 2).await;
         },
         |_| {},
         async |house, health, lines| {
             let now = group(&health);
-            assert_eq!((now.state, culprits(&now)), (HealthState::Healthy, vec![]));
-            assert!(now.steady > Some(secs(399)) && now.lasts > secs(389), "{now:?}");
+            assert_eq!((state(&now), culprits(&now)), (HealthState::Healthy, vec![]));
+            let (steady, lasts) = (now.steady.as_ref().map(span), now.lasts.as_ref().map(span));
+            assert!(steady > Some(secs(399)) && lasts > Some(secs(389)), "{now:?}");
             let told = host_told(&house);
             assert_eq!(told.iter().filter(|text| text.starts_with("group shop is ")).count(), 1, "{told:#?}");
             pass(60).await;
-            assert_eq!(group(&health).state, HealthState::Healthy);
+            assert_eq!(state(&group(&health)), HealthState::Healthy);
             // The failures in a row go on.
             fails(&house, &lines, 80, 1).await;
             assert_eq!(culprits(&group(&health)), ["check front: refused"]);
@@ -289,14 +291,14 @@ fn v1_a_group_whose_check_fails_stays_so() {
             pass(1).await;
             fails(house, lines, 80, 3).await;
             pass(300).await;
-            assert_eq!(group(health).state, HealthState::Failed);
+            assert_eq!(state(&group(health)), HealthState::Failed);
             fails(house, lines, 80, 1).await;
         },
         |_| {},
         async |house, health, lines| {
             let now = group(&health);
             assert_eq!(
-                (now.state, culprits(&now)),
+                (state(&now), culprits(&now)),
                 (HealthState::Failed, vec!["check front: refused".into()])
             );
             assert_eq!(restarts(&house), 0);
@@ -306,7 +308,7 @@ fn v1_a_group_whose_check_fails_stays_so() {
             pass(30).await;
             lines.at(80).answer(Passes, "");
             pass(11).await;
-            assert_eq!(group(&health).state, HealthState::Healthy);
+            assert_eq!(state(&group(&health)), HealthState::Healthy);
         },
     );
 }
@@ -318,7 +320,7 @@ fn v5_checks_begin_again_where_a_member_ended_in_between() {
         async |_, health, lines| {
             lines.at(80).answer(Passes, "");
             pass(60).await;
-            assert_eq!(group(health).state, HealthState::Healthy);
+            assert_eq!(state(&group(health)), HealthState::Healthy);
         },
         |ruin| ruin.ends("web", Exit::Status(3)),
         async |_house, health, lines| {
@@ -326,10 +328,10 @@ fn v5_checks_begin_again_where_a_member_ended_in_between() {
             pass(60).await;
             let now = group(&health);
             let missing = vec!["check front: no result yet".to_owned()];
-            assert_eq!((now.state, culprits(&now)), (HealthState::Unhealthy, missing));
+            assert_eq!((state(&now), culprits(&now)), (HealthState::Unhealthy, missing));
             lines.at(80).answer(Passes, "");
             pass(11).await;
-            assert_eq!(group(&health).state, HealthState::Healthy);
+            assert_eq!(state(&group(&health)), HealthState::Healthy);
         },
     );
 }
@@ -341,14 +343,14 @@ fn v1_the_checks_of_a_changed_file_have_passed_nothing_in_the_next_incarnation()
         async |house, health, lines| {
             lines.at(80).answer(Passes, "");
             pass(60).await;
-            assert_eq!(group(health).state, HealthState::Healthy);
+            assert_eq!(state(&group(health)), HealthState::Healthy);
             house.set_groups([file([check("front", 90)])]).await;
         },
         |_| {},
         async |_, health, lines| {
             let now = group(&health);
             let missing = vec!["check front: no result yet".to_owned()];
-            assert_eq!((now.state, culprits(&now)), (HealthState::Pending, missing));
+            assert_eq!((state(&now), culprits(&now)), (HealthState::Pending, missing));
             assert_eq!(lines.asked(), [90]);
         },
     );

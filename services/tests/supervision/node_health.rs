@@ -1,14 +1,15 @@
 //! H7: the health of the host and of groups, over services that are played.
 
 use std::cell::RefCell;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
+use kelson_proto::v1::HealthReport;
 use kelson_runner::Exit;
 use kelson_services::manager::Outcome;
+use kelson_services::model::Numbered as _;
 use kelson_services::model::State;
-use kelson_services::node_health::{Health, HealthState, NodeHealth, NodeHealthSpec};
+use kelson_services::node_health::{HealthState, NodeHealth, NodeHealthSpec};
 use kelson_spec::Loaded;
 use kelson_spec::service::{Exhausted, Lifecycle, LifecycleHook, Requirement, ServiceEvent, ServiceSpec};
 use tokio::time::Instant;
@@ -23,7 +24,20 @@ async fn house(specs: impl IntoIterator<Item = ServiceSpec>) -> (House, NodeHeal
     (house, health)
 }
 
-fn culprits(health: &Health) -> Vec<&str> {
+pub fn state(health: &HealthReport) -> HealthState {
+    HealthState::of_number(health.state).unwrap()
+}
+
+/// A span of a report.
+pub fn span(of: &prost_types::Duration) -> Duration {
+    Duration::try_from(*of).unwrap()
+}
+
+fn time(of: &Option<prost_types::Timestamp>) -> SystemTime {
+    SystemTime::try_from(of.unwrap()).unwrap()
+}
+
+fn culprits(health: &HealthReport) -> Vec<&str> {
     health.culprits.iter().map(|culprit| &*culprit.service).collect()
 }
 
@@ -35,7 +49,7 @@ async fn h7_every_service_at_the_same_time_for_the_minimum() {
     assert_eq!(culprits(&health.node()), ["web"]);
     house.say("web", "READY=1").await;
     let now = health.node();
-    assert_eq!((now.state, culprits(&now), now.services), (HealthState::Pending, vec![], 3));
+    assert_eq!((state(&now), culprits(&now), now.services), (HealthState::Pending, vec![], 3));
     tokio::time::sleep(secs(9)).await;
     assert_eq!(health.node_state(), HealthState::Pending);
     // A break: the whole minimum again.
@@ -43,7 +57,7 @@ async fn h7_every_service_at_the_same_time_for_the_minimum() {
     assert_eq!(culprits(&health.node()), ["db"]);
     tokio::time::sleep(secs(2)).await;
     let now = health.node();
-    assert_eq!((now.state, culprits(&now)), (HealthState::Pending, vec![]));
+    assert_eq!((state(&now), culprits(&now)), (HealthState::Pending, vec![]));
     assert_eq!(&*now.last_break.unwrap().service, "db");
     tokio::time::sleep(secs(7)).await;
     assert_eq!(health.node_state(), HealthState::Pending);
@@ -60,7 +74,10 @@ async fn other_settings_count_at_once() {
     // What has passed of the minimum counts.
     health.set_specs(NodeHealthSpec { minimum: secs(5), ..HEALTH });
     tokio::time::sleep(secs(2)).await;
-    assert_eq!((health.node_state(), health.node().minimum), (HealthState::Healthy, secs(5)));
+    assert_eq!(
+        (health.node_state(), health.node().minimum.as_ref().map(span)),
+        (HealthState::Healthy, Some(secs(5)))
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -75,7 +92,7 @@ async fn h7_flapping_keeps_it_from_healthy_and_the_deadline_names_the_culprits()
     assert_eq!(health.node_state(), HealthState::Pending);
     tokio::time::sleep(secs(60)).await;
     let now = health.node();
-    assert_eq!((now.state, culprits(&now)), (HealthState::Failed, vec!["cart", "lost"]));
+    assert_eq!((state(&now), culprits(&now)), (HealthState::Failed, vec!["cart", "lost"]));
     let told = host_told(&house);
     let failed = told.last().unwrap();
     assert!(
@@ -99,7 +116,7 @@ async fn h7_health_is_never_latched() {
     assert_eq!(health.node_state(), HealthState::Healthy);
     house.exit("web", 3).await;
     let now = health.node();
-    assert_eq!((now.state, culprits(&now)), (HealthState::Unhealthy, vec!["web"]));
+    assert_eq!((state(&now), culprits(&now)), (HealthState::Unhealthy, vec!["web"]));
     assert!(now.culprits[0].reason.contains("exited with status 3"), "{now:?}");
     tokio::time::sleep(secs(400)).await;
     assert_eq!(health.node_state(), HealthState::Healthy);
@@ -143,7 +160,7 @@ async fn h7_what_the_files_want_up_is_asked_and_nothing_else() {
     house.stop("web").await;
     house.settle().await;
     let now = health.node();
-    assert_eq!((now.state, culprits(&now)), (HealthState::Unhealthy, vec!["sweep", "web"]));
+    assert_eq!((state(&now), culprits(&now)), (HealthState::Unhealthy, vec!["sweep", "web"]));
     assert_eq!(&*now.culprits[1].reason, "stopped: asked by an operator");
     house.exit("sweep", 0).await;
     assert_eq!(culprits(&health.node()), ["web"]);
@@ -175,7 +192,7 @@ async fn h7_a_group_has_a_health_of_its_own() {
         house([in_group("shop", spec("db")), in_group("shop", notify("web")), spec("lone")]).await;
     tokio::time::sleep(secs(11)).await;
     let shop = health.group("shop").unwrap();
-    assert_eq!((shop.state, culprits(&shop), shop.services), (HealthState::Pending, vec!["web"], 2));
+    assert_eq!((state(&shop), culprits(&shop), shop.services), (HealthState::Pending, vec!["web"], 2));
     house.say("web", "READY=1").await;
     tokio::time::sleep(secs(11)).await;
     assert_eq!(health.group_state("shop"), Some(HealthState::Healthy));
@@ -185,8 +202,8 @@ async fn h7_a_group_has_a_health_of_its_own() {
         (HealthState::Unhealthy, Some(HealthState::Healthy))
     );
     assert_eq!(health.group("nobody"), None);
-    let groups: Vec<Arc<str>> = health.groups().into_iter().map(|(name, _)| name).collect();
-    assert_eq!(groups, [Arc::from("shop")]);
+    let groups: Vec<String> = health.groups().into_iter().map(|group| group.group).collect();
+    assert_eq!(groups, ["shop"]);
     assert!(host_told(&house).contains(&"group shop is healthy: all 2 services are up for 10 s".to_owned()));
 }
 
@@ -201,20 +218,22 @@ pub struct Standing {
 }
 
 impl Standing {
-    pub fn of(health: &Health) -> Standing {
+    pub fn of(health: &HealthReport) -> Standing {
         let now = Instant::now();
-        let entered = now - health.lasts;
+        let lasts = health.lasts.as_ref().map(span).unwrap();
+        let (entered, since) = (now - lasts, time(&health.since));
         // Their distance is exact, whatever the clock of the wall says.
-        let at = |since: SystemTime| match since.duration_since(health.since) {
+        let at = |at: SystemTime| match at.duration_since(since) {
             Ok(after) => entered + after,
             Err(before) => entered - before.duration(),
         };
         let named = health.culprits.iter().chain(&health.last_break);
-        let mut words = vec![health.state.name().to_owned(), health.services.to_string()];
+        let mut words = vec![state(health).name().to_owned(), health.services.to_string()];
         words.extend(named.clone().map(|culprit| format!("{}: {}", culprit.service, culprit.reason)));
-        let begun = health.left.filter(|left| !left.is_zero()).map(|left| now + left - health.deadline);
-        let mut times = vec![Some(entered), health.steady.map(|steady| now - steady), begun];
-        times.extend(named.map(|culprit| Some(at(culprit.since))));
+        let left = health.left.as_ref().map(span).filter(|left| !left.is_zero());
+        let begun = left.zip(health.deadline.as_ref()).map(|(left, deadline)| now + left - span(deadline));
+        let mut times = vec![Some(entered), health.steady.as_ref().map(|steady| now - span(steady)), begun];
+        times.extend(named.map(|culprit| Some(at(time(&culprit.since)))));
         Standing { words, times }
     }
 
@@ -234,8 +253,7 @@ impl Standing {
 }
 
 fn standings(health: &NodeHealth) -> Vec<Standing> {
-    let groups = health.groups().into_iter().map(|(_, health)| health);
-    std::iter::once(health.node()).chain(groups).map(|health| Standing::of(&health)).collect()
+    std::iter::once(health.node()).chain(health.groups()).map(|health| Standing::of(&health)).collect()
 }
 
 #[track_caller]
@@ -414,9 +432,9 @@ fn v1_health_is_kept_where_no_service_can_be_run_any_more() {
         let health = house.health.clone().unwrap();
         assert_eq!(house.state("web"), State::Failed);
         for now in [health.group("shop").unwrap(), health.node()] {
-            assert_eq!((now.state, culprits(&now)), (HealthState::Failed, vec!["web"]));
-            let since = now.culprits[0].since.elapsed().unwrap();
-            assert!(since > secs(300) && now.lasts < secs(3), "{now:?}");
+            assert_eq!((state(&now), culprits(&now)), (HealthState::Failed, vec!["web"]));
+            let since = time(&now.culprits[0].since).elapsed().unwrap();
+            assert!(since > secs(300) && now.lasts.as_ref().map(span) < Some(secs(3)), "{now:?}");
         }
         let told = host_told(&house);
         assert_eq!(told.iter().filter(|text| text.starts_with("group shop ")).count(), 1, "{told:#?}");

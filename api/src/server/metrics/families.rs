@@ -33,7 +33,7 @@ pub struct HealthFigures {
 impl HealthFigures {
     pub fn now(health: &NodeHealth) -> HealthFigures {
         let is = |state| state == HealthState::Healthy;
-        let groups = health.groups().into_iter().map(|(name, health)| (name, is(health.state)));
+        let groups = health.group_states().into_iter().map(|(name, state)| (name, is(state)));
         HealthFigures { node: is(health.node_state()), groups: groups.collect() }
     }
 }

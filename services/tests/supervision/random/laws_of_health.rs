@@ -1,8 +1,8 @@
 //! What must hold of the health of the host and of its group: it is what the services make it, and the death of PID 1 is no
 //! change of them.
 
+use kelson_proto::v1::HealthReport;
 use kelson_services::model::{Snapshot, State};
-use kelson_services::node_health::Health;
 use tokio::time::Instant;
 
 use super::acts::Play;
@@ -76,10 +76,15 @@ fn is_what_time_makes_of(before: &Standing, now: &Standing) -> bool {
 }
 
 /// Who is blamed is not up, and since all are up none has been started again.
-fn agrees_with_the_services(play: &Play, report: &Health, services: &[Snapshot], wrongs: &mut Vec<String>) {
+fn agrees_with_the_services(
+    play: &Play,
+    report: &HealthReport,
+    services: &[Snapshot],
+    wrongs: &mut Vec<String>,
+) {
     let standing = Standing::of(report);
     for culprit in &report.culprits {
-        if services.iter().any(|now| now.name == culprit.service && now.up) {
+        if services.iter().any(|now| *now.name == culprit.service && now.up) {
             wrongs.push(format!("{} is blamed and is up: {report:?}", culprit.service));
         }
     }
@@ -92,7 +97,7 @@ fn agrees_with_the_services(play: &Play, report: &Health, services: &[Snapshot],
             .find(|(_, state)| *state == State::Starting)
             .map(|(at, _)| at)
     };
-    let whole = report.services == services.len();
+    let whole = report.services as usize == services.len();
     for now in services.iter().filter(|now| now.up && whole) {
         if begun(now).is_some_and(|begun| begun > steady + 20 * MS) {
             wrongs.push(format!("all are said to be up since {steady:?}, and {now:?} was started since"));
