@@ -2,5 +2,6 @@
 
 pub mod apid;
 pub mod containerd;
+mod helper;
 pub mod logd;
 pub mod probe;

@@ -22,15 +22,14 @@ use messages::Messages;
 
 use crate::Manager;
 use crate::events::EventLog;
-use crate::helpers::{HelperKind, Limits};
+use crate::helpers::HelperKind;
 use crate::service_runner::gate::Registry;
 
 /// Unpacks at the same time: their disk is the same, and each has its few megabytes.
 pub const UNPACKS: u32 = 4;
 
 /// Each needs less memory than this for any archive.
-pub const UNPACK: HelperKind =
-    HelperKind { name: kelson_image::NAME, limits: Some(Limits { cgroup: "_unpack", memory: 64 << 20 }) };
+pub const UNPACK: HelperKind = HelperKind::limited(kelson_image::NAME, "_unpack", 64 << 20);
 /// Listings at the same time.
 const LISTINGS: usize = 2;
 /// How many notes are remembered, to report each once.

@@ -25,11 +25,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use crate::Manager;
-use crate::helpers::{HelperKind, Limits};
+use crate::helpers::HelperKind;
 
 /// Many times what it takes, and little for a host.
-pub const INSPECT: HelperKind =
-    HelperKind { name: NAME, limits: Some(Limits { cgroup: "_inspect", memory: 64 << 20 }) };
+pub const INSPECT: HelperKind = HelperKind::limited(NAME, "_inspect", 64 << 20);
 
 /// Questions at the same time, on the whole host.
 const MOST: usize = 8;

@@ -14,11 +14,9 @@ use kelson_spec::{GroupSpec, ServiceSpec};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 
-use crate::error::ServicesError;
 pub use crate::events::EventBatch;
 use crate::events::EventLog;
 use crate::groups::GroupRestarts;
-use crate::metrics::Dropped;
 pub use crate::metrics::Usage;
 use crate::model::{Event, Snapshot, State};
 use crate::service_runner::gate::Registry;
@@ -64,25 +62,18 @@ pub trait UsageSource: Send + Sync {
     fn usage(&self, service: &str) -> Usage;
 }
 
-/// A built-in service that is not run by a ServiceRunner (logd): how it is seen and acted on.
-pub trait ExternalService: Send + Sync {
-    fn snapshot(&self) -> watch::Receiver<Snapshot>;
+/// A helper of PID 1 as a built-in service: its supervisor runs it, and no ServiceRunner does.
+pub struct SupervisedHelper {
+    pub snapshot: watch::Receiver<Snapshot>,
     /// An operator's restart.
-    ///
-    /// # Errors
-    /// When it cannot be restarted now.
-    fn restart(&self) -> Result<(), ServicesError>;
-    /// What was lost of logs, where it collects them.
-    fn dropped(&self) -> Option<Dropped> {
-        None
-    }
+    pub restart: Box<dyn Fn() + Send + Sync>,
 }
 
 enum Kind {
     Live(ServiceHandle),
     /// Its file has mistakes, or this host cannot run it: it shows as failed with that text.
     Faulty(watch::Sender<Snapshot>),
-    ExternalService(Arc<dyn ExternalService>),
+    Helper(SupervisedHelper),
 }
 
 struct Entry {
@@ -104,7 +95,7 @@ impl Entry {
     fn live(&self) -> Option<&ServiceHandle> {
         match &self.kind {
             Kind::Live(handle) => Some(handle),
-            Kind::Faulty(_) | Kind::ExternalService(_) => None,
+            Kind::Faulty(_) | Kind::Helper(_) => None,
         }
     }
 
@@ -112,7 +103,7 @@ impl Entry {
         match &self.kind {
             Kind::Live(handle) => handle.snapshot.clone(),
             Kind::Faulty(publisher) => publisher.subscribe(),
-            Kind::ExternalService(external) => external.snapshot(),
+            Kind::Helper(helper) => helper.snapshot.clone(),
         }
     }
 

@@ -10,6 +10,9 @@ pub const CONTAINERD: &str = "containerd";
 /// image need not know it. Debian reserves the numbers above 65,000 for nobody.
 pub const APID_USER: u32 = 65_432;
 
+/// The user and the group of processes that need no file: nobody's.
+pub const NOBODY: u32 = 65_534;
+
 /// Names that no service file may take: the built-ins, the personalities, the cgroup of the shims of containers, and the
 /// log of who changed what.
 pub const RESERVED: [&str; 9] =

@@ -19,8 +19,8 @@ use crate::options::Mode;
 const LOAD_DEADLINE: Duration = Duration::from_secs(60);
 /// A configuration of more bytes than this is no configuration.
 const LOAD_BOUNDS: Bounds = Bounds { start: LOAD_DEADLINE, silence: LOAD_DEADLINE, frame: 64 << 20 };
-const LOAD: HelperKind = HelperKind { name: "kelson-load", limits: None };
-const TASK: HelperKind = HelperKind { name: task::NAME, limits: None };
+const LOAD: HelperKind = HelperKind::part_of_init("kelson-load");
+const TASK: HelperKind = HelperKind::part_of_init(task::NAME);
 
 /// Why the configuration could not be read.
 #[derive(Debug, thiserror::Error)]

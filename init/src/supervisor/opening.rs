@@ -187,18 +187,12 @@ fn log(
     environment: &mut Environment,
     loaded: &Loaded,
 ) -> Result<(Collector, mpsc::Receiver<Report>)> {
-    let resources = loaded.machine.builtin(logd::NAME).and_then(|logd| logd.resources.clone());
-    let launcher = logd::LogdLauncher {
-        processes: personalities.processes.clone(),
-        binary: Arc::clone(&personalities.binary),
-        runtime_dir: options.runtime_dir.clone(),
-        group: socket_group(loaded),
-        resources: resources.unwrap_or_default(),
-    };
+    let kind = logd::kind(&loaded.machine, &options.runtime_dir, socket_group(loaded));
+    let launcher = personalities.helpers(kind);
     let directory = options.log_dir.clone().unwrap_or_else(|| PathBuf::from("/var/log/kelson"));
     let (descriptor_store, logs) = (environment.descriptor_store(), std::mem::take(&mut environment.logs));
     let (collector, driver, reports) =
-        Collector::resume(Arc::new(launcher), directory, descriptor_store, logs).at("the log collector")?;
+        Collector::resume(launcher, directory, descriptor_store, logs).at("the log collector")?;
     tokio::spawn(driver);
     Ok((collector, reports))
 }
@@ -208,9 +202,7 @@ fn probes(
     personalities: &Personalities,
     machine: &MachineSpec,
 ) -> (probe::Probes, mpsc::Receiver<prober::Report>) {
-    let Personalities { processes, binary } = personalities.clone();
-    let launcher = probe::ProbeLauncher::new(processes, binary, machine);
-    let (prober, driver, reports) = Prober::new(Arc::new(launcher));
+    let (prober, driver, reports) = Prober::new(personalities.helpers(probe::kind(machine)));
     tokio::spawn(driver);
     (probe::Probes(prober), reports)
 }

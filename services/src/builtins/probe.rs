@@ -2,93 +2,49 @@
 //!
 //! It is no ordinary service: the [`Prober`] starts `kelson-probe` while there is something to ask, replaces it when it
 //! dies or freezes, and ends it after all services have. Whatever becomes of it, no service is restarted or loses its
-//! health for it. Here it is started, as one who can do nothing but ask; shown like a service; and given the network
-//! that a run has: the host's, or that of a container.
+//! health for it. Each process asks in the network that a run has: the host's, or that of a container.
 
-use std::io;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::prober::{Place, Prober, ProberStatus, Report, RunNetwork, Schedule, Sink};
-use kelson_helper::{BoxFuture, Launched, Launcher, Start};
-use kelson_runner::cgroup::Cgroup;
-use kelson_runner::{Command, Processes, open_network};
+use kelson_runner::open_network;
 use kelson_spec::MachineSpec;
+use kelson_spec::names::NOBODY;
 use kelson_spec::service::{ContainerNetwork, Resources, ServiceSpec};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 
+use super::helper::{self, HelperService};
 use crate::error::ServicesError;
 use crate::events::EventLog;
 use crate::health::network::{Network, Watched};
-use crate::helpers::{arrange, launched};
-use crate::manager::{ExternalService, Manager};
-use crate::model::{Snapshot, State, wall};
+use crate::helpers::{HelperCgroup, HelperKind};
+use crate::manager::Manager;
+use crate::model::Snapshot;
+use crate::prober::{Place, Prober, ProberStatus, Report, RunNetwork, Schedule, Sink};
 use crate::service_runner::host_context::RunningProcess;
 
 /// The name under which it is shown, and of its cgroup.
 pub const NAME: &str = "probe";
-/// The user that it runs as: nobody's.
-const NOBODY: u32 = 65_534;
 /// What it may use of memory where the machine file does not say: thousands of checks take a tenth of it.
 const MEMORY_MAX: u64 = 128 << 20;
 /// One thread a process, a process a network.
 const PIDS_MAX: u64 = 4096;
 
-/// Starts `kelson-probe` from PID 1's copy in memory, without any privilege, in the network that is asked for. All are
-/// in one cgroup of their own: in that of a service they would be killed with it, and counted as its use.
-pub struct ProbeLauncher {
-    processes: Processes,
-    binary: Arc<OwnedFd>,
-    /// What their cgroup may use.
-    resources: Resources,
-    /// A limit that is not enforced is still to be reported; the default limits are not.
-    tells: AtomicBool,
-}
-
-impl ProbeLauncher {
-    /// `binary` is the binary itself, for `execveat`.
-    pub fn new(processes: Processes, binary: Arc<OwnedFd>, machine: &MachineSpec) -> ProbeLauncher {
-        let asked_for = machine.builtin(NAME).and_then(|probe| probe.resources.clone());
-        let tells = AtomicBool::new(asked_for.is_some());
-        let usual =
-            Resources { memory_max: Some(MEMORY_MAX), pids_max: Some(PIDS_MAX), ..Resources::default() };
-        ProbeLauncher { processes, binary, resources: asked_for.unwrap_or(usual), tells }
-    }
-
-    fn command(&self, start: Start) -> io::Result<Command> {
-        let command = Command::from_descriptor(self.binary.try_clone()?, kelson_helper::probe::NAME);
-        let mut command = arrange(command, start)
-            .user(NOBODY, NOBODY, Vec::new())
-            .bounding(Some(0))
-            .no_new_privileges(true)
-            .seccomp(Some(self.processes.default_filter(0)));
-        if let Some(Ok(cgroup)) = self.processes.cgroups().map(|root| Cgroup::create(root, NAME))
-            && let Ok(folder) = cgroup.folder()
-        {
-            // Where the last one was frozen, the next would be too.
-            if let Err(error) = cgroup.thaw() {
-                tracing::warn!("{error}");
-            }
-            let warnings = cgroup.limit(&self.resources);
-            if self.tells.swap(false, Ordering::Relaxed) {
-                warnings.iter().for_each(|warning| tracing::warn!("{NAME}: {warning}"));
-            }
-            command = command.cgroup(folder, NAME);
-        }
-        Ok(command)
-    }
-}
-
-impl Launcher for ProbeLauncher {
-    fn launch(&self, start: Start) -> BoxFuture<'static, io::Result<Launched>> {
-        let command = self.command(start);
-        let processes = self.processes.clone();
-        Box::pin(async move {
-            let child =
-                processes.spawn(command?).await.map_err(|error| io::Error::other(error.to_string()))?;
-            Ok(launched(child))
-        })
+/// How it is started: without any privilege. All processes are in one cgroup of their own: in that of a service they would
+/// be killed with it, and counted as its use.
+pub fn kind(machine: &MachineSpec) -> HelperKind {
+    let usual = Resources { memory_max: Some(MEMORY_MAX), pids_max: Some(PIDS_MAX), ..Resources::default() };
+    HelperKind {
+        name: kelson_helper::probe::NAME,
+        arguments: Vec::new(),
+        confine: |processes, command| {
+            command
+                .user(NOBODY, NOBODY, Vec::new())
+                .bounding(Some(0))
+                .no_new_privileges(true)
+                .seccomp(Some(processes.default_filter(0)))
+        },
+        spared: false,
+        cgroup: HelperCgroup::of_builtin(machine, NAME, usual),
     }
 }
 
@@ -133,54 +89,17 @@ impl Network for NetworkOfRun {
     }
 }
 
-struct Shown {
-    prober: Prober,
-    snapshot: watch::Receiver<Snapshot>,
-}
-
-impl ExternalService for Shown {
-    fn snapshot(&self) -> watch::Receiver<Snapshot> {
-        self.snapshot.clone()
-    }
-
-    fn restart(&self) -> Result<(), ServicesError> {
-        self.prober.restart();
-        Ok(())
-    }
-}
-
-/// Shows it among the services once there is a first check to ask, and makes events of what it reports.
-pub fn show(manager: &Manager, events: &EventLog, prober: Prober, mut reports: mpsc::Receiver<Report>) {
-    let mut status = prober.status();
-    let first = snapshot(&status.borrow_and_update(), false);
-    let (publisher, receiver) = watch::channel(first);
-    let (events, told) = (events.clone(), manager.clone());
-    tokio::spawn(async move {
-        let name: Arc<str> = Arc::from(NAME);
-        let mut shown = Some(Shown { prober, snapshot: receiver });
-        while status.changed().await.is_ok() {
-            let (now, wanted) = {
-                let status = status.borrow_and_update();
-                (snapshot(&status, told.closing()), status.wanted)
-            };
-            let before = publisher.borrow().clone();
-            if before != now {
-                publisher.send_replace(now.clone());
-            }
-            if wanted && let Some(shown) = shown.take() {
-                told.add_external(NAME, Arc::new(shown));
-            }
-            if shown.is_none() && (before.message != now.message || before.pid != now.pid) {
-                events.add(&name, now.state, Arc::clone(&now.message), now.run);
-            }
-        }
-    });
-    let reported = manager.clone();
-    tokio::spawn(async move {
-        while let Some(report) = reports.recv().await {
-            reported.service_event(NAME, &sentence(&report));
-        }
-    });
+/// Shows the probe among the services once there is a first check to ask, and makes events of what it reports.
+pub fn show(manager: &Manager, events: &EventLog, prober: Prober, reports: mpsc::Receiver<Report>) {
+    let service = HelperService {
+        name: NAME,
+        status: prober.status(),
+        snapshot,
+        reports,
+        event: |report| (Arc::from(NAME), sentence(&report)),
+        restart: Box::new(move || prober.restart()),
+    };
+    service.show(manager, events);
 }
 
 fn sentence(report: &Report) -> String {
@@ -202,8 +121,6 @@ fn sentence(report: &Report) -> String {
 }
 
 fn snapshot(status: &ProberStatus, closing: bool) -> Snapshot {
-    // It ends when there is nothing to ask, and with the host.
-    let ended = status.helper.pid.is_none() && (closing || !status.wanted);
     let asks = match (status.checks, status.others) {
         (0, _) => None,
         (1, 0) => Some("asks 1 check".to_owned()),
@@ -212,28 +129,13 @@ fn snapshot(status: &ProberStatus, closing: bool) -> Snapshot {
             Some(format!("asks {checks} checks, with {others} more of it in networks of containers"))
         }
     };
-    let state = match status.helper.up {
-        true => State::Running,
-        false if ended && closing => State::Stopped,
-        false if ended => State::Finished,
-        false => State::Starting,
-    };
     Snapshot {
-        up: status.helper.up,
-        // It runs again as soon as there is something to ask.
-        down: ended && closing,
         restarts: status.restarts,
-        runs: status.helper.pid.is_some(),
-        pid: status.helper.pid,
-        since: wall(status.helper.since),
-        entered: status.helper.since,
-        builtin: true,
-        stopped: ended && closing,
         status_text: asks.map(Arc::from),
         run: u64::from(status.restarts).saturating_add(1),
         // Without it checks are late; the host is no less healthy for that.
         required: false,
-        ..Snapshot::new(Arc::from(NAME), state, Arc::clone(&status.helper.message))
+        ..helper::snapshot(NAME, &status.helper, status.wanted, closing)
     }
 }
 
@@ -242,6 +144,7 @@ mod tests {
     use kelson_helper::supervisor::Status;
 
     use super::*;
+    use crate::model::State;
 
     fn status(change: impl FnOnce(&mut ProberStatus)) -> ProberStatus {
         let mut status = ProberStatus {

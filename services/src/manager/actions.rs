@@ -186,11 +186,12 @@ impl Manager {
         };
         match &entry.kind {
             Kind::Faulty(publisher) => Err(NotNow(publisher.borrow().message.to_string())),
-            Kind::ExternalService(external) => match input(0) {
+            Kind::Helper(helper) => match input(0) {
                 Input::Restart { .. } => {
-                    external.restart().map(|()| Asked::ExternalService(external.snapshot()))
+                    (helper.restart)();
+                    Ok(Asked::Helper(entry.watch()))
                 }
-                Input::Start { .. } => Ok(Asked::ExternalService(external.snapshot())),
+                Input::Start { .. } => Ok(Asked::Helper(entry.watch())),
                 _ => Err(NotNow(format!("\"{name}\" stops with the host alone; restart replaces it"))),
             },
             Kind::Live(_) if self.closing() && !matches!(input(0), Input::Stop { .. }) => {
@@ -248,14 +249,14 @@ impl Manager {
 
 enum Asked {
     Live { request_id: u64, answer: oneshot::Receiver<Answer>, snapshot: watch::Receiver<Snapshot> },
-    ExternalService(watch::Receiver<Snapshot>),
+    Helper(watch::Receiver<Snapshot>),
 }
 
 impl Asked {
     async fn outcome(self, name: String, wait: bool, goal: Goal) -> ActionResult {
         let (request_id, answer, mut snapshot) = match self {
             Asked::Live { request_id, answer, snapshot } => (request_id, answer.await, snapshot),
-            Asked::ExternalService(snapshot) => {
+            Asked::Helper(snapshot) => {
                 let now = snapshot.borrow().clone();
                 let message = now.message.to_string();
                 return ActionResult { name, outcome: Outcome::Done, message, snapshot: Some(now) };

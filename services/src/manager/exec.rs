@@ -76,7 +76,7 @@ impl Manager {
             None => None,
             Some(entry) => match &entry.kind {
                 Kind::Live(handle) => Some(handle.clone()),
-                Kind::ExternalService(_) => {
+                Kind::Helper(_) => {
                     let text =
                         format!("service \"{name}\" is built in: `kelsonctl restart {name}` replaces it");
                     return Err(NotNow(text));

@@ -8,7 +8,7 @@ use kelson_spec::service::{ServiceSpec, StartMode};
 use tokio::sync::watch;
 
 use super::faulty::faults;
-use super::{Entry, ExternalService, Kind, Manager, failed_snapshot, tell};
+use super::{Entry, Kind, Manager, SupervisedHelper, failed_snapshot, tell};
 use crate::error::ServicesError;
 use crate::host::ReloadReport;
 use crate::model::State;
@@ -50,18 +50,18 @@ impl Manager {
         }
     }
 
-    /// Adds a built-in service that runs in its own way.
-    pub fn add_external(&self, name: &str, external: Arc<dyn ExternalService>) {
+    /// Adds a helper that its supervisor runs.
+    pub(crate) fn add_helper(&self, name: &str, helper: SupervisedHelper) {
         let name: Arc<str> = Arc::from(name);
         let registry = self.inner.host_context.registry.clone();
-        let (mut snapshot, changed) = (external.snapshot(), Arc::clone(&name));
+        let (mut snapshot, changed) = (helper.snapshot.clone(), Arc::clone(&name));
         registry.add(Arc::clone(&name), snapshot.clone());
         tokio::spawn(async move {
             while snapshot.changed().await.is_ok() {
                 registry.changed(&changed);
             }
         });
-        self.entries_mut().insert(name, Entry { spec: None, kind: Kind::ExternalService(external) });
+        self.entries_mut().insert(name, Entry { spec: None, kind: Kind::Helper(helper) });
     }
 
     /// Its spec is known where this host cannot run it, and not where its file has mistakes.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Kind, Manager};
+use super::Manager;
 use crate::metrics::{InitFigures, Reading, ServiceFigures};
 
 /// Services that are measured before other tasks run: less than a millisecond's work.
@@ -17,17 +17,12 @@ impl Manager {
             init: InitFigures::now(),
             events: *self.newest_event().borrow(),
             group_restarts: self.group_restarts(),
-            dropped: None,
+            dropped: self.inner.host_context.logs.dropped(),
         };
         for portion in names.chunks(PORTION) {
             reading.services.extend(portion.iter().filter_map(|name| self.figures(name)));
             tokio::task::yield_now().await;
         }
-        let entries = self.entries();
-        reading.dropped = entries.values().find_map(|entry| match &entry.kind {
-            Kind::ExternalService(external) => external.dropped(),
-            Kind::Live(_) | Kind::Faulty(_) => None,
-        });
         reading
     }
 

@@ -18,6 +18,7 @@ use crate::events::EventLog;
 use crate::groups::Groups;
 use crate::health::OwnCheck;
 use crate::health::network::Network;
+use crate::metrics::Dropped;
 use crate::state_store::StateStore;
 
 /// The number of [`HostContext::turns`].
@@ -88,6 +89,10 @@ pub trait LogPipes: Send + Sync {
     fn pipes(&self, service: &str, run: u64, spec: &LogSpec) -> io::Result<(OwnedFd, OwnedFd)>;
     /// The service is gone permanently.
     fn forget(&self, service: &str);
+    /// What was lost of all logs, where that is counted.
+    fn dropped(&self) -> Option<Dropped> {
+        None
+    }
 }
 
 /// What all services of a host share.
