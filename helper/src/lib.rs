@@ -7,12 +7,15 @@
 pub mod answer;
 pub mod inspect;
 mod launch;
+pub mod notify;
 pub mod places;
 pub mod probe;
 pub mod random;
+pub mod signals;
 pub mod supervisor;
 pub mod task;
 pub mod transport;
+pub mod user;
 
 pub use futures_util::future::BoxFuture;
 pub use launch::{CONTROL, Launched, Launcher, Lease, Start};

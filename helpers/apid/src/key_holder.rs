@@ -10,17 +10,18 @@ use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
+use kelson_helper::notify::notify;
+use kelson_helper::signals::termination;
+use kelson_helper::user::leave_root;
 use kelson_sys::capability;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::signal::{SigSet, Signal};
-use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::signalfd::SignalFd;
 use nix::sys::wait::{WaitStatus, waitpid};
-use nix::unistd::{ForkResult, Gid, Pid, Uid, fork, geteuid, setgid, setgroups, setuid};
+use nix::unistd::{ForkResult, Pid, fork};
 
 use super::arguments::Arguments;
 use super::material::{CLOSING, FILES, Material, PING, READY, Stamp};
-use super::notify::notify;
 use super::{say, tls_worker};
 use crate::error::ApidError;
 
@@ -40,7 +41,7 @@ pub fn run(arguments: &Arguments) -> Result<i32, ApidError> {
     let stamp = Stamp::of(arguments);
     let material = Material::read(arguments)?;
     let (ours, theirs) = UnixStream::pair().map_err(ApidError::Runtime)?;
-    let signals = signals()?;
+    let signals = termination().map_err(ApidError::Runtime)?;
     // SAFETY: there is one thread in kelson-apid at this moment, so nothing is held that the child would wait for.
     match unsafe { fork() }.map_err(|errno| ApidError::Runtime(errno.into()))? {
         ForkResult::Child => {
@@ -72,35 +73,14 @@ pub fn run(arguments: &Arguments) -> Result<i32, ApidError> {
     }
 }
 
-fn signals() -> Result<SignalFd, ApidError> {
-    let set: SigSet = [Signal::SIGTERM, Signal::SIGINT].into_iter().collect();
-    set.thread_block()
-        .and_then(|()| SignalFd::with_flags(&set, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC))
-        .map_err(|errno| ApidError::Runtime(errno.into()))
-}
-
 /// Becomes the worker's own user, if this is root. All capabilities go with root.
 fn put_off_rights(arguments: &Arguments) -> Result<(), ApidError> {
-    let Some(user) = arguments.user.filter(|_| geteuid().is_root()) else { return Ok(()) };
-    if !is_mapped(user, &std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default()) {
+    let Some(user) = arguments.user else { return Ok(()) };
+    if !leave_root(user, arguments.group.unwrap_or(user)).map_err(ApidError::Runtime)? {
         // PID 1 knows its own user, and that it calls for others.
         say(&format!("this user namespace has no user {user}: the TLS worker runs as the user of PID 1"));
-        return Ok(());
     }
-    let group = Gid::from_raw(arguments.group.unwrap_or(user));
-    let changed = setgroups(&[]).and_then(|()| setgid(group)).and_then(|()| setuid(Uid::from_raw(user)));
-    changed
-        .map_err(|errno| ApidError::Runtime(io::Error::other(format!("cannot become user {user}: {errno}"))))
-}
-
-/// Whether a user namespace with this map (user_namespaces(7): first within, first without, how many) has this user.
-fn is_mapped(user: u32, map: &str) -> bool {
-    map.lines().any(|line| {
-        let mut numbers = line.split_ascii_whitespace().map(|number| number.parse::<u32>().ok());
-        let (first, _, count) = (numbers.next().flatten(), numbers.next(), numbers.next().flatten());
-        let after = first.and_then(|first| user.checked_sub(first));
-        after.zip(count).is_some_and(|(after, count)| after < count)
-    })
+    Ok(())
 }
 
 struct KeyHolder<'a> {
@@ -219,21 +199,5 @@ impl KeyHolder<'_> {
 fn tell(state: &str) {
     if let Err(error) = notify(state) {
         say(&format!("cannot send {state} to PID 1: {error}"));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_namespace_says_which_users_it_has() {
-        let whole = "         0          0 4294967295\n";
-        assert!(is_mapped(0, whole) && is_mapped(65_432, whole));
-        let alone = "         0       1000          1\n";
-        assert!(is_mapped(0, alone) && !is_mapped(65_432, alone));
-        let two = "0 1000 1\n65000 165000 500\n";
-        assert!(is_mapped(65_432, two) && !is_mapped(65_500, two) && !is_mapped(64_999, two));
-        assert!(!is_mapped(0, ""));
     }
 }

@@ -18,7 +18,6 @@ mod limiter;
 mod listen;
 mod material;
 mod metrics;
-mod notify;
 pub mod openmetrics;
 mod page;
 mod peer;

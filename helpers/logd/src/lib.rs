@@ -32,9 +32,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
+use kelson_helper::signals::termination;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use nix::sys::signal::{SigSet, Signal};
-use nix::sys::signalfd::{SfdFlags, SignalFd};
 
 use admission::Admission;
 use reader::Reader;
@@ -113,7 +112,8 @@ fn run(options: &Options) -> io::Result<()> {
     be_known();
     let store = Arc::new(Store::new(options.logs.clone()));
     let troubles = Arc::new(Troubles::new()?);
-    let signals = signals();
+    // Without the signals it still ends with PID 1's socket.
+    let signals = termination().ok();
     let (at_work, ended) = mpsc::channel();
     let woken = troubles.clone();
     let admission = Arc::new(Admission::new(move || woken.wake()));
@@ -168,15 +168,6 @@ fn be_known() {
     let _ = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) };
     let _ = getrlimit(Resource::RLIMIT_NOFILE)
         .and_then(|(_, most)| setrlimit(Resource::RLIMIT_NOFILE, most, most));
-}
-
-/// SIGTERM and SIGINT end it in order; without them it still ends with PID 1's socket.
-fn signals() -> Option<SignalFd> {
-    let mut set = SigSet::empty();
-    set.add(Signal::SIGTERM);
-    set.add(Signal::SIGINT);
-    set.thread_block().ok()?;
-    SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK).ok()
 }
 
 /// The socket of an earlier logd is replaced: whoever still holds that one is not asked any more.

@@ -1,4 +1,4 @@
-//! Reports to PID 1 by the protocol of sd_notify that the endpoint is open.
+//! Reports to PID 1 by the protocol of sd_notify, as every service may, that a helper is ready.
 
 use std::ffi::OsStr;
 use std::os::linux::net::SocketAddrExt as _;
