@@ -77,7 +77,7 @@ pub extern "C" fn main(_argc: libc::c_int, _argv: *const *const libc::c_char) ->
 type Main = fn(&[OsString]) -> i32;
 
 /// The parts beside `init`, by the last part of the name in `argv[0]`.
-const PERSONALITIES: [(&CStr, Main); 10] = [
+const PERSONALITIES: &[(&CStr, Main)] = &[
     (c"kelson-logd", |words| kelson_logd::main(words.iter().cloned())),
     (c"kelson-probe", |words| kelson_probe::main(words.iter().cloned())),
     (c"kelson-apid", |words| kelson_apid::main(words.iter().cloned())),
@@ -93,7 +93,7 @@ const PERSONALITIES: [(&CStr, Main); 10] = [
 /// Whatever is not known is `init`.
 fn personality(program: &str) -> Option<(&'static CStr, Main)> {
     let name = Path::new(program).file_name()?.as_bytes();
-    PERSONALITIES.into_iter().find(|(known, _)| known.to_bytes() == name)
+    PERSONALITIES.iter().copied().find(|(known, _)| known.to_bytes() == name)
 }
 
 /// The start of every personality; returns the exit status.
@@ -282,7 +282,7 @@ mod tests {
     #[test]
     fn the_name_alone_decides() {
         let name = |program| personality(program).map(|(name, _)| name);
-        for (name, _) in PERSONALITIES {
+        for &(name, _) in PERSONALITIES {
             assert_eq!(personality(name.to_str().unwrap()).map(|(known, _)| known), Some(name));
         }
         assert_eq!(name("/usr/sbin/reboot"), Some(c"reboot"));

@@ -5,3 +5,4 @@ pub mod containerd;
 mod helper;
 pub mod logd;
 pub mod probe;
+pub mod program;

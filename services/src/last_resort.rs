@@ -15,7 +15,7 @@ use kelson_spec::{ServiceSpec, StopOrder};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
-use crate::builtins::apid;
+use crate::builtins::program;
 use crate::error::ServicesError;
 use crate::manager::child_of;
 use crate::service_runner::hooks::{Hooks, KILL};
@@ -50,14 +50,17 @@ pub trait Survivors: Sync {
     fn started(&self, pid: i32) -> Option<u64>;
 }
 
-/// Stops all services that are recorded, each once those that need it are down, apid after all others. What is left at
-/// `deadline` is killed. `now` counts from PID 1's start, as the times of the records do.
+/// Stops all services that are recorded, each once those that need it are down, [some](program::last) after all others. What
+/// is left at `deadline` is killed. `now` counts from PID 1's start, as the times of the records do.
 pub async fn stop(past: &mut Past, survivors: &dyn Survivors, now: Duration, deadline: Instant) {
     let services = services(past, survivors, now).await;
-    let (last, others): (Vec<Service>, Vec<Service>) =
-        services.into_iter().partition(|service| &*service.name == apid::NAME);
-    for part in [others, last] {
-        stop_part(part, deadline).await;
+    let is_last = |service: &Service| program::last().position(|name| *service.name == *name);
+    let (mut last, others): (Vec<Service>, Vec<Service>) =
+        services.into_iter().partition(|service| is_last(service).is_some());
+    last.sort_by_key(is_last);
+    stop_part(others, deadline).await;
+    for service in last {
+        stop_part(vec![service], deadline).await;
     }
 }
 

@@ -1,7 +1,4 @@
-//! The names that are taken: of the built-in services, of Kelson's own processes, and of the machine file.
-
-/// Services that Kelson brings along; others may depend on them, and the machine file may change them.
-pub const BUILTINS: [&str; 4] = ["apid", "containerd", "logd", "probe"];
+//! Names of services, users and files.
 
 /// The built-in service that every container waits for.
 pub const CONTAINERD: &str = "containerd";
@@ -9,14 +6,6 @@ pub const CONTAINERD: &str = "containerd";
 /// The user of the process of kelson-apid that reads what the network sends; no service may have it. It has no name: an
 /// image need not know it. Debian reserves the numbers above 65,000 for nobody.
 pub const APID_USER: u32 = 65_432;
-
-/// The user and the group of processes that need no file: nobody's.
-pub const NOBODY: u32 = 65_534;
-
-/// Names that no service file may take: the built-ins, the personalities, the cgroup of the shims of containers, and the
-/// log of who changed what.
-pub const RESERVED: [&str; 9] =
-    ["apid", "audit", "containerd", "load", "logd", "probe", "shims", "task", "unpack"];
 
 /// `PATH` of every service that does not set its own.
 pub const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";

@@ -13,11 +13,12 @@ use crate::member::{Member, Ties};
 use crate::read;
 use crate::sources::Sources;
 use crate::tree::{self, Node, Position, Value};
+use kelson_spec::builtin;
 use kelson_spec::graph;
 use kelson_spec::group::GroupSpec;
 use kelson_spec::loaded::{Diagnostic, Loaded, Refused};
 use kelson_spec::machine::MachineSpec;
-use kelson_spec::names::{BUILTINS, GROUPS, MACHINE, is_name};
+use kelson_spec::names::{GROUPS, MACHINE, is_name};
 use kelson_spec::quote::{error_text, shown};
 use kelson_spec::service::ServiceSpec;
 
@@ -84,7 +85,7 @@ impl Reading {
             services: Vec::new(),
             members: Vec::new(),
             spared: BTreeSet::new(),
-            known: BUILTINS.iter().map(|name| (*name).to_owned()).collect(),
+            known: builtin::names().map(str::to_owned).collect(),
             diagnostics: Vec::new(),
             warnings: Vec::new(),
         }

@@ -1,8 +1,8 @@
-//! The built-in services that have a process of the host's own: containerd and apid.
+//! The built-in services that a ServiceRunner runs: containerd, and those from PID 1's own program.
 
 use std::path::Path;
 
-use kelson_services::builtins::{apid, containerd};
+use kelson_services::builtins::{apid, containerd, program};
 use kelson_services::manager::Manager;
 use kelson_spec::{Loaded, MachineSpec, ServiceSpec};
 
@@ -14,10 +14,12 @@ pub(super) fn socket_group(loaded: &Loaded) -> Option<u32> {
     nix::unistd::geteuid().is_root().then(|| loaded.api_group.unwrap_or(apid::USER))
 }
 
-/// The service apid, where the host has one.
-pub(super) fn apid_spec(options: &Options, loaded: &Loaded) -> Option<ServiceSpec> {
-    let bounded = options.mode == Mode::Machine;
-    apid::spec(&loaded.machine, &options.runtime_dir, socket_group(loaded), bounded)
+/// The services from PID 1's own program that this host has.
+pub(super) fn program_specs(options: &Options, loaded: &Loaded) -> Vec<ServiceSpec> {
+    let (machine, bounded) = (&loaded.machine, options.mode == Mode::Machine);
+    let apid = apid::spec(machine, &options.runtime_dir, socket_group(loaded));
+    let all = apid.into_iter().chain(program::optional(machine));
+    all.map(|spec| program::finish(spec, machine, bounded)).collect()
 }
 
 /// The service containerd, with what it finds when it starts.

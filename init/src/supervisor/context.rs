@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kelson_services::ServicesError;
-use kelson_services::builtins::{apid, containerd};
+use kelson_services::builtins::{containerd, program};
 use kelson_services::collector::Collector;
 use kelson_services::host::{HostRequest, ReloadReport};
 use kelson_services::manager::Manager;
@@ -14,7 +14,7 @@ use kelson_spec::Loaded;
 use tokio::sync::{mpsc, oneshot};
 
 use super::api::Api;
-use super::builtin::{apid_spec, containerd_spec};
+use super::builtin::{containerd_spec, program_specs};
 use super::configuration::Configuration;
 use super::intent::Intents;
 use super::later_mounts::LaterMounts;
@@ -54,8 +54,7 @@ impl Context {
         }
         loaded.warnings.iter().for_each(|warning| manager.host_event(&warning.to_string()));
         let unknown = |name: &str| manager.get(name).is_none();
-        let apid = apid_spec(&self.options, &loaded);
-        if let Some(spec) = apid.filter(|spec| unknown(&spec.name)) {
+        for spec in program_specs(&self.options, &loaded).into_iter().filter(|spec| unknown(&spec.name)) {
             manager.add(Arc::new(spec), true);
         }
         if loaded.containerd && unknown(containerd::NAME) {
@@ -68,13 +67,15 @@ impl Context {
         self.configuration.write();
     }
 
-    /// An apid of another version gives way to this version's. Clients connect again.
-    pub(super) fn replace_apid(&self, loaded: &Loaded) {
-        let runs = self.manager.get(apid::NAME).and_then(|now| now.spec);
-        let Some(old) = runs.as_deref().and_then(apid::other_version) else { return };
-        let Some(spec) = apid_spec(&self.options, loaded) else { return };
-        let why = format!("the upgrade of PID 1 replaces version {old} of its program");
-        self.manager.replace(Arc::new(spec), &why);
+    /// A built-in service from PID 1's program of another version gives way to this version's. Clients of apid connect
+    /// again.
+    pub(super) fn replace_programs(&self, loaded: &Loaded) {
+        for spec in program_specs(&self.options, loaded) {
+            let runs = self.manager.get(&spec.name).and_then(|now| now.spec);
+            let Some(old) = runs.as_deref().and_then(program::other_version) else { continue };
+            let why = format!("the upgrade of PID 1 replaces version {old} of its program");
+            self.manager.replace(Arc::new(spec), &why);
+        }
     }
 
     /// Tells of the crash that this incarnation comes after.

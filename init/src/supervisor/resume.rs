@@ -64,7 +64,7 @@ impl Incarnation {
         if half_begun {
             context.begin(loaded);
         } else {
-            context.replace_apid(&loaded);
+            context.replace_programs(&loaded);
             context.configuration.write();
         }
         context.health.recovered();

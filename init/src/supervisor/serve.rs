@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kelson_services::builtins::apid;
+use kelson_services::builtins::program;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -49,7 +49,8 @@ pub(super) async fn serve(
     let (manager, collector, prober) =
         (context.manager.clone(), context.collector.clone(), context.prober.clone());
     let stopping = async {
-        let stopped = manager.stop_all(deadline, &[apid::NAME]).await;
+        let last: Vec<&str> = program::last().collect();
+        let stopped = manager.stop_all(deadline, &last).await;
         if stopped.given_up.is_empty() {
             manager.host_event("all services are down");
         }

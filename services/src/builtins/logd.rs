@@ -15,7 +15,6 @@ use tokio::sync::mpsc;
 
 use super::helper::{self, HelperService};
 use crate::collector::{Collector, LogOptions, LogdStatus, Report};
-use crate::error::ServicesError;
 use crate::events::EventLog;
 use crate::helpers::{HelperCgroup, HelperKind};
 use crate::manager::Manager;

@@ -8,8 +8,7 @@ use std::sync::Arc;
 
 use kelson_runner::open_network;
 use kelson_spec::MachineSpec;
-use kelson_spec::names::NOBODY;
-use kelson_spec::service::{ContainerNetwork, Resources, ServiceSpec};
+use kelson_spec::service::{ContainerNetwork, Credentials, Resources, ServiceSpec};
 use tokio::sync::mpsc;
 
 use super::helper::{self, HelperService};
@@ -38,7 +37,7 @@ pub fn kind(machine: &MachineSpec) -> HelperKind {
         arguments: Vec::new(),
         confine: |processes, command| {
             command
-                .user(NOBODY, NOBODY, Vec::new())
+                .user(Credentials::NOBODY, Credentials::NOBODY, Vec::new())
                 .bounding(Some(0))
                 .no_new_privileges(true)
                 .seccomp(Some(processes.default_filter(0)))

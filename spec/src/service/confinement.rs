@@ -16,10 +16,21 @@ pub struct Credentials {
     pub home: Option<String>,
 }
 
+impl Credentials {
+    /// The user and the group of processes that need no file.
+    pub const NOBODY: u32 = 65_534;
+}
+
 /// Nobody: where it cannot be read from a record of the state who a user is, that must not be root.
 impl Default for Credentials {
     fn default() -> Self {
-        Credentials { uid: 65534, gid: 65534, groups: Vec::new(), name: "nobody".to_owned(), home: None }
+        Credentials {
+            uid: Self::NOBODY,
+            gid: Self::NOBODY,
+            groups: Vec::new(),
+            name: "nobody".to_owned(),
+            home: None,
+        }
     }
 }
 

@@ -22,10 +22,10 @@ use super::values::{
 use crate::decode::{Decoder, quoted};
 use crate::schema::Kind;
 use crate::tree::{Node, Position, Value};
+use kelson_spec::builtin::{self, BUILTINS, Builtin, Changes};
 use kelson_spec::machine::{
     ApiSpec, BuiltinSpec, InterfaceSpec, MachineSpec, MountSpec, NodeHealthSpec, WatchdogSpec,
 };
-use kelson_spec::names::BUILTINS;
 use kelson_spec::near::near;
 use kelson_spec::service::ServiceKind;
 
@@ -276,36 +276,24 @@ fn watchdog() -> Mapping<WatchdogSpec> {
 
 fn builtins() -> Codec<Vec<BuiltinSpec>> {
     Mapping::codec(|| {
-        let about = |name| match name {
-            "apid" => "the API endpoint on the network",
-            "containerd" => "runs services from images",
-            "logd" => "collects logs",
-            _ => "runs the `tcp`, `http` and `grpc` checks",
-        };
-        BUILTINS.into_iter().fold(Mapping::new("builtins", Vec::new), |mapping, name| {
+        BUILTINS.iter().fold(Mapping::new("builtins", Vec::new), |mapping, known| {
             let at = At::new(
-                move |list: &Vec<BuiltinSpec>| list.iter().find(|builtin| builtin.name == name).cloned(),
-                |list, builtin| list.push(builtin),
+                |list: &Vec<BuiltinSpec>| list.iter().find(|changed| changed.name == known.name).cloned(),
+                |list, changed| list.push(changed),
             );
-            mapping.means(name, at, Mapping::codec(move || builtin(name)), "as it is", about(name))
+            mapping.means(known.name, at, Mapping::codec(|| builtin(known)), "as it is", known.about)
         })
     })
     .read_by(|d, node| d.builtins(node))
 }
 
-fn builtin(name: &'static str) -> Mapping<BuiltinSpec> {
+fn builtin(known: &'static Builtin) -> Mapping<BuiltinSpec> {
+    let name = known.name;
     let resources = Mapping::codec(resources).optional();
     let resources_about = "replaces its own as a whole";
-    let is_helper = matches!(name, "logd" | "probe");
     let mut elsewhere = service_file().names();
-    if is_helper {
+    if let Changes::Resources(why) = known.changes {
         elsewhere.push("enabled");
-        let why = match name {
-            "logd" => "logd is always at hand and cannot be changed in this",
-            _ => {
-                "probe is there as long as a service has tcp, http or grpc checks and cannot be changed in this"
-            }
-        };
         return keys! {
             Mapping::new("helper", move || BuiltinSpec::new(name));
             means "resources" resources = resources, "its own", resources_about;
@@ -317,8 +305,8 @@ fn builtin(name: &'static str) -> Mapping<BuiltinSpec> {
     let mapping = keys! {
         Mapping::new("builtin", move || BuiltinSpec::new(name));
         means "enabled" enabled = boolean().optional(), "where it is needed",
-            "`false`: the service is off from the next boot on (a running one continues). `true`: \
-             `containerd` is on even if no service needs it";
+            "`false`: the service is off from the next boot on (a running one continues). `true`: it is \
+             on even if nothing needs it; without `api` there is no `apid` all the same";
     };
     keys! {
         environments(mapping, at!(environment), "added to its own; a variable of the same name is \
@@ -348,9 +336,10 @@ impl Decoder<'_> {
         let mut list = Vec::new();
         for (name, entry) in self.entries(node)? {
             let builtin = self.at_key(name.to_owned(), |d| {
-                let Some(known) = BUILTINS.into_iter().find(|known| *known == name) else {
-                    let hint = near(name, BUILTINS).map(|near| format!("; did you mean {near}?"));
-                    let (all, hint) = (BUILTINS.join(", "), hint.unwrap_or_default());
+                let Some(known) = builtin::of(name) else {
+                    let hint = near(name, builtin::names()).map(|near| format!("; did you mean {near}?"));
+                    let all: Vec<&str> = builtin::names().collect();
+                    let (all, hint) = (all.join(", "), hint.unwrap_or_default());
                     let text = format!("this is not one of the built-in services {all}{hint}");
                     d.wrong(entry.key.at, text);
                     return None;

@@ -17,8 +17,9 @@ use super::values::{boolean, choice, name, number, own_name, start_timeout, text
 use crate::decode::{Decoded, Decoder, quoted};
 use crate::json::Json;
 use crate::tree::{Node, Value};
+use kelson_spec::builtin::is_reserved;
 use kelson_spec::kernel::{ALL_CAPABILITIES, CONTAINER_CAPABILITIES};
-use kelson_spec::names::{RESERVED, is_name};
+use kelson_spec::names::is_name;
 use kelson_spec::service::{
     ApiAccess, Credentials, Readiness, Requirement, RestartSpec, ServiceKind, ServiceSpec, StartMode,
     Workload,
@@ -41,7 +42,7 @@ pub fn service(d: &mut Decoder<'_>, file: &Mapping<ServiceSpec>, stem: &str, roo
 
 /// The name that a file of this stem gives a service, if it may be one.
 pub fn service_name(stem: &str) -> Option<&str> {
-    (is_name(stem) && !RESERVED.contains(&stem)).then_some(stem)
+    (is_name(stem) && !is_reserved(stem)).then_some(stem)
 }
 
 /// `spec` as the keys of a service file: only what differs from the default. What was resolved stays resolved: the environment
@@ -244,7 +245,7 @@ fn unreserved_name() -> Codec<String> {
     own_name().around(|d, node, inner| {
         let before = d.diagnostics.len();
         let name = inner(d, node)?;
-        if d.diagnostics.len() == before && RESERVED.contains(&name.as_str()) {
+        if d.diagnostics.len() == before && is_reserved(&name) {
             d.wrong(node.at, format_args!("{name} is the name of a part of Kelson; choose another"));
         }
         Some(name)

@@ -1,0 +1,81 @@
+//! The services that Kelson brings along, each of which is listed here and nowhere else.
+
+use crate::service::ServiceSpec;
+
+/// A service that Kelson brings along. Others may depend on it, and the machine file may change it.
+#[derive(Debug)]
+pub struct Builtin {
+    pub name: &'static str,
+    /// What it does, in the documentation of the machine file.
+    pub about: &'static str,
+    pub changes: Changes,
+    /// Makes the service of one that PID 1's own program has, and that runs where the machine file says `enabled: true`. Its
+    /// limits are left out on a host that cannot enforce them. `None`: PID 1 decides when and how it runs.
+    pub program: Option<fn() -> ServiceSpec>,
+}
+
+/// What the machine file may change of a built-in service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Changes {
+    /// All keys of `builtins`.
+    Service,
+    /// A supervisor of PID 1 runs it: only its `resources`. Why no other key.
+    Resources(&'static str),
+}
+
+/// The capabilities of a program that becomes another user: `CAP_SETGID` and `CAP_SETUID`, by capabilities(7).
+pub const CHANGE_USER: u64 = 1 << 6 | 1 << 7;
+
+/// Sorted by name.
+pub const BUILTINS: &[Builtin] = &[
+    Builtin {
+        name: "apid",
+        about: "the API endpoint on the network",
+        changes: Changes::Service,
+        program: None,
+    },
+    Builtin {
+        name: "containerd",
+        about: "runs services from images",
+        changes: Changes::Service,
+        program: None,
+    },
+    Builtin {
+        name: "logd",
+        about: "collects logs",
+        changes: Changes::Resources("logd is always at hand and cannot be changed in this"),
+        program: None,
+    },
+    Builtin {
+        name: "probe",
+        about: "runs the `tcp`, `http` and `grpc` checks",
+        changes: Changes::Resources(
+            "probe is there as long as a service has tcp, http or grpc checks and cannot be changed in this",
+        ),
+        program: None,
+    },
+];
+
+/// Names beside those of the built-in services that no service file may take: the personalities, the cgroup of the shims of
+/// containers, and the log of who changed what.
+const RESERVED: [&str; 5] = ["audit", "load", "shims", "task", "unpack"];
+
+/// Whether no service file may take this name.
+pub fn is_reserved(name: &str) -> bool {
+    of(name).is_some() || RESERVED.contains(&name)
+}
+
+/// The names of all.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    BUILTINS.iter().map(|builtin| builtin.name)
+}
+
+/// The built-in service of this name.
+pub fn of(name: &str) -> Option<&'static Builtin> {
+    BUILTINS.iter().find(|builtin| builtin.name == name)
+}
+
+/// The names of those that run where the machine file says so.
+pub fn optional() -> impl Iterator<Item = &'static str> {
+    BUILTINS.iter().filter(|builtin| builtin.program.is_some()).map(|builtin| builtin.name)
+}
