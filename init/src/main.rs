@@ -81,6 +81,7 @@ const PERSONALITIES: &[(&CStr, Main)] = &[
     (c"kelson-logd", |words| kelson_logd::main(words.iter().cloned())),
     (c"kelson-probe", |words| kelson_probe::main(words.iter().cloned())),
     (c"kelson-apid", |words| kelson_apid::main(words.iter().cloned())),
+    (c"kelson-devlog", |_| kelson_devlog::main()),
     (c"kelson-load", kelson_load::process::main),
     (c"kelson-unpack", |words| kelson_unpack::main(words.iter().cloned())),
     (c"kelson-inspect", |_| kelson_inspect::main()),

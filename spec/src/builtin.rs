@@ -1,6 +1,6 @@
 //! The services that Kelson brings along, each of which is listed here and nowhere else.
 
-use crate::service::ServiceSpec;
+use crate::service::{Readiness, Resources, ServiceSpec};
 
 /// A service that Kelson brings along. Others may depend on it, and the machine file may change it.
 #[derive(Debug)]
@@ -41,6 +41,12 @@ pub const BUILTINS: &[Builtin] = &[
         program: None,
     },
     Builtin {
+        name: "devlog",
+        about: "receives the messages of syslog(3) at `/dev/log`",
+        changes: Changes::Service,
+        program: Some(devlog),
+    },
+    Builtin {
         name: "logd",
         about: "collects logs",
         changes: Changes::Resources("logd is always at hand and cannot be changed in this"),
@@ -55,6 +61,17 @@ pub const BUILTINS: &[Builtin] = &[
         program: None,
     },
 ];
+
+fn devlog() -> ServiceSpec {
+    let mut spec = ServiceSpec::process("devlog", ["kelson-devlog"]);
+    spec.description = "receives the messages of syslog(3)".into();
+    spec.readiness = Readiness::Notify;
+    spec.security.capabilities = Some(CHANGE_USER);
+    spec.resources = Resources { memory_max: Some(32 << 20), pids_max: Some(4), ..Resources::default() };
+    // Any process may send messages.
+    spec.logs.rate_limit = Some(1000);
+    spec
+}
 
 /// Names beside those of the built-in services that no service file may take: the personalities, the cgroup of the shims of
 /// containers, and the log of who changed what.

@@ -9,6 +9,7 @@ mod containers;
 mod crash;
 mod crossing;
 mod delegation;
+mod devlog;
 mod door;
 mod events;
 mod exec;

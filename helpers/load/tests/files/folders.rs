@@ -139,7 +139,7 @@ hostnmae: x
             "machine.yaml:11:40: mounts[0].target: \"var\" is not a path from the root; write it with / first",
             "machine.yaml:12:6: api.key: this key is missing; write key: PATH",
             "machine.yaml:12:16: api.listen[0]: \"localhost:50000\" is not ADDRESS:PORT; write such as 0.0.0.0:50000 or [::]:50000",
-            "machine.yaml:13:12: builtins.containers: this is not one of the built-in services apid, containerd, logd, probe; did you mean containerd?",
+            "machine.yaml:13:12: builtins.containers: this is not one of the built-in services apid, containerd, devlog, logd, probe; did you mean containerd?",
             "machine.yaml:13:41: builtins.containerd.limit: this key is not known; did you mean limits? Allowed here: enabled, environment, environmentFiles, depends, restart, required, startTimeout, health, hooks, stop, resources, limits, logs",
             "machine.yaml:13:61: builtins.containerd.enabled: \"maybe\" is not true or false",
             "machine.yaml:13:68: builtins.containerd.user: this is settled for containerd and cannot be changed; allowed here: enabled, environment, environmentFiles, depends, restart, required, startTimeout, health, hooks, stop, resources, limits, logs",
