@@ -10,9 +10,10 @@ use crate::decode::{Context, Decoded, Decoder, MOST_MISTAKES, diagnostic};
 use crate::grammar::{self, DecodedMachine, Mapping};
 use crate::groups;
 use crate::member::{Member, Ties};
+use crate::parser;
 use crate::read;
 use crate::sources::Sources;
-use crate::tree::{self, Node, Position, Value};
+use crate::tree::{Node, Position, Value};
 use kelson_spec::builtin;
 use kelson_spec::graph;
 use kelson_spec::group::GroupSpec;
@@ -31,6 +32,11 @@ pub fn load(config: &Path) -> Loaded {
 
 /// As [`load`], with the files that specs refer to elsewhere, or for another mode.
 pub fn load_with(config: &Path, sources: &Sources) -> Loaded {
+    let (config, sources) = (config.to_owned(), sources.clone());
+    parser::guarded(move || read_all(&config, &sources))
+}
+
+fn read_all(config: &Path, sources: &Sources) -> Loaded {
     let mut reading = Reading::new(sources);
     let mut machine = reading.machine_file(config);
     reading.service_files(&config.join("services"));
@@ -332,9 +338,7 @@ impl Reading {
 
 /// The tree of a text; what keeps it from being one is noted.
 fn tree_of(decoder: &mut Decoder<'_>, text: &str) -> Option<Rc<Node>> {
-    // The parser is not ours: should it fail on this file, the others must still be read.
-    let parsed = std::panic::catch_unwind(|| tree::parse(text));
-    let Ok((root, mistakes)) = parsed else {
+    let Some((root, mistakes)) = parser::parse(text) else {
         decoder.wrong(Position::START, "the YAML parser failed on this file; simplify it");
         return None;
     };

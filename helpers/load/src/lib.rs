@@ -1,8 +1,8 @@
 //! The helper `kelson-load`: parses and validates the configuration files, so that PID 1 does not have to.
 //!
-//! A file takes this path: [`read`] bounds what is taken from the disk, [`tree`] turns the YAML into values with
-//! positions, [`grammar`] turns those into specs and diagnostics, and `kelson_spec::graph` checks the references between
-//! specs. [`process`] writes the result for PID 1 in the form of `kelson_spec::wire`.
+//! A file takes this path: [`read`] bounds what is taken from the disk, [`parser`] and [`tree`] turn the YAML into values
+//! with positions, [`grammar`] turns those into specs and diagnostics, and `kelson_spec::graph` checks the references
+//! between specs. [`process`] writes the result for PID 1 in the form of `kelson_spec::wire`.
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects))]
 
 mod accounts;
@@ -16,6 +16,7 @@ mod grammar;
 mod groups;
 mod json;
 mod member;
+mod parser;
 pub mod process;
 mod read;
 pub mod schema;

@@ -6,6 +6,7 @@ use std::path::Path;
 use super::{Reading, load_with};
 use crate::files;
 use crate::grammar;
+use crate::parser;
 use crate::read;
 use crate::schema::Mapping;
 use crate::sources::Sources;
@@ -97,9 +98,12 @@ pub fn load_file(path: &Path, sources: &Sources) -> LoadedFile {
             }
         }
         None => {
-            let mut each = FileKind::ALL.into_iter().map(|kind| alone(path, kind, sources));
-            let good = each.find(|file| file.diagnostics.is_empty());
-            good.unwrap_or_else(|| alone(path, likely_kind(path), sources))
+            let (path, sources) = (path.to_owned(), sources.clone());
+            parser::guarded(move || {
+                let mut each = FileKind::ALL.into_iter().map(|kind| alone(&path, kind, &sources));
+                let good = each.find(|file| file.diagnostics.is_empty());
+                good.unwrap_or_else(|| alone(&path, likely_kind(&path), &sources))
+            })
         }
     };
     file.diagnostics.iter_mut().chain(&mut file.warnings).for_each(|found| found.file = path.to_owned());
