@@ -10,8 +10,8 @@ use tokio::time::Instant;
 
 use crate::agenda::Agenda;
 use crate::ask::{Answer, Attempt, Deadline, Question, harmless};
+use crate::fault::{self, since_1970};
 use crate::link::Link;
-use kelson_helper::probe::Verdict;
 use kelson_helper::probe::timing::{Eager, jitter};
 use kelson_helper::random::Random;
 use kelson_helper::supervisor;
@@ -28,9 +28,6 @@ const FIRST: Duration = Duration::from_millis(100);
 const BATCH: usize = 256;
 /// That checks wait for their turn is said no more often.
 const SAY: Duration = Duration::from_secs(60);
-
-/// Of a check whose answer broke us.
-const FAULT: &str = "kelson-probe met a fault in itself";
 
 pub struct Asker {
     link: Link,
@@ -111,9 +108,13 @@ impl Asker {
                 biased;
                 () = self.link.ready() => self.hear()?,
                 Some(done) = self.under_way.join_next() => {
-                    self.done(done);
-                    while let Some(done) = self.under_way.try_join_next() {
-                        self.done(done);
+                    let mut next = Some(done);
+                    while let Some(done) = next {
+                        // Another one was aborted with its check.
+                        if let Ok(done) = done {
+                            self.answered(done);
+                        }
+                        next = self.under_way.try_join_next();
                     }
                 }
                 () = tick => {}
@@ -213,25 +214,10 @@ impl Asker {
         };
         let question = Arc::clone(&check.question);
         let deadline = Deadline::new(begun, check.timeout);
-        check.asking = Some(self.under_way.spawn(async move {
+        check.asking = Some(self.under_way.spawn(fault::of_check(id, async move {
             let answer = question.ask(started, deadline).await;
             Done { id, at, took: begun.elapsed(), answer }
-        }));
-    }
-
-    fn done(&mut self, done: Result<Done, tokio::task::JoinError>) {
-        let fault = match done {
-            Ok(done) => return self.answered(done),
-            // It was aborted with its check.
-            Err(error) if error.is_cancelled() => return,
-            Err(error) => error.id(),
-        };
-        let asked = |check: &Check| check.asking.as_ref().is_some_and(|asking| asking.id() == fault);
-        let found = self.checks.iter().find(|(_, check)| asked(check));
-        if let Some(id) = found.map(|(id, _)| *id) {
-            let answer = Answer { verdict: Verdict::Fails, text: FAULT.into() };
-            self.answered(Done { id, at: SystemTime::now(), took: Duration::ZERO, answer });
-        }
+        })));
     }
 
     fn answered(&mut self, done: Done) {
@@ -243,10 +229,8 @@ impl Asker {
         let pause = check.eager.pause(check.interval, answer.verdict, now);
         let pause = pause.saturating_add(self.random.part_of(jitter(pause)));
         self.agenda.add(after(now, pause), id);
-        let at = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let at = u64::try_from(at.as_micros()).unwrap_or(u64::MAX);
         let answer = Answer { verdict: answer.verdict, text: harmless(answer.text) };
-        self.link.outbox.add(id, at, took, answer);
+        self.link.outbox.add(id, since_1970(at), took, answer);
     }
 }
 

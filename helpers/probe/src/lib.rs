@@ -11,6 +11,7 @@ mod agenda;
 mod ask;
 mod asker;
 mod confine;
+mod fault;
 mod link;
 mod outbox;
 
@@ -49,6 +50,7 @@ fn run() -> io::Result<()> {
     let control = kelson_helper::transport::control().inspect_err(|_| say(USAGE))?;
     confine::give_up()?;
     let connections = confine::connections();
+    fault::install(control.try_clone()?);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()

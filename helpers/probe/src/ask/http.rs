@@ -23,6 +23,7 @@ use super::answer::{Answer, Deadline, Unaskable};
 use super::stream::beside;
 use super::text;
 use super::tls::{Tls, connect};
+use crate::fault::of_this_check;
 
 /// So much of a body is looked at.
 const BODY_MAX: usize = 64 << 10;
@@ -186,7 +187,7 @@ async fn matches(pattern: Arc<Pattern>, body: Vec<u8>) -> Result<bool, Answer> {
         return Ok(work());
     }
     let mut searches = JoinSet::new();
-    searches.spawn_blocking(work);
+    searches.spawn_blocking(of_this_check(work));
     let found = searches.join_next().await.and_then(Result::ok);
     found.ok_or_else(|| Answer::fails("the pattern could not be searched for"))
 }
