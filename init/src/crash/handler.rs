@@ -2,7 +2,7 @@
 //!
 //! All that runs in here may have interrupted anything, an allocation or a lock included. So there is no memory to ask
 //! for, no lock to take and no format to make: numbers are stored and system calls are made. Whatever goes wrong while
-//! it is written down (a stack that cannot be unwound, another fault) costs the backtrace and not the next incarnation.
+//! it is written down (a stack that was overwritten, another fault) costs the backtrace and not the next incarnation.
 
 use std::ffi::{c_int, c_void};
 use std::io::Write as _;
@@ -16,7 +16,7 @@ use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, SigmaskHow, Signa
 use super::page::{Cause, Facts};
 use super::plan::{Plan, plan};
 use super::stack::alternate_stack;
-use super::trace;
+use super::trace::Place;
 use crate::options::Mode;
 use crate::signals;
 
@@ -75,7 +75,7 @@ pub fn install() -> std::io::Result<()> {
         let left = rest.len();
         let text = text.get(..text.len().saturating_sub(left)).unwrap_or_default();
         let facts = Facts { cause: Cause::Panic, signal: 0, code: 0, sender: 0, address: 0, text };
-        die(&facts, None);
+        die(&facts, Some(Place::here()));
     }));
     Ok(())
 }
@@ -109,8 +109,10 @@ extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut 
             libc::_exit(128_i32.saturating_add(signal));
         }
     }
+    // SAFETY: the kernel hands it over.
+    let place = unsafe { Place::interrupted(context) };
     if signal == STALL && STALLED.load(Ordering::SeqCst) {
-        die(&STALL_FACTS, instruction(context));
+        die(&STALL_FACTS, place);
     }
     // SAFETY: the kernel hands over a siginfo of its own.
     let info = unsafe { info.as_ref() };
@@ -124,7 +126,7 @@ extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut 
         None => (0, 0),
     };
     let address = u64::try_from(address).unwrap_or_default();
-    die(&Facts { cause: Cause::Signal, signal, code, sender, address, text: b"" }, instruction(context))
+    die(&Facts { cause: Cause::Signal, signal, code, sender, address, text: b"" }, place)
 }
 
 extern "C" fn on_alarm(_signal: c_int) {
@@ -137,20 +139,8 @@ extern "C" fn on_alarm(_signal: c_int) {
     }
 }
 
-/// Where the program was when the signal came.
-fn instruction(context: *mut c_void) -> Option<usize> {
-    // SAFETY: the kernel hands a ucontext to a handler with SA_SIGINFO.
-    let context = unsafe { context.cast::<libc::ucontext_t>().as_ref() }?;
-    #[cfg(target_arch = "x86_64")]
-    let address =
-        context.uc_mcontext.gregs.get(usize::try_from(libc::REG_RIP).ok()?).copied()?.cast_unsigned();
-    #[cfg(target_arch = "aarch64")]
-    let address = context.uc_mcontext.pc;
-    usize::try_from(address).ok()
-}
-
 /// The end of this incarnation.
-fn die(facts: &Facts<'_>, instruction: Option<usize>) -> ! {
+fn die(facts: &Facts<'_>, place: Option<Place>) -> ! {
     // SAFETY: a system call without arguments.
     let me = unsafe { libc::gettid() };
     let Some(plan) = plan() else {
@@ -159,7 +149,7 @@ fn die(facts: &Facts<'_>, instruction: Option<usize>) -> ! {
         unsafe { libc::_exit(1) }
     };
     match DYING.compare_exchange(0, me, Ordering::SeqCst, Ordering::SeqCst) {
-        Ok(_) => tell(plan, facts, instruction),
+        Ok(_) => tell(plan, facts, place),
         // A fault while another is written down.
         Err(dying) if dying == me => {}
         // The other one's `execve` ends this thread.
@@ -168,24 +158,15 @@ fn die(facts: &Facts<'_>, instruction: Option<usize>) -> ! {
     go_on(plan)
 }
 
-fn tell(plan: &Plan, facts: &Facts<'_>, instruction: Option<usize>) {
+fn tell(plan: &Plan, facts: &Facts<'_>, place: Option<Place>) {
     plan.page.write(facts);
     if plan.page.is_last() {
         end(plan);
     }
     end_after(REPORT_TIMEOUT);
-    // The frames of the telling itself are left out.
-    let fault = instruction.map(trace::offset);
-    let mut begun = fault.is_none();
-    if let Some(fault) = fault {
-        plan.page.add_frame(fault);
+    if let Some(place) = place {
+        place.walk(&mut |frame| plan.page.add_frame(frame));
     }
-    trace::walk(&mut |frame| {
-        let first = !begun && Some(frame) == fault;
-        let add = begun;
-        begun |= first;
-        !add || plan.page.add_frame(frame)
-    });
 }
 
 /// Executes the program again.
