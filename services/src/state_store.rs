@@ -37,6 +37,7 @@ mod record;
 mod ring;
 mod rings;
 pub(crate) mod service;
+mod tree;
 mod unwritten;
 
 use std::fs::File;

@@ -10,9 +10,9 @@ use std::path::PathBuf;
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use serde_path_to_error::Segment;
 
 use super::file::{PAYLOAD, VERSION, options, seal, unseal};
+use super::tree::{self, Segment};
 use crate::error::ServicesError;
 
 /// How many places of one paper may make no sense before all of it makes none.
@@ -79,17 +79,16 @@ pub(super) fn understand<T: DeserializeOwned>(
     let mut tree: Value = serde_json::from_slice(payload).map_err(|error| senseless(&error))?;
     let mut doubted = String::new();
     for _ in 0..MOST_DOUBTS {
-        let error = match serde_path_to_error::deserialize(&tree) {
+        let (mut path, error) = match tree::deserialize(&tree) {
             Ok(sense) => return Ok(sense),
-            Err(error) => error,
+            Err(wrong) => wrong,
         };
-        let mut path: Vec<Segment> = error.path().iter().cloned().collect();
+        let place = tree::shown(&path);
         if !leave_out(&mut tree, &mut path) {
-            return Err(senseless(&error.inner()));
+            return Err(senseless(&error));
         }
-        let place = error.path().to_string();
         if place != doubted {
-            doubts(format!("`{place}` is not understood and has its default: {}", error.inner()));
+            doubts(format!("`{place}` is not understood and has its default: {error}"));
             doubted = place;
         }
     }
@@ -102,7 +101,7 @@ fn leave_out(tree: &mut Value, path: &mut Vec<Segment>) -> bool {
     while let Some(last) = path.pop() {
         let Some(parent) = at(tree, path) else { continue };
         match (parent, last) {
-            (Value::Object(fields), Segment::Map { key }) => {
+            (Value::Object(fields), Segment::Field(key)) => {
                 let Some(value) = fields.get_mut(&key) else { continue };
                 if value.is_object() {
                     fields.remove(&key);
@@ -111,7 +110,7 @@ fn leave_out(tree: &mut Value, path: &mut Vec<Segment>) -> bool {
                 }
                 return true;
             }
-            (Value::Array(items), Segment::Seq { index }) if index < items.len() => {
+            (Value::Array(items), Segment::Item(index)) if index < items.len() => {
                 items.remove(index);
                 return true;
             }
@@ -124,10 +123,8 @@ fn leave_out(tree: &mut Value, path: &mut Vec<Segment>) -> bool {
 /// What stands at a place, where there is something.
 fn at<'a>(tree: &'a mut Value, path: &[Segment]) -> Option<&'a mut Value> {
     path.iter().try_fold(tree, |value, segment| match segment {
-        Segment::Map { key } => value.get_mut(key),
-        Segment::Seq { index } => value.get_mut(index),
-        Segment::Enum { variant } => value.get_mut(variant),
-        Segment::Unknown => None,
+        Segment::Field(name) | Segment::Variant(name) => value.get_mut(name),
+        Segment::Item(index) => value.get_mut(index),
     })
 }
 
@@ -165,13 +162,11 @@ mod tests {
         changes(tree).into_iter().for_each(&mut *with);
         let parts: Vec<(Segment, Value)> = match tree {
             Value::Object(fields) => {
-                fields.iter().map(|(key, value)| (Segment::Map { key: key.clone() }, value.clone())).collect()
+                fields.iter().map(|(key, value)| (Segment::Field(key.clone()), value.clone())).collect()
             }
-            Value::Array(items) => items
-                .iter()
-                .enumerate()
-                .map(|(index, value)| (Segment::Seq { index }, value.clone()))
-                .collect(),
+            Value::Array(items) => {
+                items.iter().enumerate().map(|(index, value)| (Segment::Item(index), value.clone())).collect()
+            }
             _ => return,
         };
         for (segment, part) in parts {
