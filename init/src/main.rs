@@ -35,7 +35,6 @@ mod watchdog;
 
 use std::ffi::{CStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
-use std::panic::AssertUnwindSafe;
 use std::path::Path;
 use std::time::Duration;
 
@@ -160,10 +159,8 @@ fn init(program: &str, rest: &[OsString]) -> ! {
         tracing::warn!("{complaint}");
     }
     let again = options.clone();
-    match std::panic::catch_unwind(AssertUnwindSafe(|| run(options, started, now, boot_reason))) {
-        Ok(reason) => failure::in_the_middle(&again, &reason.to_string()),
-        Err(_) => failure::in_the_middle(&again, "PID 1 has met a fault in itself"),
-    }
+    let reason = run(options, started, now, boot_reason);
+    failure::in_the_middle(&again, &reason.to_string())
 }
 
 fn move_into_memory(started: Duration) {
