@@ -42,7 +42,8 @@ class Part:
     """What is counted of some of the calls."""
 
     def __init__(self, calls):
-        self.of_child = sum(call.of_child for call in calls)
+        # A child resets each signal that was ignored where the host was started, and make ignores other ones than a shell.
+        self.of_child = sum(call.of_child and call.name != "rt_sigaction" for call in calls)
         own = [call for call in calls if not call.of_child]
         acts = [call for call in own if not is_wake(call)]
         records = [call for call in acts if call.name == "pwrite64"]
