@@ -292,9 +292,17 @@ fn p5_the_end_of_a_burst_is_in_the_log_and_what_is_lost_of_it_is_noted_although_
     host.poweroff();
 }
 
-/// 2 MB at once, more than logd keeps in memory, and then silence.
-const BURST: &str =
-    "process: {command: [$PROGRAM, 'wait-path=$DIR/go', 'burst=20000:100', 'touch=$DIR/done', hang]}";
+/// A line, then 2 MB at once, more than logd keeps in memory, and then silence.
+const BURST: &str = "process: {command: [$PROGRAM, 'print=first', 'wait-path=$DIR/go', 'burst=20000:100', \
+    'touch=$DIR/done', hang]}";
+
+/// A host with such a service, whose logs are in their folder. logd writes elsewhere before PID 1 has named the folder.
+#[track_caller]
+fn up(builder: host::HostBuilder) -> Host {
+    let host = builder.up(&["web"]);
+    eventually("the log in its folder", || host.path("log/web.log").exists());
+    host
+}
 
 /// Has the service write its burst, and returns once some of that is lost.
 #[track_caller]
@@ -317,7 +325,7 @@ fn the_newest_lines_survived(host: &Host) {
 
 #[test]
 fn p5_the_newest_lines_survive_a_disk_that_fails_although_the_service_is_silent() {
-    let mut host = Host::builder().service("web", BURST).up(&["web"]);
+    let mut host = up(Host::builder().service("web", BURST));
     // There is a file where the folder was, while the service writes.
     host.touch("other");
     exchange(&host.path("log"), &host.path("other"));
@@ -329,11 +337,11 @@ fn p5_the_newest_lines_survive_a_disk_that_fails_although_the_service_is_silent(
 
 #[test]
 fn p5_the_newest_lines_survive_a_disk_that_hangs_and_then_fails() {
-    let mut host = Host::builder()
+    let builder = Host::builder()
         .service("web", BURST)
         .runs_with("disk", "'dead-mount=$DIR/log', hang", "start: manual")
-        .runs_with("change", "'uncover=$DIR/log'", "type: oneshot\nstart: manual")
-        .up(&["web"]);
+        .runs_with("change", "'uncover=$DIR/log'", "type: oneshot\nstart: manual");
+    let mut host = up(builder);
     host.ctl(&["start", "disk", "--wait"]).ok();
     burst(&host);
     // What hung is answered with an error, and so is all that is tried until another disk is there.
