@@ -19,6 +19,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use kelson_sys::text::start_of;
 use tracing::Level;
 
 use writer::Writer;
@@ -185,19 +186,11 @@ pub fn split(text: &str) -> impl Iterator<Item = &str> {
             if rest.is_empty() {
                 return None;
             }
-            let (head, tail) = rest.split_at(last_boundary(rest, LINE_MAX));
+            let (head, tail) = rest.split_at(start_of(rest, LINE_MAX).len());
             rest = tail;
             Some(head)
         })
     })
-}
-
-/// The longest length up to `most` at which `text` may be cut.
-fn last_boundary(text: &str, most: usize) -> usize {
-    if text.len() <= most {
-        return text.len();
-    }
-    (0..=most).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(text.len())
 }
 
 #[cfg(test)]

@@ -57,7 +57,7 @@ pub use health::{PastHealth, StoredBreak, StoredCulprit, StoredRestarts, StoredS
 pub use incarnation::Incarnation;
 pub use part::EVENTS;
 pub use past::{Past, Recovered, read};
-pub use record::{Record, start_of};
+pub use record::Record;
 
 /// The files. Cheap to clone.
 #[derive(Clone)]

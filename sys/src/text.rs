@@ -12,9 +12,35 @@ pub fn harmless(text: &str, instead: Option<char>) -> impl DoubleEndedIterator<I
     text.chars().filter_map(move |c| if is_harmful(c) { instead } else { Some(c) })
 }
 
+/// The first bytes of a text, at most `most`, cut where a character ends.
+pub fn start_of(text: &str, most: usize) -> &str {
+    let mut end = text.len().min(most);
+    while !text.is_char_boundary(end) {
+        end = end.saturating_sub(1);
+    }
+    text.get(..end).unwrap_or_default()
+}
+
+/// The last bytes of a text, at most `most`, cut where a character begins.
+pub fn end_of(text: &str, most: usize) -> &str {
+    let mut from = text.len().saturating_sub(most);
+    while !text.is_char_boundary(from) {
+        from = from.saturating_add(1);
+    }
+    text.get(from..).unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_text_is_cut_between_characters() {
+        let starts = [0, 1, 2, 3, 4, 9].map(|most| start_of("aé世", most));
+        assert_eq!(starts, ["", "a", "a", "aé", "aé", "aé世"]);
+        let ends = [0, 2, 3, 4, 5, 9].map(|most| end_of("aé世", most));
+        assert_eq!(ends, ["", "", "世", "世", "é世", "aé世"]);
+    }
 
     #[test]
     fn nothing_acts_on_a_terminal() {

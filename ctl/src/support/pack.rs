@@ -8,6 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use kelson_sys::text::{end_of, start_of};
 use tar::{Builder, EntryType, Header};
 
 use crate::output::views;
@@ -140,13 +141,11 @@ fn cut(text: &str, most: usize, keep: Keep) -> &str {
     }
     match keep {
         Keep::Beginning => {
-            let end = (0..=most).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
-            let kept = text.get(..end).unwrap_or_default();
+            let kept = start_of(text, most);
             kept.rfind('\n').map_or(kept, |end| kept.get(..=end).unwrap_or_default())
         }
         Keep::End => {
-            let start = (text.len() - most..text.len()).find(|start| text.is_char_boundary(*start));
-            let kept = text.get(start.unwrap_or(text.len())..).unwrap_or_default();
+            let kept = end_of(text, most);
             kept.split_once('\n').map_or(kept, |(_, lines)| if lines.is_empty() { kept } else { lines })
         }
     }

@@ -1,6 +1,6 @@
 //! A message of syslog(3), as RFC 3164 has it and as C libraries send it, becomes one line of a log.
 
-use kelson_sys::text::harmless;
+use kelson_sys::text::{harmless, start_of};
 
 /// The longest line, in bytes and with its newline: a pipe takes so many as a whole or not at all (`PIPE_BUF`).
 pub const LINE_MAX: usize = 4096;
@@ -61,8 +61,7 @@ fn shorten(line: &mut String) {
     let longest = LINE_MAX.saturating_sub(1);
     if line.len() > longest {
         let room = longest.saturating_sub(CUT.len());
-        let end = line.char_indices().map(|(at, _)| at).take_while(|at| *at <= room).last();
-        line.truncate(end.unwrap_or_default());
+        line.truncate(start_of(line, room).len());
         line.push_str(CUT);
     }
 }

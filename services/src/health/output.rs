@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use kelson_sys::text::is_harmful;
+use kelson_sys::text::{end_of, is_harmful};
 
 /// So much of the output of a check is kept, in bytes.
 pub const KEPT: usize = 3072;
@@ -37,11 +37,7 @@ pub fn harmless(text: &str) -> String {
         .filter(|c| *c != '\r')
         .map(|c| if is_harmful(c) && !matches!(c, '\n' | '\t') { '\u{fffd}' } else { c })
         .collect();
-    let mut from = clean.len().saturating_sub(KEPT);
-    while !clean.is_char_boundary(from) {
-        from = from.saturating_add(1);
-    }
-    clean.get(from..).unwrap_or_default().to_owned()
+    end_of(&clean, KEPT).to_owned()
 }
 
 /// The last line that says something, for a sentence; empty where there is none.

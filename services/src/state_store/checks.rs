@@ -7,12 +7,12 @@
 use std::collections::HashMap;
 
 use kelson_proto::state::v1 as stored;
+use kelson_sys::text::start_of;
 use prost::Message as _;
 
 use super::StateStore;
 use super::file::{Found, seal};
 use super::part::{CheckPlaces, Part};
-use super::record::start_of;
 use super::rings::{Key, hash};
 
 pub const SLOT: usize = Part::Checks.slot();

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use kelson_proto::state::v1::{HealthRecord, health_record::What};
+use kelson_sys::text::start_of;
 use prost::Message as _;
 
 pub use kelson_proto::state::v1::health_record::{
@@ -14,7 +15,7 @@ use super::StateStore;
 use super::checks::{PastChecks, of_group, of_service};
 use super::file::{Found, PAYLOAD, seal};
 use super::part::{HealthPlaces, Part};
-use super::record::{Record, start_of};
+use super::record::Record;
 use super::rings::{Key, hash};
 
 pub const SLOT: usize = Part::Health.slot();

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use kelson_proto::state::v1 as stored;
+use kelson_sys::text::start_of;
 use prost::Message as _;
 
 use super::file::{PAYLOAD, seal};
@@ -135,13 +136,4 @@ pub(super) fn unknown_fields(bytes: &[u8], known: u32) -> Result<Vec<u8>, prost:
         }
     }
     Ok(unknown)
-}
-
-/// The first bytes of a text, cut where a character ends.
-pub fn start_of(text: &str, most: usize) -> &str {
-    let mut end = text.len().min(most);
-    while !text.is_char_boundary(end) {
-        end = end.saturating_sub(1);
-    }
-    text.get(..end).unwrap_or_default()
 }

@@ -5,13 +5,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use kelson_proto::state::v1 as stored;
 use kelson_runner::Exit;
+use kelson_sys::text::start_of;
 use prost::Message as _;
 
 use super::StateStore;
 use super::file::{Found, seal, unseal};
 use super::numbers::{Numbered as _, nanos};
 use super::part::{EXITS, Part};
-use super::record::start_of;
 use crate::model::{Event, State};
 
 pub const EVENT_SLOT: usize = Part::Events.slot();

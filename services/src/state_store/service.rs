@@ -8,9 +8,9 @@ use std::time::Duration;
 use kelson_proto::state::v1 as stored;
 use kelson_runner::ErrorKind;
 use kelson_runner::restart::{Failures, RestartHistory};
+use kelson_sys::text::start_of;
 
 use super::numbers::{Numbered as _, exit_of_stored, exit_to_stored, nanos};
-use super::start_of;
 use crate::model::{RestartCounts, RestartReason, Retry, State};
 use crate::service_runner::table::{
     Active, After, Down, Ended, Gate, Hold, Host, Outcome, Phase, ReadySignal, Rest, ServiceState, Stage,
