@@ -229,7 +229,7 @@ impl Lifecycle {
             (State::Running(run), Event::Stop(within)) if run.stop_by.is_none() => run.stop(within, now),
             (State::Running(run), Event::Shutdown(by)) => run.stop(by.saturating_duration_since(now), now),
             (State::Launching { .. }, Event::Stop(_)) if !self.wanted => self.end("", Next::Idle),
-            // The launch goes on: the new one takes up what the last has left, and is asked to end.
+            // The launch continues: the new process takes over the work of the last one, and is asked to end.
             (State::Launching { .. }, Event::Shutdown(_)) => Vec::new(),
             // Nothing follows: a helper that runs, or is about to, gets all orders; and one that is gone is gone.
             (_, Event::Wanted | Event::Unwanted | Event::Stop(_)) => Vec::new(),

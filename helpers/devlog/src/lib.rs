@@ -62,7 +62,7 @@ fn serve(path: &Path) -> io::Result<()> {
     let mut lines = Lines { output, dropped: 0 };
     // A message that fills it makes a line that is cut.
     let mut buffer = vec![0; LINE_MAX.saturating_mul(2)];
-    // What is in the socket at SIGTERM is read; a sender that goes on does not hold up the end.
+    // devlog reads the messages that arrived before SIGTERM. A sender that keeps sending does not delay the end.
     let mut end: Option<Instant> = None;
     loop {
         match socket.recv(&mut buffer) {

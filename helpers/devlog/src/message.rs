@@ -2,7 +2,7 @@
 
 use kelson_sys::text::{harmless, start_of};
 
-/// The longest line, in bytes and with its newline: a pipe takes so many as a whole or not at all (`PIPE_BUF`).
+/// The longest line in bytes, with its newline. A pipe takes at most this many as a whole or not at all (`PIPE_BUF`).
 pub const LINE_MAX: usize = 4096;
 /// The end of a line whose message was longer.
 const CUT: &str = "…";

@@ -133,7 +133,7 @@ impl Reader {
         self.hold_back();
     }
 
-    /// Goes on with services whose time is over, or whose lines have room again.
+    /// Resumes services whose pause is over, or whose lines have room again.
     pub(super) fn resume(&mut self, now: Instant) {
         if self.paused.is_empty() {
             return;
