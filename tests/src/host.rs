@@ -59,6 +59,11 @@ impl HostBuilder {
         self.service(name, &process(steps, more))
     }
 
+    /// Adds a process that ignores SIGTERM. It is up only once it does: an earlier SIGTERM would end it.
+    pub fn runs_deaf(self, name: &str, more: &str) -> HostBuilder {
+        self.runs_with(name, "ignore=TERM, notify=READY=1, hang", &format!("readiness: notify\n{more}"))
+    }
+
     /// Adds the file of a group.
     pub fn group(mut self, name: &str, yaml: &str) -> HostBuilder {
         self.groups.insert(name.to_owned(), yaml.to_owned());

@@ -41,7 +41,7 @@ fn assert_in_turn(host: &Host, names: &[&str]) {
 
 #[test]
 fn the_third_crash_of_a_minute_stops_all_in_order_and_starts_again() {
-    let deaf = "process: {command: [$PROGRAM, ignore=SIGTERM, spawn=hang, hang]}\nstop: {timeout: 1s}";
+    let deaf = "process: {command: [$PROGRAM, ignore=SIGTERM, spawn=hang, notify=READY=1, hang]}\nreadiness: notify\nstop: {timeout: 1s}";
     let mut host = chain("3/1m").service("deaf", deaf).start();
     host.wait_all_up(&["below", "middle", "above", "deaf"]);
     // What somebody asked for does not count.
@@ -88,9 +88,10 @@ depends: [{service: db}]",
 
 #[test]
 fn a_stop_at_the_limit_that_takes_a_minute_too_long_is_broken_off() {
-    let deaf = "process: {command: [$PROGRAM, ignore=SIGTERM, hang]}\nstop: {timeout: 5m}";
-    let mut host =
-        at_the_limit_of("1/1m").machine("shutdown: {timeout: 1s}").service("deaf", deaf).up(&["deaf"]);
+    let mut host = at_the_limit_of("1/1m")
+        .machine("shutdown: {timeout: 1s}")
+        .runs_deaf("deaf", "stop: {timeout: 5m}")
+        .up(&["deaf"]);
     host.signal(libc::SIGSEGV);
     eventually("the stop to begin", || host.console().contains("stopping deaf"));
     // PID 1 stands still for longer than that.
@@ -204,8 +205,7 @@ fn crashes_that_lie_apart_do_not_add_up() {
 #[test]
 fn a_crash_on_that_way_ends_it_at_once() {
     // On its way to its end it would wait for this one a minute: the total deadline.
-    let deaf = "process: {command: [$PROGRAM, ignore=SIGTERM, hang]}\nstop: {timeout: 5m}";
-    let mut host = chain("1/1m").service("deaf", deaf).up(&["above", "deaf"]);
+    let mut host = chain("1/1m").runs_deaf("deaf", "stop: {timeout: 5m}").up(&["above", "deaf"]);
     host.signal(libc::SIGSEGV);
     eventually("the stop to begin", || host.console().contains("stopping deaf"));
     host.signal(libc::SIGSEGV);

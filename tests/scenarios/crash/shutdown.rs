@@ -9,7 +9,7 @@ use kelson_tests::Host;
 #[test]
 fn v4_a_power_off_goes_on_over_a_crash() {
     let mut host = Host::builder()
-        .runs_with("slow", "ignore=SIGTERM, hang", "stop: {timeout: 5s}")
+        .runs_deaf("slow", "stop: {timeout: 5s}")
         .runs_with("later", "serve", "depends: [{path: $DIR/never}]")
         .up(&["slow"]);
     host.ctl(&["poweroff", "--no-wait"]).ok();
@@ -20,14 +20,11 @@ fn v4_a_power_off_goes_on_over_a_crash() {
 }
 
 fn the_total_deadline_counts(limit: &str, told: &str) {
-    let deaf = |timeout: &str| {
-        format!("process: {{command: [$PROGRAM, ignore=SIGTERM, hang]}}\nstop: {{timeout: {timeout}}}")
-    };
     let mut host = Host::builder()
         .crash_limit(limit)
         .machine("shutdown: {timeout: 12s}")
-        .service("first", &deaf("8s"))
-        .service("last", &deaf("5m"))
+        .runs_deaf("first", "stop: {timeout: 8s}")
+        .runs_deaf("last", "stop: {timeout: 5m}")
         .up(&["first", "last"]);
     let asked = Instant::now();
     host.ctl(&["poweroff", "--no-wait"]).ok();

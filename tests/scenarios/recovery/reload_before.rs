@@ -131,9 +131,7 @@ fn a_reload_takes_up_the_live_keys_at_once_and_no_crash_takes_up_the_others() {
 
 #[test]
 fn a_reload_takes_up_the_shutdown_timeout() {
-    let mut host =
-        Host::builder().runs_with("deaf", "ignore=TERM, print=deaf, hang", "stop: {timeout: 5m}").start();
-    host.wait_log("deaf", "deaf");
+    let mut host = Host::builder().runs_deaf("deaf", "stop: {timeout: 5m}").up(&["deaf"]);
     write_machine(&host, "shutdown: {timeout: 1s}");
     assert!(reload(&host).contains("taken up: shutdown"));
     host.ctl(&["poweroff"]).ok();

@@ -7,7 +7,7 @@ use super::{Fault, each_fault};
 
 fn what_was_stopping_stops(fault: Fault) {
     let mut host = Host::builder()
-        .runs_with("slow", "ignore=SIGTERM, hang", "stop: {timeout: 9s}")
+        .runs_deaf("slow", "stop: {timeout: 9s}")
         .runs_with("delayed", "serve", "stop: {delay: 8s}")
         .start();
     for name in ["slow", "delayed"] {
@@ -22,7 +22,7 @@ fn what_was_stopping_stops(fault: Fault) {
         assert!(stopped.stopped && stopped.pid.is_none(), "{stopped:?}");
         assert_eq!(host.states_of(name).last().map(String::as_str), Some("stopped"));
     }
-    host.assert_nothing_left("slow", "ignore=SIGTERM");
+    host.assert_nothing_left("slow", "ignore=TERM");
     host.poweroff();
 }
 
@@ -33,8 +33,7 @@ fn v4_what_was_stopping_stops() {
 
 #[test]
 fn v4_a_power_off_goes_on_to_its_end() {
-    let mut host =
-        Host::builder().runs_with("slow", "ignore=SIGTERM, hang", "stop: {timeout: 5s}").up(&["slow"]);
+    let mut host = Host::builder().runs_deaf("slow", "stop: {timeout: 5s}").up(&["slow"]);
     host.ctl(&["poweroff", "--no-wait"]).ok();
     host.wait_state("slow", "stopping");
     // Not now: it is refused, and the power off goes on.

@@ -50,9 +50,9 @@ fn s3_a_frozen_cgroup_is_thawed_to_stop() {
 fn s3_the_total_deadline_ends_all_and_says_whom_it_killed() {
     let mut host = Host::builder()
         .machine(DEADLINE)
-        .runs_with("deaf", "ignore=TERM, hang", "stop: {timeout: 5m}")
-        .runs_with("delayed", "ignore=TERM, hang", "stop: {timeout: 5m, delay: 5m}")
-        .runs_with("ice", "ignore=TERM, hang", "stop: {timeout: 5m}")
+        .runs_deaf("deaf", "stop: {timeout: 5m}")
+        .runs_deaf("delayed", "stop: {timeout: 5m, delay: 5m}")
+        .runs_deaf("ice", "stop: {timeout: 5m}")
         // It comes to no stop of its own: what needs it does not end.
         .runs("below", "serve")
         .runs_with(

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use kelson_tests::Host;
 
-const DEAF: &str =
-    "process: {command: [$PROGRAM, ignore=SIGTERM, print=ready, hang]}\nrestart: {policy: always}\n";
+const DEAF: &str = "process: {command: [$PROGRAM, ignore=SIGTERM, notify=READY=1, hang]}\nreadiness: notify\nrestart: {policy: always}\n";
 
 #[test]
 fn a_stop_by_force_kills_what_is_stopping_and_what_runs() {
@@ -17,7 +16,6 @@ fn a_stop_by_force_kills_what_is_stopping_and_what_runs() {
         .service("delayed", &text)
         .start();
     for name in ["endless", "delayed"] {
-        host.wait_log(name, "ready");
         host.wait_up(name);
         host.ctl(&["stop", name]).ok();
         host.wait_state(name, "stopping");
@@ -47,7 +45,6 @@ fn a_stop_without_a_timeout_lasts_until_the_shutdown_bounds_it() {
         .service("hasty", &format!("{DEAF}stop: {{timeout: now}}"))
         .start();
     for name in ["endless", "hasty"] {
-        host.wait_log(name, "ready");
         host.wait_up(name);
     }
     host.ctl(&["stop", "hasty", "--wait"]).ok();
