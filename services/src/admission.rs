@@ -1,4 +1,4 @@
-//! Who may connect: uid 0 alone makes nobody the operator of the host.
+//! Decides which processes may connect: uid 0 alone makes nobody the operator of the host.
 //!
 //! The process at the other end must have PID 1's user, be in its user namespace, and hold CAP_SYS_ADMIN where PID 1
 //! does. One in the cgroup of a service, or below it, has no more than the service's file grants, whatever it is
@@ -19,7 +19,7 @@ use crate::builtins::{apid, containerd};
 use crate::error::ServicesError::{self, Denied};
 use crate::manager::Manager;
 
-/// What the peer of a connection may do, asked once.
+/// The rights of the peer of a connection, determined once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Standing {
     /// The operator of the host: in no service's cgroup, and as powerful as PID 1.
@@ -58,7 +58,7 @@ struct Inner {
     apid_uid: u32,
 }
 
-/// Whose process it is.
+/// The side that a process belongs to.
 enum Owner {
     /// No service's.
     Host,
@@ -79,7 +79,7 @@ impl Admission {
         }))
     }
 
-    /// What the file of a service grants to its processes now.
+    /// The access to the API that the service file grants to the processes of the service now.
     pub fn grants(&self, service: &str) -> ApiAccess {
         self.0.manager.spec(service).map_or(ApiAccess::None, |spec| spec.api)
     }
@@ -96,7 +96,7 @@ impl Admission {
         }
     }
 
-    /// Who is at the other end of this socket. Reads files of `/proc` alone, of which none makes PID 1 wait.
+    /// Determines the peer of this socket. Reads files of `/proc` alone, of which none makes PID 1 wait.
     pub fn judge(&self, socket: BorrowedFd<'_>) -> Standing {
         let peer = match Peer::of(socket) {
             Ok(peer) => peer,

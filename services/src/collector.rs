@@ -60,7 +60,7 @@ pub enum Report {
 /// Decides whether the process at the other end of a socket may read logs.
 pub type Judge = Arc<dyn Fn(BorrowedFd<'_>) -> Result<(), ServicesError> + Send + Sync>;
 
-/// What the driver is asked to do.
+/// A request to the driver.
 enum Command {
     Judge(Judge),
     Pipes(Box<held::NewRun>),

@@ -1,6 +1,6 @@
 //! Why something that was asked for was not done.
 
-/// What can follow from an error.
+/// The consequence of an error for its caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorKind {
     /// Another try may help, once something has changed that the sentence names.

@@ -24,7 +24,7 @@ pub const KEPT_OF_SERVICE: usize = 64;
 pub struct EventBatch {
     /// In the order of their numbers. A number that is missing in between belongs to an event that is no longer kept.
     pub events: Vec<Event>,
-    /// What to ask for next time.
+    /// The number to ask for next time.
     pub next: u64,
 }
 

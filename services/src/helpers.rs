@@ -20,7 +20,7 @@ use crate::service_runner::words;
 /// A process that SIGKILL has not ended by then waits for a disk that does not answer.
 const KILL: Duration = Duration::from_secs(3);
 
-/// What is to be started, and what contains it.
+/// A helper program, with the cgroup and the limits that contain it.
 #[derive(Debug, Clone)]
 pub struct HelperKind {
     /// Of the personality.

@@ -1,4 +1,5 @@
-//! What the API asks of the host itself, and what the boot tells about itself. `init` answers and fills it.
+//! Requests of the API to the host itself, and the boot's report. `init` answers the requests and fills in
+//! the report.
 
 use std::time::{Duration, SystemTime};
 
@@ -25,9 +26,9 @@ pub enum HostRequest {
     Reexec { reason: String, reply: oneshot::Sender<Result<Reexecution, ServicesError>> },
 }
 
-/// What PID 1 is executed from.
+/// The program that PID 1 is executed from.
 pub use kelson_proto::v1::ReexecResponse as Reexecution;
-/// What reading the files again did.
+/// The changes that a reload made.
 pub use kelson_proto::v1::ReloadResponse as ReloadReport;
 
 /// The boot as far as it has come.
@@ -59,7 +60,7 @@ pub struct TaskRecord {
     pub duration: Option<Duration>,
     /// Why it failed.
     pub error: Option<String>,
-    /// What it did.
+    /// The result, in words.
     pub message: String,
 }
 

@@ -163,7 +163,7 @@ impl Inspector {
     }
 }
 
-/// What one says, message after message.
+/// The answers of one helper, message after message.
 #[derive(Debug)]
 pub struct Answers {
     answers: answer::Answers,
@@ -208,7 +208,7 @@ impl Writing {
         }
     }
 
-    /// What came of it. Without all of its bytes it leaves nothing of the file.
+    /// Returns the outcome. Removes the file again if bytes of it are missing.
     ///
     /// # Errors
     /// Why it is not written.

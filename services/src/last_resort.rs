@@ -249,7 +249,7 @@ impl Service {
     }
 }
 
-/// What hooks write is lost: there is no log any more.
+/// The output of hooks is lost: there is no log any more.
 struct Unlogged;
 
 impl LogPipes for Unlogged {

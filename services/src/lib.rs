@@ -23,7 +23,7 @@ pub mod runners;
 pub mod service_runner;
 pub mod state_store;
 
-/// What [`Manager::exec`] takes and gives.
+/// The arguments and results of [`Manager::exec`].
 pub mod exec {
     pub use kelson_runner::{BoxFuture, ExecControl, ExecRequest, Executing, Exit, WindowSize};
 }

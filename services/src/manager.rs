@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
-/// What became of an operator's request.
+/// The outcome of an operator's request.
 pub use kelson_proto::v1::action_result::Outcome;
 use kelson_spec::service::LifecycleHook;
 use kelson_spec::{GroupSpec, ServiceSpec};
@@ -49,7 +49,7 @@ pub struct ActionResult {
     pub snapshot: Option<Snapshot>,
 }
 
-/// What an operator waits for.
+/// The state that an operator waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Awaited {
     Up,
@@ -130,7 +130,7 @@ struct Inner {
     group_specs: Mutex<BTreeMap<String, GroupSpec>>,
     /// Groups that were restarted.
     group_restarts: Mutex<BTreeMap<Arc<str>, GroupRestarts>>,
-    /// What the last reading of the files found.
+    /// The findings of the last reading of the files.
     mistakes: Mutex<Mistakes>,
     /// Services whose files are gone and that are still stopping.
     removals: Mutex<Vec<tokio::task::JoinHandle<()>>>,
@@ -175,7 +175,7 @@ impl Manager {
         self.inner.request_ids.fetch_add(1, Ordering::Relaxed).saturating_add(1)
     }
 
-    /// What must outlive this incarnation of PID 1 is written there.
+    /// The store of the state that must outlive this incarnation of PID 1.
     pub(crate) fn store(&self) -> Option<&StateStore> {
         self.inner.host_context.store.as_ref()
     }

@@ -1,4 +1,4 @@
-//! What is known of a host in the form of the API, where more than one message has it.
+//! Facts about a host in the form of the API, where more than one message has them.
 
 use std::time::Duration;
 

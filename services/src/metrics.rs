@@ -1,4 +1,4 @@
-//! What is measured of the host and its services, for metrics.
+//! Measurements of the host and its services, for metrics.
 //!
 //! A reading is taken at once of all, at most once a second however many ask, and in small portions: the files of a
 //! thousand cgroups take some ten milliseconds to read, and PID 1 has other things to do meanwhile. Nothing that is read

@@ -183,7 +183,7 @@ impl RestartCounts {
 /// Another try after a run that ended, until the service is up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Retry {
-    /// What ended the last run.
+    /// The reason why the last run ended.
     pub ended: String,
     /// How far its restart budget is used: `(2 of 5 in 5m)`; empty where that does not count.
     pub budget: String,
@@ -219,7 +219,7 @@ pub struct Snapshot {
     pub retry: Option<Arc<Retry>>,
     /// When it is started again; `None` where it is not in backoff.
     pub restart_at: Option<Instant>,
-    /// What it waits for before its next run and that does not hold.
+    /// The conditions of its next run that do not hold yet.
     pub missing: Vec<Missing>,
     /// Why it is in this state.
     pub message: Arc<str>,
@@ -287,7 +287,7 @@ impl Snapshot {
         }
     }
 
-    /// What it waits for, in words.
+    /// The conditions that it waits for, in words.
     pub fn waiting_for(&self) -> Vec<String> {
         self.missing.iter().map(ToString::to_string).collect()
     }
@@ -339,7 +339,7 @@ pub struct CheckReport {
     pub results: Vec<CheckResult>,
 }
 
-/// What came of a check once.
+/// One result of a check.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CheckResult {
     pub at: SystemTime,

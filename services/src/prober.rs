@@ -53,7 +53,7 @@ impl Hash for RunNetwork {
     }
 }
 
-/// What one check asks, and when.
+/// The question of one check, and its times.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Schedule {
     pub probe: NetworkProbe,
@@ -82,7 +82,7 @@ impl Schedule {
     }
 }
 
-/// What came of a check once.
+/// One result of a check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CheckAnswer {
     /// When it was asked.
@@ -125,7 +125,7 @@ pub enum Report {
     Trouble { place: Place, text: String },
 }
 
-/// What the driver is asked to do.
+/// A request to the driver.
 enum Command {
     Watch { place: Place, entry: Box<watched::Entry> },
     End { place: Place, id: u64 },

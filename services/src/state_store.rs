@@ -1,4 +1,4 @@
-//! What PID 1 must remember, on `/run/kelson/state`, for the life of it that comes after `execve`.
+//! The state that PID 1 keeps on `/run/kelson/state` for its next incarnation, the one after `execve`.
 //!
 //! | file | what |
 //! |---|---|
@@ -185,7 +185,7 @@ impl StateStore {
         self.paper(kind, name).0.exists()
     }
 
-    /// What it says holds no longer.
+    /// Removes a paper whose contents no longer hold.
     pub fn discard(&self, kind: Kind, name: &str) {
         let paper = self.paper(kind, name);
         self.inner.writer.forget_paper(&paper.0);
@@ -216,7 +216,7 @@ pub enum Kind {
     Boot,
     /// How the run of the host is to end.
     Intent,
-    /// Who asked for the next incarnation, and which one it is.
+    /// The number of the next incarnation, and the reason for it.
     ReexecState,
 }
 

@@ -11,7 +11,7 @@ use kelson_spec::service::{Readiness, ServiceSpec};
 pub const NAME: &str = "apid";
 /// The user and the group that the process which meets strangers has for itself.
 pub const USER: u32 = kelson_spec::names::APID_USER;
-/// What it may use of memory where the machine file does not say: with 256 clients it takes a third.
+/// The memory that it may use where the machine file sets no limit: with 256 clients it takes a third.
 const MEMORY_MAX: u64 = 128 << 20;
 const PIDS_MAX: u64 = 16;
 /// The service without what `builtins` changes of it. `None`: the machine file has no `api`, or switches it off. `group` is

@@ -31,9 +31,9 @@ pub const USUAL_FOLDER: &str = "/run/containerd";
 /// Its limit on open files, where the host allows it: each container costs it a few.
 pub const FILES: u64 = 1_048_576;
 
-/// What Kelson does not use: the interface of Kubernetes, snapshotters for file systems of their own, restarts by
-/// containerd itself, programs below `/opt`, tracing. Both 1.6 and 1.7 pass over names that they do not have.
-/// The first runtime of 1.6 (`io.containerd.runtime.v1.linux`) must stay: without it 1.6 runs no tasks at all.
+/// The plugins that Kelson does not use: the interface of Kubernetes, snapshotters for file systems of their own,
+/// restarts by containerd itself, programs below `/opt`, tracing. Both 1.6 and 1.7 pass over names that they do
+/// not have. The first runtime of 1.6 (`io.containerd.runtime.v1.linux`) must stay: without it 1.6 runs no tasks.
 const DISABLED: [&str; 11] = [
     "io.containerd.grpc.v1.cri",
     "io.containerd.nri.v1.nri",

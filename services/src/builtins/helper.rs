@@ -12,7 +12,7 @@ use crate::events::EventLog;
 use crate::manager::{Manager, SupervisedHelper};
 use crate::model::{Snapshot, State, wall};
 
-/// What is shown of a helper whose supervisor publishes `S` and reports `R`.
+/// A helper as a service, whose supervisor publishes `S` and reports `R`.
 pub struct HelperService<S, R> {
     pub name: &'static str,
     pub status: watch::Receiver<S>,

@@ -23,7 +23,7 @@ use crate::service_runner::host_context::RunningProcess;
 
 /// The name under which it is shown, and of its cgroup.
 pub const NAME: &str = "probe";
-/// What it may use of memory where the machine file does not say: thousands of checks take a tenth of it.
+/// The memory that it may use where the machine file sets no limit: thousands of checks take a tenth of it.
 const MEMORY_MAX: u64 = 128 << 20;
 /// One thread a process, a process a network.
 const PIDS_MAX: u64 = 4096;

@@ -1,6 +1,7 @@
 //! The one task that owns the pipes, and the supervisor of logd.
 //!
-//! Whatever ends one logd, the next gets all pipes again, in the order in which they were made; services do not notice.
+//! When one logd ends, for any reason, the next one gets all pipes again, in the order in which they were
+//! made. Services do not notice.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +28,7 @@ pub struct Driver {
     logs: Logs,
 }
 
-/// What the driver wakes up for.
+/// An event that wakes the driver.
 enum Event {
     Command(Option<Command>),
     Logd(Wake),

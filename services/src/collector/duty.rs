@@ -32,9 +32,9 @@ use crate::error::ServicesError::{Denied, NotNow};
 const LOOK: Duration = Duration::from_millis(800);
 /// Within so long a ping is answered.
 pub const ANSWER: Duration = Duration::from_millis(500);
-/// What it has where nobody is held up. What is unread by then has room in the next one's queue.
+/// The time limit while no service is held up. Unread output still fits into the queue of the next logd then.
 const LONGEST: Duration = Duration::from_millis(1100);
-/// What it has while it waits for a processor.
+/// The time limit while it waits for a processor.
 const STARVED: Duration = Duration::from_secs(10);
 /// Without a logd that answers for so long, PID 1 drops the oldest lines of pipes that fill up, and looks again after
 /// [`RELIEVE_AGAIN`].
@@ -43,7 +43,7 @@ const RELIEVE_AGAIN: Duration = Duration::from_millis(200);
 /// Reports of what was lost come no more often.
 const TELL: Duration = Duration::from_secs(1);
 
-/// What waits to be sent: numbers and small things, never a pipe.
+/// A message that waits to be sent: numbers and small data, never a pipe.
 pub enum Outgoing {
     Run(u64),
     Forget(Arc<str>),
@@ -65,7 +65,7 @@ pub struct Logs {
     /// Since when no logd answers, and when PID 1 looks whether pipes fill up.
     absent: Option<Instant>,
     relieve_at: Option<Instant>,
-    /// What was dropped and is not reported yet.
+    /// Losses that are not reported yet.
     lost: HashMap<Arc<str>, Lost>,
     told: Option<Instant>,
 }

@@ -51,7 +51,7 @@ pub struct NewRun {
     pub stderr: OwnedFd,
 }
 
-/// What was thrown away in PID 1.
+/// The output that PID 1 dropped.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Lost {
     pub lines: u64,

@@ -1,5 +1,5 @@
-//! What outlives PID 1 itself: the pipes and the socket to logd come through its `execve`, and the next incarnation
-//! takes them up.
+//! The descriptors that outlive PID 1 itself: the pipes and the socket to logd stay open across its `execve`,
+//! and the next incarnation takes them up.
 //!
 //! Nothing is handed over at the end, as a crash leaves no time for it: each descriptor is in the
 //! [`DescriptorStore`] while it is open. logd goes on reading meanwhile; it gets all pipes once more, and passes
@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use super::LogOptions;
 
-/// What a descriptor of the logs is.
+/// The use of a descriptor of the logs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KeptLog {
     Pipe {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use kelson_sys::process::{self, Stat};
 
-/// What each thread of a process has had of the processors.
+/// The processor time that each thread of a process has had.
 #[derive(Debug, Default)]
 pub struct Shares(Vec<(u32, Share)>);
 

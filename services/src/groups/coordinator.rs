@@ -1,4 +1,4 @@
-//! Who restarts groups, and lets poststop members wait for the next end of their mains.
+//! The coordinator restarts groups, and lets poststop members wait for the next end of their mains.
 //!
 //! One task for all groups. It follows the published snapshots by what changed, so it knows the members of each group
 //! without looking at all services, and runs each restart beside the others.

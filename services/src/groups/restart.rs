@@ -12,7 +12,7 @@ use crate::manager::Manager;
 use crate::model::{Snapshot, State};
 use crate::service_runner::words;
 
-/// What the cleaning up after a run may take, besides all that has a timeout of its own.
+/// The time that the cleanup after a run may take, beside all steps that have a timeout of their own.
 const CLEANING: Duration = Duration::from_secs(10);
 
 /// Whether a member restarts with its group: what the files want up, what somebody started by hand, and who asked; but

@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::plan::{Answer, Probe};
 
-/// What came of it.
+/// The outcome of asking a check.
 pub struct Asked {
     pub answer: CheckAnswer,
     /// Ends when what was begun has.
@@ -47,7 +47,7 @@ pub fn ask(
     })
 }
 
-/// What has not ended by the deadline.
+/// Returns the ending that is not complete by the deadline.
 async fn outlived(
     ending: Option<BoxFuture<'static, ()>>,
     deadline: Instant,

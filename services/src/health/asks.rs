@@ -1,4 +1,4 @@
-//! Who asks a check: PID 1 itself, or `kelson-probe`.
+//! Decides which process asks a check: PID 1 itself, or `kelson-probe`.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::plan::{Answer, Probe};
 use crate::error::ServicesError;
 use crate::prober::Schedule;
 
-/// Who asks a check.
+/// The process that asks a check.
 pub enum Asks {
     Here(Arc<dyn Probe>),
     Elsewhere(Arc<dyn Network>, Box<Schedule>),

@@ -55,7 +55,7 @@ pub struct CheckState {
     record: Option<(CheckRecord, Instant)>,
 }
 
-/// What is to be done about asking a check.
+/// The next action for a check.
 pub enum Action {
     /// From now on, for the first time after `first`.
     Begin { first: Duration, timeout: Duration },
@@ -136,7 +136,7 @@ impl CheckState {
         record.write(written);
     }
 
-    /// What is to be done about asking it; `gated`: checks that gate the start have not passed yet.
+    /// Returns the next action for the check; `gated`: checks that gate the start have not passed yet.
     pub fn tend(&mut self, gated: bool, now: Instant) -> Option<Action> {
         if self.is_done() {
             return std::mem::take(&mut self.asked).then_some(Action::End);
@@ -251,7 +251,7 @@ impl CheckState {
         self.due_news.is_some()
     }
 
-    /// What the last result says, in a line.
+    /// Describes the last result in a line.
     pub fn why(&self) -> String {
         match self.history.last() {
             None => "no result yet".into(),

@@ -45,12 +45,12 @@ pub struct ToMind {
     pub recall: Option<Recall>,
 }
 
-/// What outlives PID 1 of a check.
+/// The part of a check that outlives PID 1.
 pub struct Recall {
     pub record: CheckRecord,
     /// When PID 1 began.
     pub origin: Instant,
-    /// What an earlier incarnation knew of it in this run.
+    /// The results of this run that an earlier incarnation recorded.
     pub past: Option<PastCheck>,
 }
 
@@ -85,7 +85,7 @@ pub struct MissingCheck {
     pub since: (SystemTime, Instant),
 }
 
-/// What results mean for the service.
+/// The meaning of new results for the service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct News {
     /// Which checks pass or fail from now on, in words.
@@ -117,7 +117,8 @@ impl Checks {
         checks
     }
 
-    /// What the next result means that means something. Cancelled by dropping; loses nothing then.
+    /// Waits for the next result that changes something, and returns its meaning. Cancelled by dropping;
+    /// loses nothing then.
     pub async fn next(&mut self) -> News {
         std::future::poll_fn(|context| self.poll_next(context)).await
     }

@@ -17,7 +17,7 @@ pub struct Level {
     pub proven: bool,
 }
 
-/// What one more result means.
+/// The change that one more result makes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Change {
     /// It stands otherwise than before.

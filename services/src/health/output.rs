@@ -29,7 +29,8 @@ impl Tail {
     }
 }
 
-/// What may be shown on any terminal: no control characters but newlines and tabs, at most [`KEPT`] bytes from the end.
+/// Makes a text safe for any terminal: no control characters but newlines and tabs, at most [`KEPT`] bytes
+/// from the end.
 pub fn harmless(text: &str) -> String {
     let text = text.trim_end();
     let clean: String = text

@@ -1,4 +1,4 @@
-//! What a check asks, when, and what its results mean.
+//! The plan of a check: its question, its times, and the meaning of its results.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::prober::Verdict;
 
-/// What a check asks.
+/// The question of a check.
 pub trait Probe: Send + Sync {
     /// The word for it: `exec`, `http`, `grpc`.
     fn kind(&self) -> &'static str;
@@ -19,7 +19,7 @@ pub trait Probe: Send + Sync {
     fn ask(&self, deadline: Instant) -> BoxFuture<'static, Answer>;
 }
 
-/// What a probe answers.
+/// The answer of a probe.
 pub struct Answer {
     pub verdict: Verdict,
     /// In the end of it stands why it fails.

@@ -1,4 +1,4 @@
-//! What came of checks and starts in all, over all runs of a service: what metrics tell.
+//! Totals of checks and starts over all runs of a service, for metrics.
 //!
 //! The receiver of a result counts it here; a scrape reads the numbers where they are, so that no service's task is
 //! woken to tell them. Each number stands for itself, and a reader that comes in between sees some of a result.

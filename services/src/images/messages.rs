@@ -1,4 +1,4 @@
-//! What a service tells while it waits for its image.
+//! The messages of a service while it waits for its image.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What operators ask: start, stop, restart, wait.
+//! The requests of operators: start, stop, restart, wait.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::service_runner::words;
 
 const REPLACED: &str = "a later request replaced this one";
 
-/// What a request waits for when it is to be answered once it is done.
+/// The state that completes a request whose sender waits for it.
 #[derive(Clone, Copy)]
 enum Goal {
     Started,
@@ -210,7 +210,7 @@ impl Manager {
         }
     }
 
-    /// What to say of a name that no service has.
+    /// The error for a name that no service has.
     pub fn unknown(&self, name: &str) -> ServicesError {
         let entries = self.entries();
         ServicesError::Unknown(match kelson_spec::near(name, entries.keys().map(AsRef::as_ref)) {
@@ -296,7 +296,7 @@ impl Asked {
     }
 }
 
-/// What became of a request, once that is certain.
+/// Returns the outcome of a request, once that is certain.
 fn reached(snapshot: &Snapshot, request_id: u64, goal: Goal) -> Option<(Outcome, String)> {
     if snapshot.request_id > request_id {
         return Some((Outcome::Superseded, REPLACED.into()));

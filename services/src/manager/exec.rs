@@ -1,4 +1,5 @@
-//! What the task of a service is asked: to run a command beside it, to send it a signal, how its checks stand.
+//! Requests to the task of a service: to run a command beside it, to send it a signal, to report the state of
+//! its checks.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -93,7 +94,7 @@ impl Manager {
     }
 }
 
-/// What the task of a service answers. `None`: it does not.
+/// Waits for the answer of a service's task. `None`: it does not answer.
 async fn answer_of<T>(
     handle: &ServiceHandle,
     command: impl FnOnce(oneshot::Sender<T>) -> Command,

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use kelson_proto::v1;
 use kelson_spec::Diagnostic;
 
-/// What the last reading found.
+/// The findings of the last reading.
 #[derive(Default)]
 pub struct Mistakes {
     pub services: BTreeMap<String, Faulty>,

@@ -9,7 +9,7 @@ use crate::metrics::{InitFigures, Reading, ServiceFigures};
 const PORTION: usize = 8;
 
 impl Manager {
-    /// What is measured of the host and of all its services. Reads three files a service, in portions.
+    /// Measures the host and all its services. Reads three files for each service, in portions.
     pub(crate) async fn measure(&self) -> Reading {
         let names: Vec<Arc<str>> = self.entries().keys().cloned().collect();
         let mut reading = Reading {

@@ -1,4 +1,4 @@
-//! What the last reading found wrong in the files: in those of services, and in the others.
+//! The mistakes that the last reading found in the files: in those of services, and in the others.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -48,7 +48,7 @@ impl Manager {
         self.mistakes().host.push(warning);
     }
 
-    /// What the last reading found wrong in the file of a service. `None`: nothing.
+    /// The mistakes that the last reading found in the file of a service. `None`: there are none.
     pub fn faulty_file(&self, name: &str) -> Option<v1::FaultyFile> {
         let mistakes = self.mistakes();
         let Faulty { mistakes, earlier_read } = mistakes.services.get(name)?;

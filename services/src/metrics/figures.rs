@@ -1,4 +1,4 @@
-//! What a reading holds.
+//! The contents of a reading.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub struct Reading {
     pub dropped: Option<Dropped>,
 }
 
-/// What is measured of one service.
+/// The measurements of one service.
 #[derive(Debug)]
 pub struct ServiceFigures {
     pub now: Snapshot,
@@ -34,7 +34,7 @@ pub struct ServiceFigures {
     pub totals: Option<Arc<Totals>>,
 }
 
-/// What was lost of the logs of all services, since PID 1's start.
+/// The losses of the logs of all services, since PID 1's start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Dropped {
     pub lines: u64,

@@ -1,4 +1,4 @@
-//! What PID 1 uses itself.
+//! The resources that PID 1 uses itself.
 
 use std::time::Duration;
 

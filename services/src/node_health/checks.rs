@@ -23,7 +23,7 @@ use crate::state_store::PastChecks;
 pub struct GroupChecks {
     manager: Manager,
     asked: BTreeMap<Arc<str>, Asked>,
-    /// What an earlier incarnation of PID 1 knew, until this one begins its checks.
+    /// The checks as an earlier incarnation of PID 1 recorded them, until this one begins its own.
     past: HashMap<String, PastChecks>,
     random: Random,
 }
@@ -91,7 +91,8 @@ impl GroupChecks {
         Asked { run, checks: Checks::begin(to_mind, self.random.branch()), restarts: false }
     }
 
-    /// What the next result means that means something, and for which group. Cancelled by dropping; loses nothing then.
+    /// Waits for the next result that changes something, and returns its meaning and the group that it is
+    /// for. Cancelled by dropping; loses nothing then.
     pub async fn next(&mut self) -> (Arc<str>, News) {
         std::future::poll_fn(|context| self.poll_next(context)).await
     }

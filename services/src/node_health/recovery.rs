@@ -14,7 +14,7 @@ use crate::state_store::{PastHealth, StoredBreak, StoredScope};
 /// Since when a service is a culprit of the host, and of its group.
 pub type Since = (Option<Instant>, Option<Instant>);
 
-/// What an earlier incarnation of PID 1 knew of services and has not been taken yet.
+/// Records of services by an earlier incarnation of PID 1 that have not been taken yet.
 pub struct Recovery {
     past: PastHealth,
     origin: Instant,

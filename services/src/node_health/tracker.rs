@@ -18,12 +18,12 @@ use crate::model::Snapshot;
 use crate::state_store::numbers::nanos;
 use crate::state_store::{StateStore, StoredCulprit};
 
-/// What is remembered of a service.
+/// The last known state of a service.
 struct Seen {
     run: u64,
     part: Part,
     group: Option<Arc<str>>,
-    /// What it runs with. A new file alone is no change of that.
+    /// The spec that it runs with. A new file alone does not change it.
     spec: Option<Arc<ServiceSpec>>,
 }
 
@@ -76,7 +76,7 @@ pub struct Tracker {
     pub node: Scope,
     groups: BTreeMap<Arc<str>, (Group, Scope)>,
     seen: HashMap<Arc<str>, Seen>,
-    /// What an earlier incarnation of PID 1 knew, until all services are there again.
+    /// The records of an earlier incarnation of PID 1, until all services are there again.
     recovery: Option<Recovery>,
     /// Services that became culprits or are none any more, and groups that are gone, since this was written down.
     changed_culprits: BTreeSet<Arc<str>>,
@@ -303,7 +303,7 @@ impl Tracker {
         }
     }
 
-    /// What came of all that was seen, and of the time.
+    /// Draws the conclusions from all changes seen, and from the time.
     pub fn conclude(&mut self, at: Instant) -> Vec<Change> {
         let mut turns = Vec::new();
         if self.recovers() {

@@ -35,7 +35,7 @@ const STAYS: Duration = Duration::from_secs(10);
 /// How many checks one probe gets.
 const CHECKS_MAX: usize = 16_384;
 
-/// What all networks have in common.
+/// The parts that all networks have in common.
 pub struct Shared {
     pub launcher: Arc<dyn Launcher>,
     pub status: watch::Sender<ProberStatus>,
@@ -49,7 +49,7 @@ impl Shared {
     }
 }
 
-/// What is asked of the checks of one network.
+/// A request to the checks of one network.
 pub enum Request {
     Watch(Box<Entry>),
     End(u64),
@@ -298,7 +298,7 @@ fn silence(shortest_interval: Duration) -> Duration {
     shortest_interval.checked_div(2).unwrap_or_default().clamp(SILENCE.0, SILENCE.1)
 }
 
-/// What is watched no more is counted no more, also where the driver is dropped.
+/// A check that is no longer watched is no longer counted, also where the driver is dropped.
 impl Drop for Checks {
     fn drop(&mut self) {
         let checks = self.watched.len();

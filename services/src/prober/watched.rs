@@ -15,7 +15,7 @@ use kelson_helper::supervisor::after;
 use kelson_proto::v1;
 use kelson_spec::wire;
 
-/// What a batch may be late by without a word.
+/// The delay of a batch that is not reported.
 const TOLERANCE: Duration = Duration::from_millis(300);
 /// A new probe asks what is already due within so long, or within the check's interval.
 const SPREAD: Duration = Duration::from_millis(500);
@@ -50,7 +50,7 @@ impl Entry {
         now > after(self.due, patience)
     }
 
-    /// What is sent to the probe. `again`: another one has asked before.
+    /// The message that begins the check at the probe. `again`: another probe has asked it before.
     pub fn begin(&self, now: Instant, again: bool, random: &mut Random) -> Option<v1::ProbeBegin> {
         let mut delay = self.due.saturating_duration_since(now);
         if again {

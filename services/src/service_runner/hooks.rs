@@ -18,7 +18,7 @@ use crate::error::ServicesError;
 /// Ends whatever a hook has left.
 pub const KILL: StopPlan = StopPlan { signal: libc::SIGKILL, timeout: Duration::ZERO };
 
-/// What a hook needs of its service, so that no future borrows the task.
+/// The parts of its service that a hook needs, so that no future borrows the task.
 pub struct Hooks {
     /// Where their output goes.
     pub logs: Arc<dyn LogPipes>,
@@ -138,7 +138,7 @@ impl Hooks {
         Ok(executing.exit.await)
     }
 
-    /// What a hook says goes where the main process' output goes.
+    /// The pipes for the output of a hook, which goes where the main process' output goes.
     fn pipes(&self) -> Result<Outputs, RunnerError> {
         let pipes = self.logs.pipes(&self.name, self.run, &self.spec.logs);
         pipes.map_err(|error| RunnerError::new(format!("its log pipes: {error}")))

@@ -1,4 +1,5 @@
-//! What stands around a service: who makes its runner and its log pipes, and what all services of a host share.
+//! The context of a service: the makers of its runner and its log pipes, and the parts that all services of a
+//! host share.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -89,13 +90,13 @@ pub trait LogPipes: Send + Sync {
     fn pipes(&self, service: &str, run: u64, spec: &LogSpec) -> io::Result<(OwnedFd, OwnedFd)>;
     /// The service is gone permanently.
     fn forget(&self, service: &str);
-    /// What was lost of all logs, where that is counted.
+    /// The losses of all logs, where they are counted.
     fn dropped(&self) -> Option<Dropped> {
         None
     }
 }
 
-/// What all services of a host share.
+/// The parts that all services of a host share.
 pub struct HostContext {
     pub events: EventLog,
     pub store: Option<StateStore>,

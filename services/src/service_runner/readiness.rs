@@ -16,7 +16,7 @@ const MESSAGES_A_SECOND: u32 = 200;
 /// The kernel closes what a dying process had open before it reports its death: the death is to be reported then.
 const DEATH_FOLLOWS: Duration = Duration::from_millis(100);
 
-/// What a run tells of itself.
+/// The source of the notify messages of a run.
 pub enum NotifySource {
     Silent,
     Notify {

@@ -47,7 +47,7 @@ const LAST_WORDS: usize = 64;
 /// A start that takes longer (its disk is slow) gives its turn away.
 const START_LIMIT: Duration = Duration::from_secs(1);
 
-/// What a piece of work brought.
+/// The outcome of a piece of work.
 enum Outcome {
     Input(Input),
     /// It is its turn to start; with the gate to look at, unless the task has watched one.
@@ -55,11 +55,11 @@ enum Outcome {
     /// Prepared; what of the spec is not enforced on this host.
     Open(Vec<String>),
     Run(Box<Running>),
-    /// What was to end has ended.
+    /// The run has ended.
     Cleared(Result<StopReport, RunnerError>),
 }
 
-/// What the loop does next.
+/// The next step of the loop.
 enum Next {
     /// Go on with the same work.
     Same,
@@ -85,7 +85,7 @@ struct Core {
     own_check: Option<Box<OwnCheck>>,
     /// The checks of the present run, while it is ready or was.
     checks: Option<Box<Checks>>,
-    /// What its spec says to one that it needs going down.
+    /// The watch over the services that it needs, by the rules of its spec.
     dependency_watch: Option<Box<DependencyWatch>>,
     /// The `postStart` hooks while they run, and the run whose they are or were.
     post_start: Option<BoxFuture<'static, Vec<String>>>,
@@ -102,15 +102,15 @@ struct Core {
     totals: Arc<Totals>,
     /// Held while it prepares and spawns.
     permit: Option<OwnedSemaphorePermit>,
-    /// Who waits for it to come to rest.
+    /// Waits for it to come to rest.
     rested: Vec<mpsc::UnboundedSender<Arc<str>>>,
     /// The refusal of the run's MAINPID has been reported.
     main_pid_refused: bool,
-    /// What an earlier incarnation of PID 1 knew of its checks.
+    /// The results of its checks that an earlier incarnation of PID 1 recorded.
     past_checks: Option<Box<PastChecks>>,
     /// The results of its checks in an earlier incarnation of PID 1 count until there are some in this one.
     health_kept: bool,
-    /// What stands in the record.
+    /// The contents of the record.
     recorded: Option<Place>,
     random: Random,
 }

@@ -41,7 +41,7 @@ pub fn ended(ended: &Ended, rules: &Rules) -> String {
 /// A program that has ended so long after its start has not gone to the background by that.
 const GOES_TO_BACKGROUND: Duration = Duration::from_secs(60);
 
-/// What a process that ended successfully had left.
+/// Describes the processes that outlived a main process which ended successfully.
 fn outlived(count: u32, ran: Duration, kind: ServiceKind) -> String {
     let processes = match count {
         0 => return String::new(),
@@ -94,7 +94,7 @@ pub fn stopped(reason: &StopReason, during: &str) -> String {
     }
 }
 
-/// What must happen before one that was refused is tried again.
+/// Names the event before which a refused request is not tried again.
 pub fn until(kind: ErrorKind) -> &'static str {
     match kind {
         ErrorKind::Image { .. } => "it is tried again once its file or an archive of images changes",
@@ -107,7 +107,7 @@ pub fn process(pid: i32) -> String {
     if pid > 0 { format!(" (PID {pid})") } else { String::new() }
 }
 
-/// What is still missing once a service with checks is ready.
+/// Names the events that are still missing once a service with checks is ready.
 pub fn before_checks(rules: &Rules) -> &'static str {
     if rules.has_checks && rules.kind == ServiceKind::Service { ", up once its checks pass" } else { "" }
 }

@@ -16,11 +16,11 @@ use super::part::{CheckPlaces, Part};
 use super::rings::{Key, hash};
 
 pub const SLOT: usize = Part::Checks.slot();
-/// What of the last line of an output is kept.
+/// The length to which the last line of an output is cut.
 const TEXT: usize = 72;
 
-/// What is known of a check of the previous incarnation, in one run: its results, the oldest first, each with how the
-/// check stood after it. Not empty.
+/// The results of a check of the previous incarnation, in one run: the oldest first, each with how the check
+/// stood after it. Not empty.
 pub type PastCheck = Vec<stored::CheckRecord>;
 
 /// The checks of one service.
@@ -34,7 +34,7 @@ impl PastChecks {
     }
 }
 
-/// What stands for a group among the names of services, none of which has a slash.
+/// The name of a group among the names of services, none of which has a slash.
 pub(super) fn of_group(group: &str) -> String {
     format!("group/{group}")
 }

@@ -22,7 +22,7 @@ use super::part::Part;
 
 pub const SLOT: usize = Part::Descriptors.slot();
 
-/// What a kept descriptor is.
+/// The use of a kept descriptor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Descriptor {
     /// A log pipe, or the socket to logd.
@@ -109,7 +109,8 @@ fn identity(descriptor: RawFd) -> io::Result<(u64, u64)> {
     Ok((stat.st_dev, stat.st_ino))
 }
 
-/// What is opened in this incarnation is marked to close, and what came through `execve` is not.
+/// Tells whether the descriptor is from an earlier incarnation: this one marks all that it opens to be closed
+/// by `execve`.
 fn came_through_execve(descriptor: RawFd) -> bool {
     // SAFETY: a system call on a number.
     let flags = unsafe { libc::fcntl(descriptor, libc::F_GETFD) };

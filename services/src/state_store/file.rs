@@ -37,7 +37,7 @@ pub struct SlotFile {
     path: PathBuf,
 }
 
-/// What a file of an earlier part of this incarnation holds.
+/// The contents of a file of an earlier part of this incarnation.
 pub struct Found {
     pub file: SlotFile,
     bytes: Vec<u8>,
@@ -72,7 +72,8 @@ impl SlotFile {
         Ok(nix::fcntl::fallocate(&self.file, FallocateFlags::FALLOC_FL_KEEP_SIZE, 0, length)?)
     }
 
-    /// What somebody else has done to the file since it was made: a sentence. What is written goes on to the open file.
+    /// Describes a change that somebody else has made to the file since it was made, in a sentence. Kelson
+    /// goes on writing to the open file.
     pub fn harm(&self) -> Option<String> {
         let told = |text: &str| Some(format!("{} {text}", self.path.display()));
         let mut begin = [0; 12];

@@ -19,7 +19,7 @@ use super::record::Record;
 use super::rings::{Key, hash};
 
 pub const SLOT: usize = Part::Health.slot();
-/// What is kept of the reason of the last break where a record would not fit otherwise, in bytes.
+/// The length to which the reason of the last break is cut where a record would not fit otherwise, in bytes.
 const SHORT: usize = 200;
 
 fn scope_key(group: &str) -> Key {
@@ -34,7 +34,7 @@ fn culprit_key(service: &str) -> Key {
     (1, hash(service))
 }
 
-/// What an earlier incarnation of PID 1 knew of the health of the host and of its groups.
+/// The health of the host and of its groups as an earlier incarnation of PID 1 recorded it.
 #[derive(Debug, Default)]
 pub struct PastHealth {
     pub scopes: Vec<StoredScope>,
@@ -133,7 +133,7 @@ impl StateStore {
     }
 }
 
-/// What the message around a scope takes, in bytes.
+/// The size of the message around a scope, in bytes.
 const SPARE: usize = 8;
 
 #[cfg(test)]

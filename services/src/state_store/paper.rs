@@ -1,4 +1,4 @@
-//! What is written once and whole: specs, what else was read of the files, the boot's report.
+//! Files that are written once and whole: specs, the rest of the configuration, the boot's report.
 //!
 //! JSON, by the names of fields and variants, so those names are part of the format: a type that is written here keeps
 //! them, and gives each field that may be missing a default. A release reads what others have written: it passes over
@@ -120,7 +120,7 @@ fn leave_out(tree: &mut Value, path: &mut Vec<Segment>) -> bool {
     false
 }
 
-/// What stands at a place, where there is something.
+/// The value at a place, where there is one.
 fn at<'a>(tree: &'a mut Value, path: &[Segment]) -> Option<&'a mut Value> {
     path.iter().try_fold(tree, |value, segment| match segment {
         Segment::Field(name) | Segment::Variant(name) => value.get_mut(name),

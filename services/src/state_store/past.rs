@@ -1,4 +1,4 @@
-//! What the previous incarnation has left, as far as it can be trusted.
+//! The state that the previous incarnation has left, as far as it can be trusted.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -27,7 +27,7 @@ pub struct Recovered {
     pub records: Vec<Record>,
     /// Services that were in a phase that this version does not know, and its number.
     pub unknown_phases: Vec<(String, i32)>,
-    /// What could not be trusted, a sentence each.
+    /// The contents that could not be trusted, a sentence each.
     pub doubts: Vec<String>,
 }
 
@@ -46,7 +46,7 @@ pub struct Past {
     checks: HashMap<u64, PastChecks>,
     /// To be taken.
     pub health: PastHealth,
-    /// What could not be trusted, a sentence each.
+    /// The contents that could not be trusted, a sentence each.
     pub doubts: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What is remembered of one service.
+//! The record of one service.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::service_runner::table::ServiceState;
 
 /// One of the two slots of a service.
 pub const SLOT: usize = Part::Services.slot();
-/// What of a text is kept where a record would not fit otherwise, in bytes.
+/// The length to which a text is cut where a record would not fit otherwise, in bytes.
 const SHORT: usize = 96;
 /// In how many entries all failures are recorded then, and where even that is too much.
 const FAILURES: [usize; 2] = [64, 16];

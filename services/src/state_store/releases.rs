@@ -24,7 +24,7 @@ const OWN: &str = env!("CARGO_PKG_VERSION");
 /// Its state has no tags.
 const FIRST: &str = "0.1.0";
 const VARIANT: &str = "variant";
-/// What a later release adds to a message: field 900, a text, and field 901, a number.
+/// The fields that a later release adds to a message: field 900, a text, and field 901, a number.
 const LATER: &[u8] = &[0xa2, 0x38, 3, b'n', b'e', b'w', 0xa8, 0x38, 7];
 /// An enum value of a later release.
 const NEW: i32 = 99;
@@ -89,7 +89,8 @@ fn again(record: &Record, unknown: &[u8]) -> stored::ServiceRecord {
     Message::decode(unseal(&record.seal(1, unknown).unwrap()).unwrap().1).unwrap()
 }
 
-/// What belongs to another phase than that of the record is not kept, nor a state that the phase does not show.
+/// Removes the fields that belong to another phase than that of the record, and a state that the phase does
+/// not show.
 pub(super) fn of_its_phase(mut record: stored::ServiceRecord) -> stored::ServiceRecord {
     use stored::Phase;
     let phase = record.phase();

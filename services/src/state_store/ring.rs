@@ -15,7 +15,7 @@ use super::part::{EXITS, Part};
 use crate::model::{Event, State};
 
 pub const EVENT_SLOT: usize = Part::Events.slot();
-/// What of a long text is kept: with all else in it a slot is full then.
+/// The length to which a long text is cut: with all other fields the slot is full then.
 const TEXT: usize = 180;
 const EXIT_SLOT: usize = Part::Exits.slot();
 

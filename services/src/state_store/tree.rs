@@ -192,7 +192,7 @@ impl<'de, 't> EnumAccess<'de> for Variant<'t> {
     }
 }
 
-/// What a variant holds.
+/// The contents of a variant.
 struct Content<'t>(Option<Place<'t>>);
 
 impl<'t> Content<'t> {

@@ -1,4 +1,4 @@
-//! What could not be written, as its file system was full: kept, and written as soon as there is room.
+//! Writes that failed because the file system was full: kept, and repeated as soon as there is room.
 //!
 //! Of each place only the newest is kept, so it is never more than the files themselves would hold. Until all of it is
 //! written a crash would lose it, and the host does not re-execute itself by intention.

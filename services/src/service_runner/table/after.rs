@@ -1,4 +1,4 @@
-//! What comes after the way down: again, a pause, or rest.
+//! The step after a run is down: another run, a pause, or rest.
 
 use std::sync::Arc;
 use std::time::Duration;

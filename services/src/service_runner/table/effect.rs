@@ -1,4 +1,4 @@
-//! What the table answers with.
+//! The answers of the table.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ pub enum Work {
     AwaitArchives,
 }
 
-/// What is to be done about it, in this order.
+/// An effect that the task performs, in this order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
     /// Record and publish the state, and tell it as an event.
@@ -52,7 +52,7 @@ pub enum Effect {
     },
 }
 
-/// What became of a request, at the moment it was taken up.
+/// The outcome of a request, at the moment it was taken up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
     Done,
@@ -60,7 +60,7 @@ pub enum Answer {
     Refused(String),
 }
 
-/// What comes of an input.
+/// The result of an input.
 #[derive(Debug, Default)]
 pub struct Step {
     pub effects: Vec<Effect>,

@@ -93,7 +93,7 @@ impl ServiceState {
         at.work(if self.host == Host::Overdue { Work::Clear } else { Work::Stop });
     }
 
-    /// What is left of its time is nothing, also in a later incarnation of PID 1.
+    /// Ends the time of the stop, also for a later incarnation of PID 1.
     fn kill(&mut self, forced: bool, at: &mut Moment) {
         self.set_stage(Stage::Ending { until: Some(at.now), forced, pid: self.main() });
         at.push(Effect::Record);
@@ -199,7 +199,7 @@ impl ServiceState {
         self.run_post(at);
     }
 
-    /// What was begun of a run is over before it has a process.
+    /// Leaves a run that was begun and has no process yet.
     pub(super) fn leave_run(&mut self, after: After, at: &mut Moment) {
         self.go_down(after, self.state());
         self.run_post(at);

@@ -9,7 +9,7 @@ use kelson_spec::units::is_never;
 
 use crate::model::RestartReason;
 
-/// What the table needs to know of the spec.
+/// The part of the spec that the table needs.
 #[derive(Debug, Clone)]
 pub struct Rules {
     pub kind: ServiceKind,
@@ -89,7 +89,7 @@ pub enum Input {
     /// The `pre` hooks have run; or one failed, and none after it was run.
     PreDone(Result<(), RunnerError>),
     Spawned(Result<i32, RunnerError>),
-    /// What this run says of itself, or what is learnt of it.
+    /// A notify message of this run, or a finding about it.
     Report(u64, Report),
     Exited {
         run: u64,
@@ -167,7 +167,7 @@ pub enum Report {
     DependencyDown { rule: WhenDown, text: String },
 }
 
-/// What a deadline that has passed was for.
+/// The purpose of a deadline that has passed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Timer {
     Start,

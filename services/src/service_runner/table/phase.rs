@@ -58,7 +58,7 @@ pub enum Outcome {
     },
 }
 
-/// Who decides whether a service that ends is started again.
+/// The authority that decides whether a service that ends is started again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hold {
     /// Anyone.
@@ -77,7 +77,7 @@ pub enum Hold {
 pub struct Gate {
     /// Waiting, once the gate is known to be shut; until then the state before.
     pub shown: State,
-    /// What the gate lacks. Not recorded: another incarnation of PID 1 asks the gate at once.
+    /// The unmet conditions of the gate. Not recorded: another incarnation of PID 1 asks the gate at once.
     pub missing: Vec<Missing>,
     /// The preparations stand.
     pub opened: bool,
@@ -144,7 +144,7 @@ pub enum Stage {
     Closing,
 }
 
-/// What comes after the way down.
+/// The step after the run is down.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum After {
     /// The restart policy decides.

@@ -1,4 +1,5 @@
-//! What is left to do to stop a service that is recorded in a phase, where no table steps any more: at the crash limit.
+//! The steps that remain to stop a service that is recorded in a phase, where no table steps any more: at the
+//! crash limit.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! What operators, a cascade, a removal, its group and the end of the host ask of a service, in each of its phases.
+//! Requests of operators, a cascade, a removal, its group and the end of the host to a service, in each of
+//! its phases.
 
 use std::time::Duration;
 
@@ -264,7 +265,7 @@ impl ServiceState {
 }
 
 impl Hold {
-    /// What a stop that stops nothing any more says of the next start.
+    /// Applies a stop that has nothing left to stop to the next start.
     fn meet(&mut self, reason: &StopReason) {
         match (reason, *self) {
             (StopReason::Operator | StopReason::Cascade(_), Hold::Free) => *self = Hold::Somebody,

@@ -7,7 +7,7 @@ use super::effect::Moment;
 use super::{After, Effect, Host, Phase, ServiceState, Stage, Work};
 
 impl ServiceState {
-    /// What the phase was doing is done again: all of it is made for that.
+    /// Repeats the work of the phase: all of it can be repeated.
     pub(super) fn attached(&mut self, found: Result<i32, Exit>, closing: bool, at: &mut Moment) {
         self.host = if closing { Host::Stops } else { Host::Runs };
         match &mut self.phase {

@@ -174,7 +174,7 @@ impl ServiceState {
         self.tell(text, at);
     }
 
-    /// What its checks say together.
+    /// Takes the joint result of its checks.
     pub(super) fn health(
         &mut self,
         mut active: Active,

@@ -13,7 +13,7 @@ use super::effect::{Effect, Moment};
 use super::{Active, Down, Gate, Hold, Outcome, Phase, ReadySignal, Rest, Rules, Stage, Timer};
 use crate::model::{RestartCounts, RestartReason, Retry, State};
 
-/// What the host does, as far as its services are concerned.
+/// The state of the host, as far as its services are concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Host {
     Runs,
@@ -166,7 +166,7 @@ impl ServiceState {
         Some(archives)
     }
 
-    /// What is known of its run while its process lives.
+    /// The facts about its run while the process lives.
     pub fn active(&self) -> Option<Active> {
         if let Phase::Active(active) = self.phase { Some(active) } else { None }
     }
@@ -191,7 +191,7 @@ impl ServiceState {
         }
     }
 
-    /// What its gate lacks.
+    /// The unmet conditions of its gate.
     pub fn missing(&self) -> &[Missing] {
         if let Phase::Gate(gate) = &self.phase { &gate.missing } else { &[] }
     }
@@ -207,7 +207,7 @@ impl ServiceState {
         )
     }
 
-    /// What another incarnation of PID 1 must know before anything else is done.
+    /// The part of the state that another incarnation of PID 1 must know before anything else is done.
     pub fn place(&self) -> Place {
         (discriminant(&self.phase), self.stage().map(|stage| discriminant(&stage)), self.owes_post())
     }
@@ -219,7 +219,7 @@ impl ServiceState {
         None
     }
 
-    /// Who decides whether it starts again.
+    /// The authority that decides whether it starts again.
     pub(crate) fn hold(&self) -> Hold {
         if let Phase::Rest(Rest::Ended(_, hold)) | Phase::Down(Down { hold, .. }) = self.phase {
             return hold;
@@ -232,7 +232,7 @@ impl ServiceState {
         self.has_opened() && self.phase != Phase::Opening && self.stage() != Some(Stage::Closing)
     }
 
-    /// What must be undone, also where it is only half prepared.
+    /// Whether there are preparations to undo, also where they are only half done.
     pub fn has_opened(&self) -> bool {
         match &self.phase {
             Phase::Rest(_) | Phase::When => false,
@@ -268,7 +268,7 @@ impl ServiceState {
         if let Some(Stage::Ending { until, .. }) = self.stage() { until } else { None }
     }
 
-    /// What ended its last run, on the way to another one.
+    /// The reason why its last run ended, before another run.
     pub fn retry(&self) -> Option<&Arc<Retry>> {
         self.retry.as_ref().filter(|_| !matches!(self.phase, Phase::Rest(_) | Phase::Down(_)))
     }

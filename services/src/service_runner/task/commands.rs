@@ -1,4 +1,4 @@
-//! What others ask of a service, and what it does then.
+//! Requests of others to a service, and its answers.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::error::ServicesError;
 use crate::model::CheckReport;
 use crate::state_store::Kind;
 
-/// What others may ask of a service.
+/// A request to a service.
 pub enum Command {
     Request {
         input: Input,

@@ -14,7 +14,8 @@ use crate::service_runner::gate::{Registry, event_holds};
 /// All bonds of one run.
 pub enum DependencyWatch {
     Tied(Vec<Dependency>),
-    /// What an earlier incarnation of PID 1 had noted, to be tied to once all services are there again.
+    /// The runs that an earlier incarnation of PID 1 recorded. They are watched once all services are there
+    /// again.
     Noted(Vec<u64>),
 }
 
@@ -90,7 +91,7 @@ async fn changed(dependency_watch: &mut [Dependency]) {
 }
 
 impl Dependency {
-    /// What happened, once it is down.
+    /// Describes the event, once it is down.
     fn broken(&self) -> Option<String> {
         let name = &self.name;
         let there = self.snapshot.as_ref().filter(|snapshot| snapshot.has_changed().is_ok());

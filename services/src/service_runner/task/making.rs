@@ -44,7 +44,7 @@ pub fn launch(
     Ok(handle)
 }
 
-/// What the task of a service is made of, and its handle.
+/// The parts of a service's task, and its handle.
 pub(super) type Made = (Box<Core>, Box<dyn Runner>, ServiceHandle);
 
 /// The task of a service, before it is set going.

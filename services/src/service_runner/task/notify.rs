@@ -1,4 +1,4 @@
-//! What a run says of itself: readiness, status, watchdog, more time.
+//! Notify messages of a run: readiness, status, watchdog, more time.
 
 use std::sync::Arc;
 

@@ -22,7 +22,7 @@ use crate::service_runner::readiness::NotifySource;
 use crate::service_runner::table::{Input, Phase, Stage};
 use crate::state_store::{Descriptor, KeptDescriptor, PastChecks, Record};
 
-/// What the previous incarnation has left of a service.
+/// The service as the previous incarnation left it.
 pub struct Resumed {
     pub record: Record,
     /// As it was taken up, and as it is to be at its next start.
@@ -36,7 +36,7 @@ pub struct Resumed {
     pub told: Option<(State, u64)>,
     /// The host was stopping.
     pub closing: bool,
-    /// What was known of its checks.
+    /// The recorded results of its checks.
     pub checks: PastChecks,
     /// The socket or pipe over which its run speaks.
     pub notify_source: Option<OwnedFd>,
@@ -171,8 +171,8 @@ impl Core {
         attached
     }
 
-    /// What comes next, with what was found of its run, and whether a new spec was taken up. `exit`: how that ended,
-    /// where it is not there any more.
+    /// Decides the next step, from the state in which its run was found, and whether a new spec was taken up.
+    /// `exit`: how the run ended, where it is not there any more.
     fn go_on(
         &mut self,
         running: Option<Running>,

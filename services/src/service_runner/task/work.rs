@@ -193,7 +193,7 @@ impl Core {
         StopPlan { signal, timeout: until.saturating_sub(self.now()) }
     }
 
-    /// What the next run is given.
+    /// Makes the context of the next run.
     fn context(&mut self) -> io::Result<RunContext> {
         let run = self.service.run;
         let pipes = self.host_context.logs.pipes(&self.name, run, &self.spec.logs);

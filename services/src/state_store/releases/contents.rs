@@ -1,4 +1,4 @@
-//! What the stored state of a release holds, and how this release writes it.
+//! The contents of a release's stored state, and how this release writes them.
 
 use std::fs;
 use std::path::Path;

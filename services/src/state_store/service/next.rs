@@ -1,4 +1,4 @@
-//! What follows once a run is over, and how it ended, in a record.
+//! The step after a run and the run's end, in a record.
 
 use std::time::Duration;
 
