@@ -41,7 +41,7 @@ pub struct Cgroup {
     name: String,
 }
 
-/// What `cgroup.events` says.
+/// The contents of `cgroup.events`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Events {
     populated: bool,
@@ -269,7 +269,7 @@ pub fn threads(folder: &Path) -> Vec<i32> {
     members(folder, "cgroup.threads", usize::MAX)
 }
 
-/// What the files of this name list in the cgroup at `folder` and below it, at most `limit`.
+/// Returns the numbers that files of this name list in the cgroup at `folder` and below it, at most `limit`.
 fn members(folder: &Path, file: &str, limit: usize) -> Vec<i32> {
     let mut ids = Vec::new();
     for folder in below(folder).into_iter().chain([folder.to_owned()]) {

@@ -1,4 +1,5 @@
-//! What a child is: its program and everything around it. Nothing is looked at before the spawner thread starts it.
+//! The description of a child: its program and its environment. Nothing is read or opened before the spawner
+//! thread starts it.
 
 use std::ffi::CString;
 use std::os::fd::OwnedFd;
@@ -17,7 +18,7 @@ pub use kelson_spec::DEFAULT_PATH;
 /// How long a start may take: a disk that spins up or a busy network file system is slow, not dead.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// What is executed.
+/// The program that a child executes.
 #[derive(Debug)]
 pub enum Program {
     /// A path, or a bare name that is looked up in the command's own `PATH`.
@@ -32,7 +33,7 @@ impl Default for Program {
     }
 }
 
-/// What a standard descriptor is.
+/// The source or target of a standard descriptor.
 #[derive(Debug, Default)]
 pub enum Stdio {
     /// `/dev/null`.
@@ -86,7 +87,7 @@ pub struct Command {
     /// Dropped when no spawner works on the start any more, also long after it was given up; given the child where that
     /// runs its program by then.
     pub(crate) done: Option<oneshot::Sender<Child>>,
-    /// What of the command holds a NUL byte.
+    /// The part of the command that holds a NUL byte.
     pub(crate) invalid: Option<&'static str>,
 }
 
@@ -240,13 +241,13 @@ impl Command {
         self
     }
 
-    /// Whose child it is: stands in the spawn record while it is made.
+    /// Sets the service and the run that the child belongs to. The spawn record names them while it is made.
     pub fn owner(mut self, service: u32, run: u64) -> Command {
         self.owner = (service, run);
         self
     }
 
-    /// What an error names, kept beside the command.
+    /// The names that an error shows, kept beside the command.
     pub(crate) fn subject(&self) -> Subject {
         let program = match &self.program {
             Program::Path(path) => path.to_string_lossy(),

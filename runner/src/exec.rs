@@ -18,7 +18,7 @@ pub trait Executor: Send + Sync {
 /// Write ends for the output and the errors of a command.
 pub type Outputs = (OwnedFd, OwnedFd);
 
-/// What is to be run.
+/// A command to run beside a service.
 #[derive(Debug, Clone, Default)]
 pub struct ExecRequest {
     /// Program and arguments, never empty.
@@ -63,7 +63,7 @@ impl Drop for Leash {
     }
 }
 
-/// What may be done to a command that runs. Each returns at once; after its end all do nothing.
+/// Controls a running command. Each method returns at once, and does nothing after the command's end.
 pub trait ExecControl: Send + Sync {
     /// Sends a signal to the command's process.
     fn signal(&self, signal: i32);

@@ -1,4 +1,4 @@
-//! What PID 1 runs by itself. The rest, which is containers, needs containerd.
+//! The runners of PID 1 itself. Containers need containerd.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub fn local_runner(
     }
 }
 
-/// What runs further commands beside the main process of this run. `None`: containerd does.
+/// The executor of further commands beside the main process of this run. `None`: containerd runs them.
 pub fn local_executor(
     processes: &Processes,
     spec: &Arc<ServiceSpec>,

@@ -54,7 +54,8 @@ impl Peer {
         (self.pid > 0).then_some(self.pid)
     }
 
-    /// What `read` says of the process with this number, where it was that process all along.
+    /// Calls `read` with the number of this process, and returns its answer if the number was this process'
+    /// all along.
     ///
     /// # Errors
     /// It has ended, or `read` fails.
@@ -66,7 +67,7 @@ impl Peer {
     }
 }
 
-/// What makes a process as powerful as another one.
+/// The attributes that make a process as powerful as another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Power {
     /// The device and the inode that name its user namespace.

@@ -32,7 +32,7 @@ pub struct ProcessExecutor {
     start_time: u64,
 }
 
-/// What the caller keeps of the command's input, output and errors.
+/// The caller's ends of the command's input, output and errors.
 struct Ends {
     input: Option<OwnedFd>,
     output: OwnedFd,
@@ -129,7 +129,7 @@ impl ProcessExecutor {
     }
 }
 
-/// What the command gets. Without input that is `/dev/null`.
+/// The command's ends. Without input, its standard input is `/dev/null`.
 struct Theirs {
     input: Option<OwnedFd>,
     output: OwnedFd,

@@ -58,7 +58,8 @@ pub struct Options {
     pub record: Option<OwnedFd>,
     /// Below which services get their cgroups. `None`: strays are found by their `KELSON_RUN`, best effort.
     pub cgroups: Option<CgroupRoot>,
-    /// What names this incarnation of the host in `KELSON_RUN`. Empty: made of the boot id and PID 1's start time.
+    /// The name of this incarnation of the host in `KELSON_RUN`. Empty: made of the boot id and PID 1's start
+    /// time.
     pub incarnation: String,
 }
 
@@ -196,7 +197,7 @@ impl Processes {
         lock(&self.shared.filters).default_profile(held)
     }
 
-    /// What the cgroup of a service uses now; nothing where it has none.
+    /// The resources that the cgroup of a service uses now; empty where there is no cgroup.
     pub fn usage(&self, service: &str) -> Usage {
         self.cgroups().map(|root| root.cgroup(service).usage()).unwrap_or_default()
     }

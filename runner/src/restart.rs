@@ -46,7 +46,7 @@ impl Ended {
     }
 }
 
-/// What to do next.
+/// The next step after an exit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
     /// Run again. The budget is for [`restarting`]: `(2 of 5 in 5m)`, or empty.
@@ -57,7 +57,7 @@ pub enum Decision {
     Exhausted { text: String },
 }
 
-/// What the policy remembers of one service. Nothing is allocated for one that never fails.
+/// The history of one service that the policy needs. Nothing is allocated for one that never fails.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RestartHistory {
     /// The oldest first; together never more than `attempts`.
@@ -154,7 +154,7 @@ pub fn decide(
     Decision::Again { after, budget }
 }
 
-/// What comes, for the event: `restarting in 2 s (2 of 5 in 5m)`.
+/// Announces the restart, for the event: `restarting in 2 s (2 of 5 in 5m)`.
 pub fn restarting(after: Duration, budget: &str) -> String {
     let space = if budget.is_empty() { "" } else { " " };
     match after {

@@ -72,7 +72,7 @@ pub struct RunnerError {
     pub origin: Origin,
 }
 
-/// Who failed, as far as that decides what is tried next.
+/// The party that failed, as far as that decides the next step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
     Host,
@@ -110,7 +110,7 @@ impl From<SpawnError> for RunnerError {
     }
 }
 
-/// What one run is given.
+/// The context of one run.
 #[derive(Debug)]
 pub struct RunContext {
     /// Number of the run; every message from it bears it.
@@ -157,7 +157,7 @@ pub struct Running {
     pub exit: BoxFuture<'static, Exit>,
 }
 
-/// What an earlier incarnation of the same PID 1 remembered of a runner.
+/// The state of a runner that an earlier incarnation of the same PID 1 recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attachment {
     /// Number of the run that had begun.
@@ -228,7 +228,7 @@ pub trait Runner: Send {
         Box::pin(std::future::pending())
     }
 
-    /// What of the spec is not enforced on this host, a sentence each; known after `open`.
+    /// The parts of the spec that are not enforced on this host, a sentence each; known after `open`.
     fn warnings(&self) -> &[String] {
         &[]
     }

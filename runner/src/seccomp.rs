@@ -34,12 +34,12 @@ impl Filter {
         Filter { program: compile(&profile::rules(held), profile::NEWEST) }
     }
 
-    /// What `kelson-logd` needs and nothing else.
+    /// The calls that `kelson-logd` needs, and no others.
     pub fn logd() -> Filter {
         Filter { program: compile(&profile::rules_of_logd(), profile::NEWEST) }
     }
 
-    /// What the kernel is given; valid as long as this filter.
+    /// The program in the kernel's form; valid as long as this filter.
     pub(crate) fn as_fprog(&self) -> sock_fprog {
         sock_fprog {
             len: u16::try_from(self.program.len()).unwrap_or(u16::MAX),
@@ -66,7 +66,7 @@ impl Filters {
     }
 }
 
-/// What becomes of a call.
+/// The treatment of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Rule {
     Allow,

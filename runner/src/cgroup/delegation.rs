@@ -21,7 +21,8 @@ use crate::runner::RunnerError;
 const MAIN: &str = "main";
 /// The leaf of the commands beside it.
 const COMMANDS: &str = "exec";
-/// What the user of a delegated cgroup owns of it, besides the folder: cgroup-v2.rst, "Model of Delegation".
+/// The files of a delegated cgroup that its user owns, besides the folder: cgroup-v2.rst, "Model of
+/// Delegation".
 const OWNED: [&str; 3] = ["cgroup.procs", "cgroup.threads", "cgroup.subtree_control"];
 
 impl Cgroup {

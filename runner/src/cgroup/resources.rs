@@ -1,4 +1,4 @@
-//! What a service may use, and what it does use.
+//! The resources that a service may use, and those that it uses.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ const PERIOD: u64 = 100_000;
 /// The kernel takes no smaller quota of it.
 const LEAST_QUOTA: u64 = 1_000;
 
-/// What a cgroup uses now; `None` where the controller that counts it is missing.
+/// The resources that a cgroup uses now; `None` where the controller that counts one is missing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
     pub memory_bytes: Option<u64>,

@@ -115,7 +115,7 @@ impl CgroupRoot {
         }
     }
 
-    /// What keeps other hosts out for as long as it is open.
+    /// The descriptor that keeps other hosts out for as long as it is open.
     pub fn claim(&self) -> BorrowedFd<'_> {
         self.inner.folder.as_fd()
     }
@@ -169,7 +169,7 @@ impl CgroupRoot {
         pids.map(|pids| pids.share)
     }
 
-    /// What could not be set up, for the log.
+    /// The parts that could not be set up, for the log.
     pub fn warnings(&self) -> &[String] {
         &self.inner.warnings
     }

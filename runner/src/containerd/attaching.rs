@@ -83,7 +83,8 @@ impl ContainerRunner {
         Ok(())
     }
 
-    /// What the container is made of. One that was taken up while containerd was away is asked for now.
+    /// The configuration of the container's image. Asks containerd for it if the container was taken up while
+    /// containerd was away.
     pub(super) async fn known_image(&mut self) -> Result<ImageConfig, RunnerError> {
         if self.image.is_none() && self.made {
             self.reach().await?;

@@ -6,7 +6,8 @@ use kelson_sys::process::Status;
 
 use super::oci::Capabilities;
 
-/// What a program of the container can ever hold (bit n: capability n): the seccomp profile opens what that allows.
+/// The capabilities that a program of the container can ever hold (bit n: capability n): the seccomp profile
+/// permits the calls that they allow.
 pub(super) fn held(security: &Security, uid: u32, own: u64) -> u64 {
     let all = bounding(security, own);
     if uid == 0 { all } else { all & security.ambient }
@@ -29,7 +30,8 @@ pub(super) fn capabilities(security: &Security, uid: u32, own: u64) -> Capabilit
     }
 }
 
-/// What PID 1 holds: a container in a container holds less than all, and runc cannot give what it lacks.
+/// The capabilities of PID 1: a container in a container has less than all, and runc cannot give one that it
+/// lacks.
 pub(super) fn own() -> u64 {
     Status::read("self").ok().and_then(|status| status.mask("CapPrm")).unwrap_or(u64::MAX)
 }

@@ -1,5 +1,5 @@
-//! What goes wrong with containerd, as a service's error. Two kinds are answered differently: it is away (wait and try
-//! again), or it refused (trying again changes nothing).
+//! Errors of containerd as errors of a service. Two kinds are answered differently: containerd is away (wait
+//! and try again), or it refused (trying again changes nothing).
 
 use kelson_containerd::{CallError, Code};
 use kelson_sys::text::harmless;
@@ -51,7 +51,7 @@ impl From<CallError> for RunnerError {
     }
 }
 
-/// What containerd, its shim and runc put before the reason, each for itself.
+/// The texts that containerd, its shim and runc each put before the reason.
 const PREAMBLES: [&str; 10] = [
     "failed to create shim task: ",
     "failed to create containerd task: ",

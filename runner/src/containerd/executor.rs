@@ -93,7 +93,7 @@ impl ContainerExecutor {
         })
     }
 
-    /// What the main process is: a further one is the same but for its command.
+    /// Returns the main process' description: a further process differs in its command alone.
     async fn running_process(&self) -> Result<Process, RunnerError> {
         let ended = || RunnerError::new(format!("service {} does not run any more", self.service));
         if self.start_time != 0 && !is_same(self.pid, self.start_time) {

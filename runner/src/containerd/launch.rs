@@ -32,7 +32,7 @@ pub(super) struct Launched {
     pub(super) is_signalled: bool,
 }
 
-/// What a run is made of.
+/// The parts of a run.
 pub(super) struct Launch {
     pub(super) containerd: Containerd,
     pub(super) service: String,

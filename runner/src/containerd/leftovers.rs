@@ -1,5 +1,5 @@
-//! What a service has in containerd, removed: what an earlier incarnation left, what a start that failed made, and all
-//! of it at the end. Whatever of it is there, in the reverse order of its making.
+//! Removes all objects of a service from containerd: those that an earlier incarnation left, those of a
+//! failed start, and all at the end. It removes those that exist, in the reverse order of their making.
 
 use std::time::Duration;
 

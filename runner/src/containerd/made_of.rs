@@ -1,5 +1,5 @@
-//! What a container was made of, kept in its record at containerd: a next incarnation of PID 1 reads it there, and
-//! needs to ask nobody for the image again.
+//! The parts of a container, kept in its record at containerd: the next incarnation of PID 1 reads them
+//! there, and need not ask for the image again.
 
 use containerd_client::services::v1::Container;
 use prost_types::Any;

@@ -1,4 +1,4 @@
-//! What a container sees of file systems besides its image.
+//! The file systems of a container besides its image.
 
 use kelson_spec::service::{ContainerMount, ContainerNetwork, ContainerSpec};
 

@@ -1,4 +1,4 @@
-//! What a container is: the image's config with the service file on top, as runc reads it.
+//! The specification of a container for runc: the image's config, overridden by the service file.
 
 use std::fs;
 
@@ -14,7 +14,7 @@ use crate::images::ImageConfig;
 use crate::runner::{ErrorKind, RunnerError};
 use crate::seccomp::Profile;
 
-/// What of the host a container's specification depends on.
+/// The facts about the host that a container's specification depends on.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Host {
     pub(super) hostname: String,
@@ -47,7 +47,7 @@ impl Host {
     }
 }
 
-/// What is different in each run.
+/// The part that differs in each run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Run {
     pub(super) number: u64,

@@ -20,7 +20,7 @@ use crate::spawn::{SpawnError, Subject};
 #[derive(Debug)]
 pub(super) struct Job {
     pub(super) control: Arc<Control>,
-    /// What an error text names.
+    /// The names that an error text shows.
     pub(super) subject: Subject,
     pub(super) work: Mutex<Work>,
 }

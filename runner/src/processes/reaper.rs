@@ -11,7 +11,7 @@ use crate::runner::Exit;
 /// Children reaped in one go, so that ten thousand exits do not keep PID 1 from everything else.
 const BATCH: u32 = 256;
 
-/// What one call of [`Processes::reap`](crate::Processes::reap) did.
+/// The result of one call of [`Processes::reap`](crate::Processes::reap).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ReapReport {
     /// Children reaped, orphans included.

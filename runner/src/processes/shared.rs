@@ -1,4 +1,4 @@
-//! What all that makes, reaps and adopts children shares.
+//! The state that the makers, the reaper and the adopters of children share.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex};
@@ -52,7 +52,7 @@ pub(super) const STUCK: Duration = Duration::from_millis(500);
 /// A spawner thread as the others see it.
 #[derive(Debug, Default)]
 pub(super) struct Worker {
-    /// What it does, and since when. `None`: idle.
+    /// Its present job, and the time at which it began. `None`: idle.
     pub(super) busy: Option<(Arc<Job>, Instant)>,
     /// Its number is free for a new thread.
     pub(super) gone: bool,

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex};
 use kelson_sys::lock;
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
-/// What the file begins with. A release that lays it out otherwise gives it another magic number.
+/// The magic number at the start of the file. A release with another layout uses another number.
 const MAGIC: u64 = u64::from_le_bytes(*b"KELSONS\x01");
 
 /// Fills the place of the first record: the magic number, the bytes of a record, how many records follow.
@@ -218,7 +218,7 @@ mod tests {
 
     const STORED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/state");
 
-    /// What stands in the stored state of each release.
+    /// The contents of the stored state of each release.
     fn stored() -> Vec<Leftover> {
         let child = |place: u8| Leftover {
             service: 40 + u32::from(place),

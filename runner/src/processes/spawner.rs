@@ -190,7 +190,8 @@ impl Shared {
     }
 }
 
-/// What a thread does to itself by a fault. The kernel ends the process of a thread that has it blocked, handler or not.
+/// The signals that a fault of a thread sends to the thread itself. The kernel ends the process if the thread
+/// has blocked the signal, even if there is a handler.
 const FAULTS: [i32; 7] =
     [libc::SIGILL, libc::SIGTRAP, libc::SIGABRT, libc::SIGBUS, libc::SIGFPE, libc::SIGSEGV, libc::SIGSYS];
 

@@ -1,4 +1,4 @@
-//! What names a process, and a life of the host, permanently; and whose child a process is.
+//! Unique names for a process and for an incarnation of the host; and the parent of a process.
 
 use kelson_sys::process::{self, NOT_EXECUTED};
 

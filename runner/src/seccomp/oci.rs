@@ -34,7 +34,7 @@ struct Calls {
     args: Option<[Argument; 1]>,
 }
 
-/// What an argument of a call must be.
+/// A condition on an argument of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Argument {

@@ -131,7 +131,7 @@ const LOGD: &[Call] = calls![
     SYS_write, SYS_writev,
 ];
 
-/// What the C library of this architecture may use in their place.
+/// The older calls that the C library of this architecture may use in their place.
 #[cfg(target_arch = "x86_64")]
 #[rustfmt::skip]
 const LOGD_LEGACY: &[Call] = calls![
@@ -162,10 +162,10 @@ const RECENT: [Call; 16] = [
     Call { number: 466, constant: "SYS_removexattrat" },
 ];
 
-/// What needs a look at its arguments, or another answer than the rest.
+/// The calls that need a look at their arguments, or another answer than the rest.
 const SPECIAL: &[Call] = calls![SYS_clone, SYS_clone3, SYS_personality, SYS_socket];
 
-/// What a capability opens.
+/// The calls that each capability permits.
 #[rustfmt::skip]
 const BY_CAPABILITY: &[(u32, &[Call])] = &[
     (DAC_READ_SEARCH, calls![SYS_open_by_handle_at]),
@@ -247,7 +247,7 @@ pub(super) fn rules(held: u64) -> Vec<(u32, Rule)> {
     calls(held).into_iter().filter_map(numbered).collect()
 }
 
-/// What becomes of the calls of `kelson-logd`; of the families of sockets it needs that of Unix alone.
+/// The rules for the calls of `kelson-logd`. Of the families of sockets it needs that of Unix alone.
 pub(super) fn rules_of_logd() -> Vec<(u32, Rule)> {
     let special = calls![SYS_socket, SYS_clone, SYS_clone3].iter().copied();
     let special = special.zip([Rule::UnixSocket, Rule::Clone, Rule::Unknown]);

@@ -9,7 +9,7 @@ use super::plan::Plan;
 use super::stack::ChildStack;
 use super::sys::{SysResult, clone_onto};
 
-/// What this kernel (or the filter that we run under) refused once and will refuse again.
+/// The features that this kernel (or the filter that we run under) refused once and will refuse again.
 #[derive(Debug, Default)]
 pub(crate) struct Refused {
     clone3: AtomicBool,

@@ -1,4 +1,4 @@
-//! What a start says when it fails: the step, errno, and a sentence an operator can act on.
+//! The errors of a start: the step, errno, and a sentence that an operator can act on.
 
 use std::fmt::Write as _;
 
@@ -37,7 +37,7 @@ pub enum Step {
     Execute,
 }
 
-/// What was going on, and what could not be done where that needs no name: words of a sentence.
+/// The action of each step, and the part that failed where it needs no name: words of a sentence.
 #[rustfmt::skip]
 const STEPS: [(Step, &str, &str); 21] = [
     (Step::Queued, "waiting for a thread to start it", ""),
@@ -68,7 +68,7 @@ impl Step {
         STEPS.into_iter().find(|(step, ..)| *step as u32 == number).map_or(Step::Queued, |(step, ..)| step)
     }
 
-    /// What was going on, and what could not be done.
+    /// The action of the step, and the part that failed.
     fn words(self) -> (&'static str, &'static str) {
         let row = STEPS.into_iter().find(|(step, ..)| *step == self);
         row.map(|(_, doing, verb)| (doing, verb)).unwrap_or_default()
@@ -85,7 +85,7 @@ pub struct SpawnError {
     pub text: String,
 }
 
-/// What an error text names: taken from the command before it is used up.
+/// The names that an error text shows: taken from the command before it is used up.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Subject {
     pub(crate) program: String,
@@ -142,7 +142,7 @@ impl SpawnError {
     }
 }
 
-/// What errno means, in lower case as in the middle of a sentence: `no such file or directory`.
+/// The meaning of errno, in lower case as in the middle of a sentence: `no such file or directory`.
 pub fn errno_text(errno: i32) -> String {
     let text = nix::errno::Errno::from_raw(errno).desc();
     if text == "Unknown errno" {

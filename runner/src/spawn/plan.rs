@@ -19,7 +19,7 @@ use crate::runner::RunnerError;
 /// `oom_score_adj` of what PID 1 cannot do without. Not the very last to be ended, should it be what eats the memory.
 const SPARED: i16 = -900;
 
-/// What every child is given or must not inherit.
+/// The resources that every child is given or must not inherit.
 #[derive(Debug)]
 pub(crate) struct Inheritance {
     pub(crate) limits: Vec<ResourceLimit>,
@@ -194,7 +194,7 @@ fn pointers(strings: &[CString]) -> Vec<*const c_char> {
     strings.iter().map(|string| string.as_ptr()).chain([ptr::null()]).collect()
 }
 
-/// What a bare name stands for: one path for each entry of the service's own `PATH`.
+/// The paths that a bare name stands for: one for each entry of the service's own `PATH`.
 fn search(name: &CStr, environment: &[CString]) -> Vec<CString> {
     let path = environment
         .iter()

@@ -12,7 +12,7 @@
 
 use std::ffi::c_void;
 
-/// What the child runs on its own stack. Never returns.
+/// The function that the child runs on its own stack. Never returns.
 pub(crate) type ChildMain = extern "C" fn(*mut c_void) -> !;
 
 /// `PR_SET_IO_FLUSHER` of the kernel's `prctl.h`: memory for this thread, and its children, without input and output.

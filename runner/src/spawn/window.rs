@@ -29,7 +29,7 @@ pub(crate) struct Window {
     /// Stands at each number that is not in use. Of no file system: it would keep that from being unmounted.
     placeholder: OwnedFd,
     numbers: Vec<OwnedFd>,
-    /// What stands at the first of them.
+    /// The descriptors at the first of the numbers.
     held: Vec<RawFd>,
     end: RawFd,
 }
