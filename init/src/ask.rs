@@ -15,7 +15,7 @@ use nix::sys::reboot::{RebootMode, reboot};
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 
-/// What is asked for.
+/// A request to the running init.
 #[derive(Debug, Clone, Copy)]
 pub struct Wish {
     name: &'static str,

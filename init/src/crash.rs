@@ -33,7 +33,7 @@ pub use page::Crash;
 use page::Page;
 pub use stack::alternate_stack;
 
-/// What a life finds when it begins.
+/// The reason why an incarnation begins.
 #[derive(Debug, Clone, Default)]
 pub struct BootReason {
     /// Goes from one incarnation to the next. `None`: there is no memory for it, and a crash is the end.

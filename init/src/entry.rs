@@ -43,7 +43,7 @@ pub fn executed_path() -> Option<PathBuf> {
     std::path::absolute(OsStr::from_bytes(path.to_bytes())).ok()
 }
 
-/// What this process was started with, for the next `execve`.
+/// The arguments and the environment of this process, for the next `execve`.
 pub fn arguments_and_environment() -> (Vec<CString>, Vec<CString>) {
     let arguments = std::env::args_os().filter_map(|word| CString::new(word.into_vec()).ok()).collect();
     let environment = std::env::vars_os()

@@ -28,7 +28,7 @@ pub enum Error {
     Processes(#[from] RunnerError),
     #[error(transparent)]
     Api(#[from] ApiError),
-    /// What a helper says, and what a look at the machine shows.
+    /// A message of a helper, or the finding of a look at the machine.
     #[error("{0}")]
     Told(String),
 }

@@ -4,7 +4,7 @@
 //! (`kelson.disk=`) laid over it, or a disk that `root=` names. A container runtime cannot pivot_root on the kernel's
 //! own rootfs, so the root is always switched.
 //!
-//! What the root is made of is mounted under `/run/kelson/root/`, which moves with `/run`: a disk that lies beneath an
+//! The parts of the root are mounted under `/run/kelson/root/`, which moves with `/run`. A disk beneath an
 //! overlay could not be reached from within it, and so could never be unmounted at the end.
 //!
 //! Nothing else runs yet, and without a root nothing ever will: the calls are made straight, by PID 1 itself.
@@ -30,14 +30,14 @@ use crate::task::{Perform, Request};
 const IMAGE: &str = "/root.squashfs";
 /// Modules to load, one a line; `make image` writes it.
 const MODULES: &str = "/etc/kelson/modules";
-/// What the root is made of.
+/// The folder of the root's parts.
 pub const PARTS: &str = "/run/kelson/root";
 /// The part that is written to, by where it is mounted among them.
 pub const DISK: &str = "disk";
 pub const MEMORY: &str = "memory";
 /// Where the root is put together.
 const NEW_ROOT: &str = "/newroot";
-/// What statfs(2) calls the kernel's own rootfs, where that is no tmpfs.
+/// The type that statfs(2) reports for the kernel's own rootfs, where that is no tmpfs.
 const RAMFS_MAGIC: libc::__fsword_t = 0x8584_58f6;
 /// How long a disk may take to appear.
 const APPEAR: Duration = Duration::from_secs(20);

@@ -3,7 +3,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-/// What the kernel's command line says of the root and of the network.
+/// The parameters of the kernel's command line that concern the root and the network.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct KernelWords {
     /// A device path, `LABEL=…` or `UUID=…`.

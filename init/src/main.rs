@@ -64,7 +64,7 @@ On the kernel's command line the same words stand as kelson.mode=… and so on, 
 kelsonctl talks to a running init.
 ";
 
-/// What the C library calls.
+/// The entry point that the C library calls.
 // SAFETY: nothing else of this program has that name.
 #[cfg(not(test))]
 #[unsafe(no_mangle)]
@@ -90,7 +90,7 @@ const PERSONALITIES: &[(&CStr, Main)] = &[
     (c"halt", |words| ask::main(ask::HALT, words).into()),
 ];
 
-/// Whatever is not known is `init`.
+/// The helper that the name stands for. An unknown name means `init`.
 fn personality(program: &str) -> Option<(&'static CStr, Main)> {
     let name = Path::new(program).file_name()?.as_bytes();
     PERSONALITIES.iter().copied().find(|(known, _)| known.to_bytes() == name)

@@ -21,7 +21,7 @@ const NAME: &str = "kelson";
 /// `MFD_EXEC` of the kernel's `memfd.h`: this one is made to be executed.
 const MFD_EXEC: libc::c_uint = 0x10;
 
-/// What runs, as a descriptor for execveat(2) with an empty path.
+/// The running program, as a descriptor for execveat(2) with an empty path.
 ///
 /// # Errors
 /// When `/proc` is not there or no descriptor is left.

@@ -60,7 +60,7 @@ pub struct Options {
     /// How long a failed boot waits before it reboots; zero: for ever.
     pub panic: Duration,
     pub crash_limit: CrashLimit,
-    /// What the kernel's command line says that is not Kelson's own.
+    /// The parameters of the kernel's command line that are not Kelson's own.
     pub kernel: KernelWords,
     /// Bad values, each as a sentence; they are logged once there is a log.
     pub complaints: Vec<String>,

@@ -1,5 +1,5 @@
-//! What keeps PID 1 going where memory is short, on a machine: the kernel ends others instead, and what PID 1 has in
-//! memory stays there, so that it never waits for swap on a disk that may be dead.
+//! Protects PID 1 on a machine that runs short of memory: the kernel ends other processes instead, and PID
+//! 1's memory stays in RAM, so that it never waits for swap on a disk that may be dead.
 //!
 //! A container has this from its host, or has it not: that is the host's to say. Neither outlives an `execve` as it is
 //! to be: the locks go with the old program, so each incarnation locks again; `oom_score_adj` stays, and so children

@@ -44,7 +44,7 @@ pub const OWN_VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Asks a program whether it reads the state that this one writes; the version follows.
 pub const CAN_GO_ON: &str = "--can-go-on-from";
 
-/// What one incarnation tells the next beside the state of the host.
+/// The message of one incarnation to the next, beside the state of the host.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ReexecState {
@@ -52,9 +52,9 @@ pub struct ReexecState {
     pub count: u32,
     /// How often because it crashed.
     pub crashes: u32,
-    /// Who asked for it last.
+    /// The initiator of the last one.
     pub reason: String,
-    /// What children are given back of the limits that PID 1 raised for itself.
+    /// The limits that PID 1 raised for itself, as children get them back.
     pub limits: Vec<ResourceLimit>,
     /// Their `oom_score_adj`, where PID 1 has another. Each life finds it out for itself.
     #[serde(skip)]
@@ -105,8 +105,8 @@ fn is_same_file(one: &Path, other: &Path) -> bool {
     identity(one).is_some_and(|found| identity(other) == Some(found))
 }
 
-/// What the previous incarnation has left. `None`: this is the first, or there is nothing that can be trusted, or the
-/// previous incarnation had not come as far as the services: then the boot is done again.
+/// The state that the previous incarnation has left. `None`: this is the first, or nothing that it left can
+/// be trusted, or the previous incarnation did not reach the services: then the boot is done again.
 pub fn past(options: &Options) -> Option<Past> {
     variable(AGAIN)?;
     let life = Incarnation::current().map_err(|error| error.to_string());

@@ -8,8 +8,7 @@
 //! The hardware watchdog is fed on the way, and it learns each step beforehand ([`progress`]): should one of them hang
 //! against all care, the machine starts again all the same.
 //!
-//! What is done at the very end is asked at the very end: a power off replaces a reboot that has not reached its
-//! final call.
+//! The last step is decided last: a power off replaces a reboot that has not reached its final call.
 
 pub mod cgroups;
 mod disks;
@@ -53,9 +52,9 @@ pub struct Failure {
     pub wait: Duration,
 }
 
-/// What the end needs to know.
+/// The parts that the end of the host needs.
 pub struct Finish {
-    /// What is asked for; may change until the final call.
+    /// The action asked for; may change until the final call.
     pub intents: Intents,
     pub mode: Mode,
     pub launcher: Arc<dyn Launcher>,

@@ -18,7 +18,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 
 use crate::options::Mode;
 
-/// What a signal asks for.
+/// The action that a signal asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Meaning {
     /// End the run of the host.
@@ -29,7 +29,7 @@ pub enum Meaning {
     Child,
 }
 
-/// Who sent a signal, as far as that is known.
+/// The sender of a signal, as far as that is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Sender {
     /// The kernel itself: ctrl-alt-del, a terminal's key.
@@ -155,7 +155,7 @@ pub fn wait(patience: Option<std::time::Duration>) -> bool {
     matches!(meaning(number, Mode::Machine), Some(Meaning::Shutdown(_)))
 }
 
-/// What a signal asks for; `None`: nothing.
+/// The action that a signal asks for; `None`: nothing.
 fn meaning(number: i32, mode: Mode) -> Option<Meaning> {
     use ShutdownAction::{Halt, PowerOff, Reboot};
     let realtime = number.checked_sub(libc::SIGRTMIN());

@@ -1,10 +1,11 @@
 //! While the machine has swap, PID 1 must not wait for the disk of that swap.
 //!
-//! What PID 1 has used of its memory is locked at all times ([`crate::protection`]). Two things are left. PID 1 runs
-//! from a memfd, whose pages are swapped like others: those that it has not used yet, the crash handler and the
-//! shutdown among them, would have to be read from the swap. And where memory is short, a process that asks for some
-//! writes others' pages to the swap, and waits if the disk takes no more. So while there is swap, the whole program is
-//! locked, and PID 1 gets memory without input or output. A machine without swap pays for neither.
+//! The memory that PID 1 has used is locked at all times ([`crate::protection`]). Two risks remain. PID 1
+//! runs from a memfd, whose pages are swapped like others: the pages that it has not used yet, the crash
+//! handler and the shutdown among them, would have to be read from the swap. And where memory is short, a
+//! process that asks for some writes the pages of others to the swap, and waits if the disk takes no more. So
+//! while there is swap, the whole program is locked, and PID 1 gets memory without input or output. A machine
+//! without swap pays for neither.
 //!
 //! Before Linux 6.4 a tmpfs cannot be kept out of the swap, and the next incarnation would wait for the records of this
 //! one. So the files of the state are locked as well. New and longer ones are looked for each [`LOOK`]: what was just
@@ -31,7 +32,7 @@ const LOOK: Duration = Duration::from_secs(5);
 /// The state has few files, and papers in one folder.
 const DEPTH: u32 = 2;
 
-/// What is done because of swap; undone when dropped.
+/// The measures against swap; undone when dropped.
 #[derive(Debug)]
 pub struct Guard {
     program: Option<Locked>,

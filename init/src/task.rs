@@ -18,7 +18,7 @@ use kelson_helper::{Launcher, Start};
 pub enum TaskError {
     #[error("kelson-task could not be started: {0}")]
     Start(#[source] io::Error),
-    /// What the task itself says.
+    /// A failure that the task reports itself.
     #[error("{0}")]
     Failed(String),
     #[error("kelson-task {0} ended without an answer")]

@@ -14,7 +14,7 @@ use super::{Order, Phase, Task, devices, mounts, network, root, state_folder};
 use crate::options::Options;
 use crate::{log, signals};
 
-/// What is kept of the kernel's randomness from one run to the next.
+/// The file that carries the kernel's randomness from one run to the next.
 pub const RANDOM_SEED: &str = "/var/lib/kelson/random-seed";
 /// How long drivers may take to start.
 const MODULES: Duration = Duration::from_secs(60);
@@ -32,7 +32,7 @@ pub fn early(options: &Options, launcher: Arc<dyn Launcher>) -> Vec<Phase> {
     vec![mounts::phase(), own, root::phase(launcher)]
 }
 
-/// What the machine file says.
+/// The phases of the boot that apply the machine file.
 pub fn configured(
     options: &Options,
     machine: &MachineSpec,

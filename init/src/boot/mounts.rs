@@ -35,7 +35,7 @@ const fn needed(mount: ApiMount) -> ApiMount {
     ApiMount { essential: true, ..mount }
 }
 
-/// What must be there before anything else, in our own initramfs too.
+/// The mounts that must exist before anything else, in our own initramfs too.
 pub const FIRST: [ApiMount; 4] = [
     needed(api("/proc", "proc", SAFEST, "")),
     needed(api("/sys", "sysfs", SAFEST, "")),

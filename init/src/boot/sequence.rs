@@ -17,7 +17,7 @@ use crate::task::{self, Request};
 /// No task of the boot waits longer, unless it says otherwise.
 const USUAL_DEADLINE: Duration = Duration::from_secs(30);
 
-/// What a task does: `Ok` says what it did, or why there was nothing to do.
+/// The work of a task: `Ok` says what it did, or why there was nothing to do.
 type Work = Pin<Box<dyn Future<Output = Result<String, TaskFailure>> + Send>>;
 
 /// Why a task failed.

@@ -25,7 +25,7 @@ const MODE: Octal = Octal(0o700);
 /// One call; the disk may be slow.
 const CALL: Duration = Duration::from_secs(30);
 
-/// What is to be done.
+/// The kind of file system that the folder gets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Plan {
     /// Nothing, and why.

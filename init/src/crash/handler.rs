@@ -93,7 +93,7 @@ pub fn stalled(main: libc::pid_t) -> ! {
 const STALL_FACTS: Facts<'static> =
     Facts { cause: Cause::Stall, signal: 0, code: 0, sender: 0, address: 0, text: b"" };
 
-/// Whatever lasts longer than this ends in a reboot.
+/// Ends a crash that takes longer than this with a reboot.
 pub fn end_after(patience: Duration) {
     let mut set = SigSet::empty();
     set.add(Signal::SIGALRM);

@@ -1,4 +1,5 @@
-//! What a fault writes down for the next incarnation: a few pages of memory that go along from one to the next.
+//! The crash page: a few pages of memory in which a fault leaves its report for the next incarnation. Each
+//! incarnation passes them on.
 //!
 //! The memory is a memfd, so it is there before `/run` is and whatever becomes of `/run`. It is mapped once, when all
 //! is well: what is done in the fault is to store numbers. The next incarnation finds the descriptor by its
@@ -31,8 +32,8 @@ pub const FRAMES: usize = 40;
 /// How much of a text is kept, in words.
 const TEXT: usize = 48;
 
-/// What stands in the memory. All releases agree on it: the next incarnation may be of another one. A later one may
-/// have made a longer page, of which this one uses a part.
+/// The layout of the memory. All releases agree on it: the next incarnation may be of another one. A later
+/// release may have made a longer page, of which this one uses a part.
 #[repr(C)]
 #[derive(Debug)]
 struct Words {
@@ -91,7 +92,7 @@ pub struct Crash {
     pub cause: Cause,
     /// The signal, 0 where there was none.
     pub signal: i32,
-    /// What the kernel says of the signal's origin (`si_code`); who sent it, where somebody did.
+    /// The kernel's code for the signal's origin (`si_code`); and the sender, where a process sent it.
     pub code: i32,
     pub sender: i32,
     /// The address that could not be used.
@@ -105,7 +106,7 @@ pub struct Crash {
     pub text: String,
 }
 
-/// What is known of a crash where it happens, in a form that a signal handler can make.
+/// The facts about a crash at its place, in a form that a signal handler can make.
 #[derive(Debug, Clone, Copy)]
 pub struct Facts<'a> {
     pub cause: Cause,
@@ -273,7 +274,7 @@ impl Page {
         set(&self.words.ending, action);
     }
 
-    /// What the run is on its way to, once the services are past.
+    /// The action that ends the run, once the services are stopped.
     pub fn ending(&self) -> Option<ShutdownAction> {
         match get(&self.words.ending) {
             1 => Some(ShutdownAction::Reboot),

@@ -14,7 +14,7 @@ static PLAN: OnceLock<Plan> = OnceLock::new();
 /// Strings for `execve`, with the null that ends them.
 struct Strings {
     pointers: Vec<*const c_char>,
-    /// What they point to.
+    /// The strings that they point to.
     _strings: Vec<CString>,
 }
 
@@ -58,7 +58,7 @@ pub fn make(mode: Mode, page: Arc<Page>) -> std::io::Result<()> {
     Ok(())
 }
 
-/// What was made ready. Safe in a signal handler.
+/// The plan that was prepared. Safe in a signal handler.
 pub fn plan() -> Option<&'static Plan> {
     PLAN.get()
 }

@@ -7,7 +7,7 @@ use nix::sys::signal::Signal;
 use super::page::{Cause, Crash};
 use crate::options::CrashLimit;
 
-/// What happened, in one sentence: `SIGSEGV at address 0x10 in thread "init"`.
+/// Describes the crash in one sentence: `SIGSEGV at address 0x10 in thread "init"`.
 pub fn what(crash: &Crash) -> String {
     let thread = match crash.thread.as_str() {
         "init" => String::new(),

@@ -13,7 +13,7 @@ use nix::unistd::{UnlinkatFlags, unlinkat};
 
 use crate::error::{At as _, Error, Result};
 
-/// What the real root's init is called.
+/// The path of the real root's init.
 const INIT: &CStr = c"/sbin/init";
 
 /// Makes `root` the root of everything and executes its `/sbin/init`.

@@ -20,7 +20,7 @@ const MUCH: usize = 64 << 10;
 /// console does not get what is mere information for [`REST`].
 const STUCK: Duration = Duration::from_secs(1);
 const REST: Duration = Duration::from_secs(60);
-/// What a line takes beside its text.
+/// The memory that a line takes beside its text.
 const LINE: usize = 64;
 /// From one look at what waits to the next.
 const LOOK: Duration = Duration::from_millis(2);
@@ -77,7 +77,7 @@ impl Writer {
     }
 }
 
-/// What a line takes of [`MOST`].
+/// The share of [`MOST`] that a line takes.
 fn size(line: &str) -> usize {
     line.len().saturating_add(LINE)
 }

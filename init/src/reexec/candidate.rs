@@ -24,14 +24,14 @@ use crate::task::{self, Request, TaskError};
 const READ: Duration = Duration::from_secs(20);
 /// How long the program may take to say that it runs.
 const TRY: Duration = Duration::from_secs(10);
-/// What the copy of the file is in.
+/// The place of the copy of the file, for messages.
 const MEMORY: &str = "the memory for it";
-/// What a program of ours says of itself, before its version.
+/// The text before its version that a program of ours prints.
 const NAME: &str = "kelson ";
 /// More of what a program says is not read.
 const ANSWER: u64 = 512;
 
-/// What is to be executed.
+/// A program to execute.
 #[derive(Debug)]
 pub struct Candidate {
     pub program: OwnedFd,

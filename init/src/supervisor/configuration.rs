@@ -1,5 +1,5 @@
-//! What of the configuration the host runs by, the services apart: the machine file as the boot read it, with the keys
-//! that a reload may change since.
+//! The configuration that the host runs by, services apart: the machine file as the boot read it, with the
+//! keys that a reload has changed since.
 //!
 //! It is written down, and is what a later incarnation of PID 1 runs by. The files on the disk are not: what they say by
 //! now is for a reload or for the next boot.
@@ -72,8 +72,8 @@ impl Configuration {
     }
 }
 
-/// What the host runs by once this was read, and what became of the machine file. `None`: that has mistakes, and changes
-/// nothing.
+/// The configuration after this reading, and the outcome for the machine file. `None`: the file has mistakes,
+/// and changes nothing.
 fn after(now: &Loaded, read: &Loaded) -> (Loaded, Option<MachineReload>) {
     let machine = (!read.machine_is_faulty()).then(|| now.machine.reload(&read.machine));
     // A group whose file has mistakes stays as it is.

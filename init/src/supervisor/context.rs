@@ -1,4 +1,4 @@
-//! What serves the host while it runs, and what it is asked.
+//! The parts that serve the host while it runs, and the requests to them.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ pub(super) struct Context {
     pub(super) intents: Intents,
     pub(super) requests: mpsc::Receiver<HostRequest>,
     pub(super) reloading: Arc<tokio::sync::Mutex<()>>,
-    /// What the host runs by.
+    /// The configuration that the host runs by.
     pub(super) configuration: Configuration,
     pub(super) health: NodeHealth,
     pub(super) api: Api,

@@ -1,4 +1,5 @@
-//! What a house stands on: the state, and what of it an earlier incarnation of PID 1 has left open.
+//! The environment of a host: the state, and the parts of it that an earlier incarnation of PID 1 has left
+//! open.
 
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::Path;
@@ -88,7 +89,7 @@ impl Environment {
         Some(found)
     }
 
-    /// Who remembers the descriptors of the logs.
+    /// The store that remembers the descriptors of the logs.
     pub fn descriptor_store(&self) -> Arc<dyn DescriptorStore> {
         match &self.store {
             Some(store) => Arc::new(store.clone()),

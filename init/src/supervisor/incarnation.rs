@@ -39,7 +39,7 @@ impl Incarnation {
     }
 }
 
-/// What children are given, and where they are recorded.
+/// The resources that children are given, and the place of their records.
 pub fn process_options(
     reexec_state: &ReexecState,
     cgroups: Option<CgroupRoot>,

@@ -12,13 +12,13 @@ use tokio::sync::watch;
 
 use crate::boot::history::since_kernel;
 
-/// What is under way.
+/// The end of the host that is under way.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Intent {
-    /// What a later release has asked for and this one does not know ends as a reboot.
+    /// An action that a later release has asked for and this one does not know becomes a reboot.
     #[serde(default = "reboot")]
     pub action: ShutdownAction,
-    /// Who asked, for messages.
+    /// The initiator, for messages.
     #[serde(default)]
     pub reason: String,
     /// When the end was first asked for, since the kernel's start: what bounds it counts from there, in all
@@ -32,12 +32,12 @@ fn reboot() -> ShutdownAction {
 }
 
 impl Intent {
-    /// What is left of `total` at `now`, which is since the kernel's start.
+    /// Returns the part of `total` that is left at `now`, a time since the kernel's start.
     fn left_at(&self, total: Duration, now: Duration) -> Duration {
         total.saturating_sub(now.saturating_sub(self.begun))
     }
 
-    /// What is left of `total`, which began when the end was first asked for.
+    /// Returns the part of `total` that is left; it began when the end was first asked for.
     pub fn left_of(&self, total: Duration) -> Duration {
         self.left_at(total, since_kernel())
     }
@@ -220,7 +220,7 @@ mod tests {
 
     const STORED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/state");
 
-    /// What stands in the stored state of each release beside what the services store, which this hands over.
+    /// The contents of the stored state of each release, beside those that the services store.
     fn stored() -> (Intent, crate::reexec::ReexecState) {
         let limit = kelson_spec::service::ResourceLimit { resource: 7, soft: 1024, hard: 4096 };
         let reexec_state = crate::reexec::ReexecState {

@@ -1,5 +1,5 @@
-//! What is mounted while services with a read-only root run: it arrives in their mount namespaces as writable as it is
-//! on the machine, and is made read-only there at once.
+//! Mounts that are made while services with a read-only root run: one arrives in their mount namespaces as
+//! writable as it is on the machine, and is made read-only there at once.
 //!
 //! Level-triggered: after each change of the machine's mounts all such services are looked at, whatever the change was.
 //! A service that starts meanwhile is safe: its process is in its cgroup before it has a mount namespace of its own,
@@ -25,7 +25,7 @@ use crate::task::{self, Request, TaskError};
 
 /// Entering a few namespaces takes milliseconds.
 const DEADLINE: Duration = Duration::from_secs(10);
-/// What failed is tried again after this time.
+/// The pause before a failed mount is tried again.
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// Keeps the mounts of services read-only, until it is ended.

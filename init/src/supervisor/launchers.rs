@@ -41,12 +41,12 @@ pub struct Personalities {
 }
 
 impl Personalities {
-    /// What starts helpers of a kind.
+    /// Returns the launcher for helpers of a kind.
     pub fn helpers(&self, kind: HelperKind) -> Arc<dyn Launcher> {
         Arc::new(HelperLauncher::new(self.processes.clone(), Arc::clone(&self.binary), kind))
     }
 
-    /// What starts `kelson-task`.
+    /// Returns the launcher of `kelson-task`.
     pub fn tasks(&self) -> Arc<dyn Launcher> {
         self.helpers(TASK)
     }

@@ -26,7 +26,7 @@ const SETTLE: Duration = Duration::from_millis(250);
 /// Where the folder cannot be watched, or something could not be made again.
 const AGAIN: Duration = Duration::from_secs(2);
 
-/// What looks after them.
+/// The tasks that look after the listeners.
 pub struct Listeners {
     pub socket: PathBuf,
     pub group: Option<u32>,

@@ -163,7 +163,7 @@ impl Incarnation {
         manager
     }
 
-    /// What the API knows of the host itself, and what it asks of it.
+    /// Opens the host's side of the API: its facts, and the requests to it.
     fn host(&self) -> (Host, mpsc::Receiver<HostRequest>) {
         let (sender, requests) = mpsc::channel(16);
         let age = self.sequence.elapsed().saturating_add(reexec::suspended());
@@ -180,7 +180,7 @@ impl Incarnation {
     }
 }
 
-/// What collects the logs, and what it reports.
+/// Opens the collector of the logs, and its reports.
 fn log(
     options: &Options,
     personalities: &Personalities,
@@ -197,7 +197,7 @@ fn log(
     Ok((collector, reports))
 }
 
-/// What asks network checks, and what it reports.
+/// Opens the prober of network checks, and its reports.
 fn probes(
     personalities: &Personalities,
     machine: &MachineSpec,
@@ -207,7 +207,7 @@ fn probes(
     (probe::Probes(prober), reports)
 }
 
-/// What unpacks images: the command line's folder of archives wins over the machine file's.
+/// Opens the unpacker of images: the command line's folder of archives overrides the machine file's.
 fn unpacker(options: &Options, personalities: &Personalities, machine: &MachineSpec) -> Unpacker {
     let folder = options.images.as_ref().map(|folder| vec![folder.clone()]);
     let places = UnpackerOptions {

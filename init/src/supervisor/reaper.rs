@@ -12,10 +12,11 @@ use super::intent::Intents;
 use crate::options::Mode;
 use crate::signals::{Meaning, Signals};
 
-/// Who makes children, and where their exits are written down.
+/// The maker of children, and the store that records their exits.
 type Whose = (Processes, Option<StateStore>);
 
-/// Whose children are reaped: set again when the boot has mounted what the services need. Cheap to clone.
+/// The children to reap: set again when the boot has mounted the folders that the services need. Cheap to
+/// clone.
 #[derive(Clone, Default)]
 pub struct Reaper(Arc<Mutex<Option<Whose>>>);
 

@@ -24,7 +24,7 @@ pub(super) struct Fit {
     reply: Reply,
 }
 
-/// What a re-execution needs.
+/// The parts that a re-execution needs.
 pub(super) struct Reexec {
     pub(super) personalities: Personalities,
     pub(super) manager: Manager,

@@ -18,7 +18,7 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long logd has to write what it holds.
 const LOGD_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What is left to do once all services are down.
+/// The work that remains once all services are down.
 pub struct Ended {
     pub intents: Intents,
     /// Starts what unmounts and syncs.

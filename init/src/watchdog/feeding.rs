@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use kelson_sys::watchdog::Device;
 
-/// What the feeding needs of a device.
+/// The part of a device that the feeding needs.
 pub trait Feed: Send + Sync {
     /// # Errors
     /// When the device refuses.
@@ -27,7 +27,7 @@ impl Feed for Device {
 /// By when the next sign of progress is to come.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Due {
-    /// What is under way.
+    /// The step that is under way.
     pub step: Cow<'static, str>,
     pub at: Instant,
 }
