@@ -39,7 +39,7 @@ pub trait Condition: Send + Sync {
         self.level() == Level::Holds
     }
 
-    /// What is still missing, all of which must come true; empty when it holds.
+    /// Returns the parts that are still missing, all of which must come true; empty when the condition holds.
     fn missing(&self) -> Vec<Missing>;
 
     /// Returns after [`Condition::holds`] or [`Condition::missing`] may have changed since the last look through

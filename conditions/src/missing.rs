@@ -1,4 +1,5 @@
-//! What a condition still lacks, as data; [`Display`](fmt::Display) is the one place that makes text of it.
+//! The parts of a condition that are still missing, as data; [`Display`](fmt::Display) is the one place that
+//! makes text of them.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -14,7 +15,7 @@ pub struct Missing {
     pub reason: Option<Reason>,
 }
 
-/// What is waited for.
+/// The subject of a wait.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Subject {
     Service {
@@ -71,8 +72,8 @@ impl Missing {
 }
 
 impl Subject {
-    /// What each requirement stands for; one for each aspect of the network, and none for alternatives, which are
-    /// requirements themselves.
+    /// Returns the subjects of a requirement; one for each aspect of the network, and none for alternatives,
+    /// which are requirements themselves.
     pub fn of(requirement: &Requirement) -> Vec<Subject> {
         match requirement {
             Requirement::Service { name, event, .. } => {

@@ -17,7 +17,7 @@ use crate::on_demand::{OnDemand, publish};
 /// How often the kernel is asked while somebody waits.
 const ASK_EVERY: Duration = Duration::from_secs(1);
 
-/// Who knows whether the clock is right.
+/// A source that knows whether the clock is right.
 pub trait ClockSource: Send + Sync + 'static {
     /// Must not wait.
     fn synchronised(&self) -> bool;

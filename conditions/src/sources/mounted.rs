@@ -14,7 +14,7 @@ use crate::on_demand::OnDemand;
 
 const TABLE: &str = "/proc/self/mountinfo";
 
-/// What is mounted on the host. Cheap to clone; clones share their one task.
+/// The mounts of the host. Cheap to clone; clones share their one task.
 #[derive(Clone, Default)]
 pub struct Mounts(Arc<OnDemand<Option<BTreeSet<PathBuf>>>>);
 

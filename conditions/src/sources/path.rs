@@ -53,7 +53,7 @@ struct Shared {
 #[derive(Default)]
 struct Registry {
     wanted: HashMap<PathBuf, Wanted>,
-    /// What the task has yet to learn.
+    /// The changes that the task has not taken yet.
     changes: Vec<Change>,
     /// The task, while anybody wants a path.
     hub: Option<JoinHandle<()>>,
@@ -70,13 +70,13 @@ enum Change {
     Forget(PathBuf),
 }
 
-/// What is known of a path.
+/// The state of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Presence {
     Unknown,
     Missing,
     Exists,
-    /// Who was asked does not answer.
+    /// The process that was asked does not answer.
     Silent,
     /// Nobody can be asked, and why.
     Failed(Arc<str>),

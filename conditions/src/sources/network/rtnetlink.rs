@@ -23,7 +23,7 @@ const LARGEST_BUFFER: usize = 1 << 20;
 const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
-/// What is asked for, in this order: an address means nothing without its link.
+/// The dumps to ask for, in this order: an address means nothing without its link.
 const DUMPS: [u16; 3] = [libc::RTM_GETLINK, libc::RTM_GETADDR, libc::RTM_GETROUTE];
 
 /// Publishes the levels for ever.
@@ -99,7 +99,7 @@ struct Dump {
     tables: Tables,
     /// Of the request under way; the sequence number tells its answers from those to earlier ones.
     sequence: u32,
-    /// What is still to be asked for; the first is under way unless `answered`.
+    /// The dumps that are still to be asked for; the first is under way unless `answered`.
     left: &'static [u16],
     answered: bool,
     /// All must be asked for once more, since something was lost.

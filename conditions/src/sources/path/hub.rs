@@ -16,7 +16,7 @@ use super::wire::{Found, MOST_ALLOWED};
 use super::{Change, Presence, Shared};
 use crate::on_demand::publish;
 
-/// What nobody wants any more is kept this long: at the boot one service follows another.
+/// A path that nobody watches any more is kept this long: at the boot one service follows another.
 const LINGER: Duration = Duration::from_secs(1);
 
 pub(super) async fn follow(shared: Arc<Shared>) {
@@ -121,7 +121,7 @@ impl Hub {
         }
     }
 
-    /// What this task has seen itself.
+    /// Takes a finding of this task itself.
     fn find(&mut self, id: u64, finding: Finding) {
         match finding {
             Finding::Elsewhere(mount) => {
@@ -139,7 +139,7 @@ impl Hub {
         }
     }
 
-    /// What a remote has seen.
+    /// Takes an answer of a remote.
     fn hear(&mut self, question: u64, answer: Answer) {
         let Some(id) = self.asked.get(&question).copied() else { return };
         let presence = match answer {

@@ -1,4 +1,4 @@
-//! What is mounted where, as the kernel's table `mountinfo` in proc tells it.
+//! The mounts of each path, from the kernel's table `mountinfo` in proc.
 //!
 //! The kernel prints this table from memory, whatever state the file systems are in: it is how a path is sorted to
 //! those who may touch it before anybody touches it.
@@ -32,7 +32,7 @@ impl Mount {
         target.is_absolute().then_some(Mount { key, parent, point: target, kind: fs_type })
     }
 
-    /// What stands for everything where the table cannot be read: trusted with nothing.
+    /// Stands for every mount where the table cannot be read: trusted with nothing.
     fn unknown() -> Mount {
         Mount { key: MountKey::default(), parent: 0, point: PathBuf::from("/"), kind: String::new() }
     }

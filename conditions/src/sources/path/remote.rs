@@ -55,7 +55,7 @@ pub(super) enum Command {
 #[derive(Debug)]
 pub(super) enum Answer {
     Found(Found),
-    /// What was answered before is no longer known.
+    /// An earlier answer is no longer known.
     Unknown,
     /// No answer for too long.
     Silent,

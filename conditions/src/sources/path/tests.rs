@@ -64,7 +64,7 @@ fn is_memory(path: &Path) -> bool {
     mounts::Mounts::parse(&table).of(path).is_memory()
 }
 
-/// What the next process does.
+/// The behaviour of the next process.
 enum Behaviour {
     Serve,
     /// Never reads or answers, as on a dead disk.

@@ -31,7 +31,7 @@ const LOOK_FOR_EXISTING: Duration = Duration::from_secs(10);
 /// Reads of the inotify queue before others have their turn; each takes 4 KiB.
 const READS_AT_ONCE: usize = 64;
 
-/// What has changed.
+/// The changes of a step.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
     pub(super) found: Vec<(u64, Finding)>,

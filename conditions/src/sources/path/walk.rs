@@ -20,7 +20,7 @@ use super::mounts::{Mount, MountKey, Mounts, tidy};
 /// As many as the kernel follows.
 const MOST_LINKS: usize = 40;
 
-/// What a walk came to.
+/// The result of a walk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Finding {
     Exists,

@@ -1,5 +1,5 @@
-//! What PID 1 and the process that watches disks say to each other: small frames ([`kelson_helper::answer`]) of postcard
-//! over a stream socket. Whatever is longer than allowed or makes no sense ends the connection.
+//! The messages between PID 1 and the process that watches disks: small frames ([`kelson_helper::answer`]) of
+//! postcard over a stream socket. A message that is too long or makes no sense ends the connection.
 
 use std::ffi::OsString;
 use std::io;
