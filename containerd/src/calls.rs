@@ -8,7 +8,7 @@ use prost::Message;
 /// The longest that a disk is waited for. More comes on top for each byte.
 pub(crate) const SLOW: Duration = Duration::from_secs(120);
 
-/// What a call waits for.
+/// The event that a call waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// containerd's own records.

@@ -7,7 +7,7 @@ use crate::{Containerd, Result, found, there};
 /// Label with the time at which a lease ends by itself.
 const EXPIRE: &str = "containerd.io/gc.expire";
 
-/// What a lease can hold.
+/// An object that a lease can hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Resource<'a> {
     Content(&'a str),

@@ -178,12 +178,12 @@ impl Containerd {
     }
 }
 
-/// What is there already is as good as made.
+/// Treats an object that exists already as made.
 fn there<T>(result: Result<T>) -> Result<Option<T>> {
     unless(result, Code::AlreadyExists)
 }
 
-/// What is not there is nothing.
+/// Treats an object that does not exist as `None`.
 fn found<T>(result: Result<T>) -> Result<Option<T>> {
     unless(result, Code::NotFound)
 }

@@ -29,7 +29,7 @@ use tokio::sync::{Notify, watch};
 use tonic::Status;
 use tonic::body::Body;
 
-/// What is done with a call besides answering it.
+/// A fault that replaces or accompanies the answer to a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     /// The connection breaks before it is carried out.
@@ -121,7 +121,7 @@ pub struct Fake {
     stop: watch::Sender<bool>,
 }
 
-/// What the calls of one connection share.
+/// The parts that the calls of one connection share.
 #[derive(Clone)]
 struct Connection {
     state: Arc<Mutex<State>>,

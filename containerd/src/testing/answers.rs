@@ -1,4 +1,4 @@
-//! What each call does to the records.
+//! The effect of each call on the records.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
