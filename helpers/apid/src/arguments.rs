@@ -22,7 +22,7 @@ pub struct Arguments {
     pub key: PathBuf,
     /// Where the Unix sockets are.
     pub runtime_dir: PathBuf,
-    /// Who meets strangers, where this is root.
+    /// The user of the process that handles the connections, where this is root.
     pub user: Option<u32>,
     /// The group of the Unix sockets.
     pub group: Option<u32>,

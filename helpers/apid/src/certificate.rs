@@ -1,4 +1,4 @@
-//! What stands in a certificate of X.509: whose it is and in what role, until when it holds, whether it may sign.
+//! The contents of a certificate of X.509: its holder and role, its validity, and whether it may sign.
 //!
 //! This reads the one way in which X.509 lays a certificate out (DER), and gives up at anything else. It judges nothing:
 //! kelson-apid comes here with what TLS has verified, the command line with what lies in its own files.
@@ -37,9 +37,9 @@ pub fn from_pem(pem: &[u8]) -> Option<Vec<u8>> {
 /// The parts of a certificate, as they lie in it.
 #[derive(Debug, Clone, Copy)]
 pub struct Certificate<'a> {
-    /// Who has signed it: a name as a whole, to be compared.
+    /// The issuer: a name as a whole, to be compared.
     pub issuer: &'a [u8],
-    /// Whose it is, likewise.
+    /// The holder: a name as a whole, to be compared.
     pub subject: &'a [u8],
     /// The public key, with its kind.
     pub key: &'a [u8],
@@ -47,7 +47,7 @@ pub struct Certificate<'a> {
     extensions: &'a [u8],
 }
 
-/// What a subject says of itself.
+/// The attributes of a subject.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Subject {
     /// The last one, as printable ASCII; what is not is shown as `?`.
@@ -220,7 +220,7 @@ fn seconds(tag: u8, text: &[u8]) -> Option<i64> {
     Some(Timestamp::date_time(year, month, day, hour, minute, second).ok()?.seconds)
 }
 
-/// What is not plain ASCII is shown as `?`; a fingerprint tells apart what that makes equal.
+/// Replaces all but plain ASCII by `?`; a fingerprint tells apart the names that this makes equal.
 fn printable(text: &[u8]) -> String {
     let shown = String::from_utf8_lossy(text);
     shown.chars().take(NAME_MAX).map(|char| if matches!(char, ' '..='~') { char } else { '?' }).collect()

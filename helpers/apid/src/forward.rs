@@ -28,7 +28,7 @@ use kelson_proto::call::{IDENTITY, INIT_SOCKET, LOG_SOCKET, ROLE};
 
 /// Calls at the same time to each of the sockets: fewer than PID 1 serves, so that there is always room on the host.
 const CALLS: usize = 48;
-/// What may be under way unread, in bytes.
+/// The data that may be under way unread, in bytes.
 pub const WINDOW: u32 = 64 * 1024;
 
 /// On whose behalf calls are made.
@@ -57,7 +57,7 @@ impl Caller {
 /// One of the sockets.
 struct Target {
     path: PathBuf,
-    /// Who serves it.
+    /// The process that serves it.
     name: &'static str,
     calls: Arc<Semaphore>,
 }

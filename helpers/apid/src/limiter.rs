@@ -130,7 +130,8 @@ impl Limiter {
         }
     }
 
-    /// What to log about this refusal: some of each period one by one, of the others their number.
+    /// Returns the line to log about this refusal: some of each period one by one, of the others their
+    /// number.
     fn refused(&self, line: &str) -> Option<String> {
         let now = Instant::now();
         let mut state = self.state();

@@ -42,7 +42,7 @@ const GRACE: Duration = Duration::from_secs(1);
 /// Before the next try when there is no descriptor or no memory for a connection.
 const SHORTAGE: Duration = Duration::from_millis(200);
 
-/// What all connections share.
+/// The parts that all connections share.
 struct Endpoint {
     trust: watch::Receiver<Trust>,
     /// After this time a connection takes no new calls.

@@ -7,7 +7,7 @@ use std::path::Path;
 use super::arguments::Arguments;
 use crate::error::ApidError;
 
-/// What the key holder sends: files, with their length, or a question.
+/// The key holder's messages: files, with their length, or a question.
 pub const FILES: u8 = b'F';
 pub const PING: u8 = b'P';
 /// The worker's answers.
@@ -18,7 +18,7 @@ pub const ALIVE: u8 = b'A';
 /// A certificate with all that stands above it takes some kilobytes.
 const LONGEST: u64 = 1 << 20;
 
-/// What the files hold; PEM, if all is well.
+/// The contents of the files; PEM, if they are as they should be.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Material {
     pub ca: Vec<u8>,
@@ -26,7 +26,7 @@ pub struct Material {
     pub key: Vec<u8>,
 }
 
-/// What tells that a file is another one than before, or was written to.
+/// Tells a file from one that replaced it, and from itself before it was written to.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Stamp([Option<([u64; 3], [i64; 4])>; 3]);
 

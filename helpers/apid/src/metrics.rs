@@ -32,7 +32,7 @@ pub const PATH: &str = "/metrics";
 
 /// Readers at the same time: fewer than PID 1 serves.
 const READERS: usize = 2;
-/// Who has not read all of it by then never will.
+/// A client that has not read all of it by then never will.
 pub const LIMIT: Duration = Duration::from_secs(60);
 
 /// Hands out metrics.

@@ -13,7 +13,7 @@ use kelson_proto::v1::{MetricFamily, MetricSample};
 
 pub use format::Format;
 
-/// What stands at the end of it; without that it is not whole. In the classic format it is a comment.
+/// The line at its end; a text without it is not whole. In the classic format it is a comment.
 pub const END: &str = "# EOF\n";
 
 /// Writes families in the order in which they come.
@@ -41,7 +41,7 @@ impl Text {
         }
     }
 
-    /// What has been written since it was last taken.
+    /// Takes the text that has been written since the last call.
     pub fn take(&mut self) -> String {
         std::mem::take(&mut self.written)
     }
@@ -124,7 +124,7 @@ impl Text {
     }
 }
 
-/// What follows the name of a family in its samples of one number.
+/// The suffix of a family's name in its samples of one number.
 fn counted(family: &MetricFamily) -> &'static str {
     if family.r#type() == Type::Counter { "_total" } else { "" }
 }

@@ -1,4 +1,4 @@
-//! What a browser gets: which machine this is, and how to reach it with kelsonctl.
+//! The page for a browser: which machine this is, and how to reach it with kelsonctl.
 
 use tonic::body::Body;
 use tonic::codegen::http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue};

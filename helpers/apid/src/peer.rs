@@ -1,5 +1,5 @@
-//! Who a client is, from its certificate: the common name of its subject, the fingerprint, and the role that an
-//! organisation of its subject gives it.
+//! The identity of a client, from its certificate: the common name of its subject, the fingerprint, and the
+//! role that an organisation of its subject gives it.
 //!
 //! The certificate has been verified before it comes here. Of one that cannot be read the fingerprint is there all the
 //! same.
@@ -10,7 +10,7 @@ use crate::certificate::Certificate;
 use kelson_proto::access::Role;
 use kelson_proto::call::IDENTITY_MAX;
 
-/// Who has connected.
+/// The client of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Peer {
     /// `CN=ann sha256:… from 192.0.2.7:40001`, printable ASCII and never longer than [`IDENTITY_MAX`].

@@ -74,7 +74,7 @@ fn time(seconds: u64) -> Timestamp {
     Timestamp { seconds: i64::try_from(seconds).unwrap_or(i64::MAX), nanos: 0 }
 }
 
-/// What is due on a connection.
+/// The step that is due on a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Due {
     /// It takes no new calls.
@@ -93,7 +93,7 @@ struct Term {
 }
 
 impl Term {
-    /// What is due now; otherwise how long to wait until it is asked again.
+    /// Returns the step that is due now; otherwise the time to wait until it is asked again.
     fn due(&self, now: Now) -> Result<Due, Duration> {
         // Both bounds of a certificate belong to it.
         let end = Duration::from_secs(self.last).saturating_add(Duration::from_secs(1));
@@ -187,7 +187,7 @@ fn last(chain: &[CertificateDer<'_>], trust: &Trust, now: Duration) -> Option<u6
     })
 }
 
-/// What the calls of a connection know of its term.
+/// The state of a connection's term, for its calls.
 #[derive(Debug, Clone)]
 pub struct Calls(watch::Receiver<Standing>);
 

@@ -16,11 +16,11 @@ use super::arguments::Arguments;
 use super::material::Material;
 use crate::error::ApidError;
 
-/// What a client says that it speaks: that of gRPC, and that of scrapers which know no other.
+/// The protocols that a client may offer: that of gRPC, and that of scrapers which know no other.
 pub const HTTP_2: &[u8] = b"h2";
 const HTTP_1: &[u8] = b"http/1.1";
 
-/// What apid shows to clients, and whom it trusts.
+/// The certificate that apid shows to clients, and the certificates that it trusts.
 #[derive(Clone)]
 pub struct Trust {
     pub acceptor: TlsAcceptor,

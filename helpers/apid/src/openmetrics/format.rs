@@ -11,7 +11,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// What the text is, in HTTP's words.
+    /// The type of the text, as HTTP names it.
     pub const fn content_type(self) -> &'static str {
         match self {
             Format::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",

@@ -63,14 +63,14 @@ impl hyper::body::Body for Pieces {
     }
 }
 
-/// What the process that strangers reach has in memory of its own, in KiB.
+/// The private memory of the process that handles connections, in KiB.
 fn memory(apid: &Apid) -> u64 {
     let rollup = std::fs::read_to_string(format!("/proc/{}/smaps_rollup", apid.worker())).unwrap();
     let line = rollup.lines().find_map(|line| line.strip_prefix("Private_Dirty:"));
     line.unwrap().trim().trim_end_matches(" kB").parse().unwrap()
 }
 
-/// What the kernel has reclaimed meanwhile counts for nothing.
+/// Fails if the memory has grown by much. Memory that the kernel reclaimed meanwhile counts for nothing.
 #[track_caller]
 fn assert_small_growth(apid: &Apid, before: u64) {
     let grown = memory(apid).saturating_sub(before);

@@ -63,7 +63,7 @@ pub async fn speak(stream: TlsStream<TcpStream>) -> SendRequest<Body> {
     sender
 }
 
-/// What is answered to a request over HTTP/1.1, until apid closes the connection.
+/// Sends a request over HTTP/1.1, and returns the answer up to the end of the connection.
 async fn http1(apid: &Apid, request: &str) -> String {
     http1_as(apid, "http/1.1", request).await
 }
@@ -157,7 +157,7 @@ async fn a_scraper_reads_them_over_http2_and_over_http1() {
     echo.opened(0).await;
 }
 
-/// What stands in the chunks of a body.
+/// The contents of the chunks of a body.
 fn chunks(mut body: &str) -> String {
     let mut text = String::new();
     loop {

@@ -20,7 +20,7 @@ impl Raw {
         Raw(metrics::speak(metrics::connect_as(apid, material, "h2").await).await)
     }
 
-    /// What comes of a call with an empty message. `None`: it was taken, and is under way.
+    /// Makes a call with an empty message, and returns its status. `None`: it was taken, and is under way.
     async fn call(&mut self, path: &str) -> Option<Code> {
         let message = Body::new("\0\0\0\0\0".to_owned());
         let request = Request::post(format!("https://127.0.0.1{path}"))

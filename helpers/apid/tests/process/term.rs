@@ -16,7 +16,7 @@ async fn follow(client: &Client) -> Streaming<v1::ReadResponse> {
     lines
 }
 
-/// What a stream ends with that says nothing more.
+/// Returns the status that ends a stream without further messages.
 async fn end(mut lines: Streaming<v1::ReadResponse>) -> Status {
     let end = tokio::time::timeout(Duration::from_secs(20), lines.message()).await;
     end.expect("the stream is cut").unwrap_err()

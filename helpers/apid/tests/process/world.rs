@@ -1,4 +1,4 @@
-//! What the tests stand on: certificates, and services of their own on a Unix socket.
+//! The environment of the tests: certificates, and services of their own on a Unix socket.
 #![allow(clippy::unwrap_used, clippy::arithmetic_side_effects)] // a test may fail
 
 use std::convert::Infallible;
@@ -68,7 +68,7 @@ impl Pki {
         (certificate.pem(), key.serialize_pem())
     }
 
-    /// What an administrator whose certificate this CA has signed holds.
+    /// The certificate and key of an administrator, signed by this CA.
     pub fn client(&self, name: &str, years: std::ops::Range<i32>) -> TlsMaterial {
         self.member(name, Some("os:admin"), years)
     }
@@ -267,7 +267,8 @@ impl Logs for Echo {
 
 #[tonic::async_trait]
 impl Metrics for Echo {
-    /// Who asks, in two pages; of `broken` the second does not come, of `full` none, and `endless` has no last one.
+    /// Answers with the caller, in two pages; of `broken` the second does not come, of `full` none, and
+    /// `endless` has no last one.
     async fn get(
         &self,
         request: Request<v1::GetMetricsRequest>,
