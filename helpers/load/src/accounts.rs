@@ -24,7 +24,7 @@ pub enum AccountError {
     NoGroup(u32),
 }
 
-/// What both files say.
+/// The contents of both files.
 #[derive(Debug, Default)]
 pub struct Accounts {
     users: Vec<User>,

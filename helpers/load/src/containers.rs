@@ -1,4 +1,4 @@
-//! What services from images need of the host: the built-in service `containerd`.
+//! The demand of services from images on the host: the built-in service `containerd`.
 
 use crate::decode::Decoded;
 use crate::sources::Mode;
@@ -17,7 +17,8 @@ pub fn containerd_is_on(enabled: Option<bool>, mode: Mode, needed: bool) -> bool
     enabled.unwrap_or(mode == Mode::Machine && needed)
 }
 
-/// What is wrong with a container where containerd is off. `enabled` decided that, and `machine` is what the file says now.
+/// Describes the mistake of a container where containerd is off. `enabled` decided that, and `machine` is the
+/// file as it is now.
 pub fn off(enabled: Option<bool>, machine: &MachineSpec) -> &'static str {
     match enabled {
         _ if enabled != machine.is_enabled(CONTAINERD) => {

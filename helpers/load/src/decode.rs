@@ -45,7 +45,7 @@ impl Context {
         }
     }
 
-    /// What could not be checked so far.
+    /// The facts that could not be checked so far.
     pub fn unchecked(&self) -> BTreeSet<Unchecked> {
         self.unchecked.borrow().clone()
     }
@@ -55,7 +55,7 @@ impl Context {
         self.accounts()?.as_ref().ok()?.group_named(name)
     }
 
-    /// What can be told of a user without the files that name users.
+    /// Resolves a user without the files that name users, as far as that is possible.
     pub fn unresolved(&self, text: &str) -> Result<Credentials, AccountError> {
         match Accounts::default().resolve(text) {
             Err(_) if Accounts::may_know(text) => {
@@ -91,7 +91,7 @@ pub struct Decoder<'a> {
     /// The service that a mistake makes faulty.
     pub service: Option<&'a str>,
     pub diagnostics: Vec<Diagnostic>,
-    /// What is no mistake and hardly meant.
+    /// Entries that are no mistakes and hardly meant.
     pub warnings: Vec<Diagnostic>,
     /// The name of the file without its ending.
     pub stem: String,
@@ -125,7 +125,7 @@ pub fn diagnostic(
     Diagnostic { file, line, column, service, message: message.into() }
 }
 
-/// What stands at a node, for "found …".
+/// Describes the value of a node, for "found …".
 pub fn found(node: &Node) -> String {
     match &node.value {
         Value::Null => "nothing".to_owned(),

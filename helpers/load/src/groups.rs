@@ -27,7 +27,7 @@ fn groups(members: &[Member]) -> Groups<'_> {
     groups
 }
 
-/// What is wrong with groups as a whole; each mistake makes a member faulty.
+/// Returns the mistakes of groups as a whole; each makes a member faulty.
 pub fn mistakes(members: &[Member]) -> Vec<Diagnostic> {
     let mut found = Vec::new();
     for (group, members) in groups(members) {

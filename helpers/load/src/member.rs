@@ -1,4 +1,4 @@
-//! What is known of a service that is in a group, whether its file is sound or not.
+//! The known facts about a service in a group, whether its file is sound or not.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use crate::tree::Position;
 use kelson_spec::names::is_name;
 use kelson_spec::service::{Lifecycle, LifecycleHook, ServiceEvent};
 
-/// What a member is to the mains of its group.
+/// The part of a member in relation to the mains of its group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
     Main,
@@ -33,7 +33,7 @@ impl Part {
         }
     }
 
-    /// What a main waits for before it starts.
+    /// The event of this member that a main waits for before it starts.
     pub fn before_mains(self) -> Option<ServiceEvent> {
         match self {
             Part::Prestart => Some(ServiceEvent::Finished),
@@ -54,7 +54,7 @@ pub struct Member {
     pub at: Position,
 }
 
-/// What others must know of a service though its file has a mistake.
+/// The facts about a service that others need even if its file has a mistake.
 #[derive(Debug, Default)]
 pub struct Ties {
     pub member: Option<Member>,

@@ -1,4 +1,4 @@
-//! What may stand in the files, told as data: every key with its kind of value, its default and a sentence.
+//! The grammar of the files as data: every key with its kind of value, its default and a sentence.
 //!
 //! Two things are made of it: the JSON schemas that editors use ([`json`]), and the tables of the documents ([`tables`]).
 //! It is made of the same [`grammar`](crate::grammar) as the decoder. Tests ask the decoder at every mapping what it allows,
@@ -40,18 +40,18 @@ pub struct Key {
     pub about: &'static str,
 }
 
-/// What it means that a key is not there.
+/// The meaning of an absent key.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Absent {
     /// The key must be there.
     Mistake,
     /// The same as this value in its place.
     Is(Json),
-    /// What no text of a file stands for, in words.
+    /// A meaning that no text of a file stands for, in words.
     Means(&'static str),
 }
 
-/// What a value may be.
+/// The kinds of values.
 #[derive(Clone)]
 pub enum Kind {
     /// Any single value, as it is written.
@@ -76,7 +76,7 @@ pub enum Kind {
 /// A text of a certain form.
 #[derive(Debug, Clone)]
 pub struct Form {
-    /// What it is called in the documents.
+    /// Its name in the documents.
     pub name: &'static str,
     /// A regular expression that each such text matches; the decoder may ask for more.
     pub pattern: String,
@@ -89,7 +89,7 @@ impl fmt::Debug for Kind {
     }
 }
 
-/// What `name` is must match `pattern`, as `sample` does.
+/// A value called `name`, which must match `pattern`, as `sample` does.
 pub fn form(name: &'static str, pattern: &str, sample: &'static str) -> Form {
     Form { name, pattern: pattern.to_owned(), sample }
 }

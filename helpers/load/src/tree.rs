@@ -84,7 +84,7 @@ pub struct Entry {
     pub value: Rc<Node>,
 }
 
-/// What keeps a file from being a tree.
+/// The reason why a file is no tree.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Mistake {
     pub at: Position,
@@ -249,7 +249,8 @@ impl Builder {
     }
 }
 
-/// What the parser says; a tab in the indentation, which it blames on the value before, is pointed at.
+/// Makes a mistake of the parser's error. Points at a tab in the indentation, where the parser blames the
+/// value before it.
 fn syntax_mistake(text: &str, error: &ScanError) -> Mistake {
     let tab = || {
         text.lines().zip(1..).find_map(|(line, number)| {

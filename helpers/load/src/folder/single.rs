@@ -16,7 +16,7 @@ use kelson_spec::names::{GROUPS, MACHINE};
 /// The folder of the files of services in the configuration folder.
 const SERVICES: &str = "services";
 
-/// What a file describes.
+/// The subject of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileKind {
     Service,
@@ -45,7 +45,7 @@ impl FileKind {
     }
 }
 
-/// What is wrong with one file.
+/// The mistakes of one file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoadedFile {
     pub kind: FileKind,
@@ -53,7 +53,7 @@ pub struct LoadedFile {
     pub in_folder: bool,
     pub diagnostics: Vec<Diagnostic>,
     pub warnings: Vec<Diagnostic>,
-    /// What was not checked in it, or in its folder.
+    /// The facts that were not checked in it, or in its folder.
     pub unchecked: BTreeSet<Unchecked>,
 }
 

@@ -16,10 +16,10 @@ const SHORTEST: Duration = Duration::from_millis(10);
 const MOST: u32 = 1_000;
 /// How many checks a service or a group may have: PID 1 keeps the last results of each.
 const MOST_CHECKS: usize = 256;
-/// What the certificates of all checks of one of them may come to, in bytes: PID 1 keeps those too.
+/// The most bytes that the certificates of all checks of one of them may take: PID 1 keeps those too.
 const MOST_CERTIFICATES: usize = 256 << 10;
 
-/// Whose health a check is of.
+/// The subject whose health a check is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CheckOf {
     Service,
@@ -62,7 +62,7 @@ pub fn checks(of: CheckOf) -> Codec<Vec<Check>> {
     })
 }
 
-/// What is said of the keys of a check.
+/// The descriptions of the keys of a check.
 struct About {
     name: &'static str,
     /// Before the anchor of the chapter on probes.

@@ -9,7 +9,7 @@ use crate::json::Json;
 use crate::schema::Kind;
 use crate::tree::Node;
 
-/// What only describes values is left out of a program that reads files and nothing more, such as PID 1's file.
+/// Descriptions of values are left out of a program that only reads files, such as PID 1's file.
 pub const DESCRIBES: bool = cfg!(feature = "describe");
 
 /// How much of a spec is shown.

@@ -1,4 +1,4 @@
-//! What bounds a service: cgroup resources, rlimits, privileges; how it is stopped, and its log.
+//! The bounds of a service: cgroup resources, rlimits, privileges; its stop, and its log.
 
 use std::time::Duration;
 
@@ -118,7 +118,7 @@ pub fn security(held: u64) -> Mapping<Security> {
     }
 }
 
-/// What `drop` and `add` say.
+/// The capabilities that `drop` and `add` name.
 fn capabilities_of(security: &Security, held: u64) -> (u64, u64) {
     let mask = security.capabilities.unwrap_or(held);
     let gone = held & !mask;

@@ -27,7 +27,7 @@ const OPTIONS: [&[&str]; 9] = [
     &["private", "rprivate", "slave", "rslave", "shared", "rshared", "unbindable", "runbindable"],
 ];
 
-/// What a tmpfs takes besides: the word before `=`, and an example.
+/// The further options of a tmpfs: the word before `=`, and an example.
 const TMPFS_OPTIONS: [(&str, &str); 5] = [
     ("size", "size=64Mi or size=50%"),
     ("mode", "mode=0755"),

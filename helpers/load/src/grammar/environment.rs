@@ -13,7 +13,7 @@ use crate::schema::{Kind, form};
 use crate::tree::{Node, Position};
 use kelson_spec::loaded::Unchecked;
 
-/// What to write where a variable or a header has no value.
+/// The advice where a variable or a header has no value.
 pub const EMPTY: &str = "write \"\" for an empty one";
 
 type Variables = Vec<(String, String)>;

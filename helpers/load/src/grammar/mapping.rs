@@ -49,7 +49,7 @@ struct Key {
 enum Presence {
     /// It must be there, or another of the mapping's `one_of`; how it would look.
     Needed(&'static str),
-    /// What the spec has from the start.
+    /// The value that the spec has from the start.
     Default,
     /// In words, since no text of a file stands for it.
     Means(&'static str),
@@ -336,7 +336,7 @@ impl<S: 'static> Mapping<S> {
         self.keys.encode(spec, extent)
     }
 
-    /// What may stand in it.
+    /// Describes the keys that may stand in it.
     pub fn describe(&self) -> schema::Mapping {
         self.keys.describe()
     }

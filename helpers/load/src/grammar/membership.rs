@@ -1,4 +1,4 @@
-//! What ties a service to others besides `depends`: `group`, `lifecycle`, `required`.
+//! The ties of a service to others besides `depends`: `group`, `lifecycle`, `required`.
 
 use super::mapping::{Mapping, keys};
 use super::seen::Seen;
@@ -10,7 +10,8 @@ use kelson_spec::names::is_name;
 use kelson_spec::near::near;
 use kelson_spec::service::{Lifecycle, LifecycleHook, ServiceKind, ServiceSpec};
 
-/// What `seen` says of the service in its group. `kind`: `None` where the file's cannot be read.
+/// Checks the service's place in its group by the keys of `seen`. `kind`: `None` where the file's cannot be
+/// read.
 pub fn tie(d: &mut Decoder<'_>, seen: &Seen<'_, '_>, spec: &ServiceSpec) {
     let lifecycle = match seen.has("lifecycle") {
         true => (!seen.is_wrong("lifecycle")).then_some(spec.lifecycle),

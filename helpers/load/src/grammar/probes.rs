@@ -1,4 +1,4 @@
-//! What checks ask over the network: `tcp`, `http`, `grpc`.
+//! The network probes of checks: `tcp`, `http`, `grpc`.
 
 use super::at::At;
 use super::codec::Codec;

@@ -1,4 +1,4 @@
-//! What a service waits for: the entries of `depends` and `when`.
+//! The conditions of a service: the entries of `depends` and `when`.
 
 use super::at::At;
 use super::codec::Codec;
@@ -8,7 +8,7 @@ use super::values::{choice, name, path, text};
 use crate::decode::{Decoder, quoted, shown};
 use kelson_spec::service::{NetworkAspect, Requirement, ServiceEvent, WhenDown};
 
-/// What a list of entries is for.
+/// The purpose of a list of entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Use {
     Depends,

@@ -1,4 +1,4 @@
-//! What was found of the keys of a mapping.
+//! The keys that were found in a mapping.
 
 use std::cell::RefCell;
 use std::fmt::Display;
@@ -47,7 +47,7 @@ impl<'f, 'n> Seen<'f, 'n> {
         self.entries.iter().find(|entry| entry.key.is(key))
     }
 
-    /// What stands behind a key.
+    /// The value of a key.
     pub fn get(&self, key: &str) -> Option<&'n Node> {
         self.entry(key).map(|entry| &*entry.value)
     }

@@ -178,12 +178,12 @@ fn no_group(seen: &Seen<'_, '_>) -> Option<&'static str> {
     (!seen.has("group")).then_some(text)
 }
 
-/// What `drop` takes from and `add` adds to.
+/// The capabilities that `drop` takes from and `add` adds to.
 fn held(spec: &ServiceSpec) -> u64 {
     if spec.container().is_some() { CONTAINER_CAPABILITIES } else { ALL_CAPABILITIES }
 }
 
-/// What an image says of the signal counts only where the file is silent.
+/// The stop as the file has it. An image's signal counts only where the file has none.
 fn stop_as_written(spec: &ServiceSpec, extent: Extent) -> Json {
     let shown = stop().encode(&spec.stop, extent);
     let (Json::Map(mut entries), Some(container)) = (shown.clone(), spec.container()) else { return shown };

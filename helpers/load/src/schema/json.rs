@@ -29,7 +29,7 @@ pub fn schema(root: &Mapping) -> String {
     serde_json::to_string_pretty(&Json::Map(schema)).unwrap_or_default() + "\n"
 }
 
-/// What `$ref` refers to.
+/// The definitions that `$ref` refers to.
 #[derive(Default)]
 struct Definitions(BTreeMap<String, Json>);
 

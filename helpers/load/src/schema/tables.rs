@@ -102,7 +102,7 @@ fn cell(text: &str) -> String {
     text.replace('|', "\\|")
 }
 
-/// What a value may be, as Markdown.
+/// Describes the values of a kind, as Markdown.
 pub fn words(kind: &Kind) -> String {
     match kind {
         Kind::Text => "text".to_owned(),

@@ -1,5 +1,6 @@
-//! What the documents show is what the parser takes: the blocks of YAML that begin with `# services/NAME.yaml` or
-//! `# machine.yaml` are whole files, and those of one page are a configuration folder without a mistake.
+//! The parser accepts the examples of the documents: the blocks of YAML that begin with `#
+//! services/NAME.yaml` or `# machine.yaml` are whole files, and those of one page are a configuration folder
+//! without a mistake.
 use std::path::{Path, PathBuf};
 
 use crate::folder::Folder;

@@ -287,7 +287,7 @@ fn built_in_services_are_in_no_group() {
     );
 }
 
-/// What a member says, and what is said of it.
+/// The keys of a member, and the mistakes that are reported.
 const PARTS: &str = r#"
 lifecycle: {sidecar: true}
 => 3:1: lifecycle: this is the part in a group, and the service is in none; write group: NAME too

@@ -5,7 +5,7 @@ use crate::folder::Folder;
 
 const WHOLE: &str = include_str!("../whole.yaml");
 
-/// What one file of this content is answered with, within bounds.
+/// Loads one file with this content, within bounds, and returns the mistakes.
 fn said(content: &[u8]) -> Vec<String> {
     let folder = Folder::new();
     folder.service("web", content);

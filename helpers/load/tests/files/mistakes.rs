@@ -13,7 +13,7 @@ fn host() -> Folder {
     folder
 }
 
-/// What is said about `services/web.yaml` of this content, without the file's name.
+/// Returns the mistakes of `services/web.yaml` with this content, without the file's name.
 fn said(content: &str) -> Vec<String> {
     let folder = host();
     folder.service("web", content);
@@ -30,7 +30,7 @@ fn said(content: &str) -> Vec<String> {
     folder.messages().into_iter().map(strip).collect()
 }
 
-/// What is added to [`SOUND`], and what is said of it.
+/// Lines that are added to [`SOUND`], and the mistakes that are reported.
 const VALUES: &str = r#"
 ## Keys.
 restrat: {}

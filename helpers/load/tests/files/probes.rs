@@ -1,4 +1,4 @@
-//! What checks ask over the network: every key read, written as text and read again.
+//! The network probes of checks: every key read, written as text and read again.
 use crate::folder::Folder;
 use kelson_load::written;
 use kelson_spec::service::*;

@@ -1,5 +1,5 @@
-//! What the schema tells is what the decoder takes: asked at every mapping of all files, with every key, default, bound and
-//! word; and what was published of it is what is generated now.
+//! The decoder accepts exactly what the schema describes: asked at every mapping of all files, with every
+//! key, default, bound and word; and the published schema is the one that is generated now.
 use std::path::Path;
 use std::rc::Rc;
 
@@ -9,7 +9,7 @@ use kelson_load::schema::{Absent, Key, Kind, Mapping, json, tables};
 use kelson_spec::Loaded;
 use kelson_spec::duration_text;
 
-/// What else a key needs beside it to mean something: the mapping, the key, the other keys there.
+/// The other keys that a key needs to mean something: the mapping, the key, the other keys there.
 const COMPANY: [(&str, &str, &str); 8] = [
     ("service", "lifecycle", "group: g"),
     ("http", "ca", "scheme: https"),
