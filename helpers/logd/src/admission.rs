@@ -1,4 +1,4 @@
-//! Who may read logs: PID 1 says so, which knows the services and what their files grant.
+//! Decides who may read logs. PID 1 answers, which knows the services and the access that their files grant.
 //!
 //! A client's socket goes to PID 1 once, as soon as it has connected; its calls wait for the answer.
 
@@ -32,7 +32,7 @@ struct State {
 /// Why not, if not.
 type Verdict = Result<(), Status>;
 
-/// What PID 1 says of one client, once it has said it.
+/// PID 1's answer about one client, once it has come.
 #[derive(Clone)]
 pub struct Asked(watch::Receiver<Option<Verdict>>);
 
@@ -83,7 +83,7 @@ impl Admission {
         ))
     }
 
-    /// What the reader is to send.
+    /// Takes the questions that the reader sends.
     pub fn take(&self) -> Vec<(u64, OwnedFd)> {
         std::mem::take(&mut self.state().asked)
     }

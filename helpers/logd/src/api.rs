@@ -112,7 +112,7 @@ struct Service {
     streams: Arc<Semaphore>,
 }
 
-/// What is left of a request after it was looked at.
+/// The rest of a request after it was looked at.
 struct Asked {
     names: Vec<Arc<str>>,
     wanted: Wanted,

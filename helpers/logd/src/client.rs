@@ -44,7 +44,7 @@ pub struct Client {
     given_away: Pin<Box<dyn Future<Output = ()> + Send + Sync>>,
 }
 
-/// Who it is.
+/// The process at the other end.
 #[derive(Clone)]
 pub struct Peer {
     /// Whether it may read.

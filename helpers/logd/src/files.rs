@@ -246,7 +246,8 @@ fn ends_with_a_line(file: &File, length: u64) -> io::Result<bool> {
     Ok(last == [b'\n'])
 }
 
-/// What follows where the host went down: the end of a line that was cut off, and one that tells.
+/// The bytes that follow where the host went down: the end of a line that was cut off, and a line that
+/// reports it.
 fn after_lost_lines(is_torn: bool) -> Vec<u8> {
     let mut bytes = if is_torn { b"\n".to_vec() } else { Vec::new() };
     let text = if is_torn { line::TORN } else { line::LOST }.as_bytes();

@@ -20,7 +20,8 @@ const SHORTEST: Duration = Duration::from_millis(1);
 const QUIET: Duration = Duration::from_millis(100);
 /// Reading what is only counted and thrown away takes one part in so many of a processor.
 const SHARE: u32 = 13;
-/// What such a turn costs beside the time that is measured around it: to sleep and to wake up, on a busy computer.
+/// The cost of such a turn beside the time that is measured around it: to sleep and to wake up, on a busy
+/// computer.
 const AROUND: Duration = Duration::from_micros(50);
 /// A longer line counts as several.
 const LINE: usize = 1024;
@@ -137,7 +138,7 @@ impl Rate {
         last.checked_add(QUIET)
     }
 
-    /// What was suppressed, to be noted now.
+    /// Takes the losses that are to be noted now.
     pub fn take(&mut self) -> Lost {
         std::mem::take(&mut self.suppressed)
     }

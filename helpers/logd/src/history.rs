@@ -19,7 +19,7 @@ pub use wanted::{Text, Wanted, WantedRun};
 /// Read at most in one call: of many lines none may be wanted.
 const LOOKED_AT: usize = 4 * 1024 * 1024;
 
-/// What is done with the lines as they are read. What comes first is done first, each from the oldest line on.
+/// The work on the lines as they are read. The first stage comes first, each from the oldest line on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     /// Finds which runs there are.

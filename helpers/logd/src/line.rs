@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use super::run::{LONGEST_TAG, Run};
 
-/// What is said behind a line that lost its end, lest it is taken for whole.
+/// The text behind a line that lost its end, lest it is taken for whole.
 pub const TORN: &str =
     "the line before this one is not whole: its end was not on the disk when the host or logd went down";
 /// The same where whole lines were lost.

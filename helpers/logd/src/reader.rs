@@ -28,7 +28,7 @@ use kelson_helper::transport::{self as control, FROM_HELPER, Packet, TO_HELPER};
 
 /// Read at a time from one pipe: as lines of a file, also short ones, it fits into the queue of a service.
 const READ: usize = 16 * 1024;
-/// What was lost is told to PID 1 no more often.
+/// Losses are reported to PID 1 no more often.
 const TELL: Duration = Duration::from_secs(1);
 /// At its end, and at that of logd, a pipe is read at most so often in one go: a service that never stops writing must
 /// not keep logd.
@@ -359,7 +359,7 @@ impl Reader {
     }
 }
 
-/// What was lost and PID 1 does not know of.
+/// The losses that PID 1 does not know of.
 fn dropped(store: &Store) -> impl Iterator<Item = v1::logd_report::Report> + use<> {
     store.take_lost().into_iter().map(|(service, lost, reason)| {
         let (service, reason) = (service.to_string(), reason.to_string());

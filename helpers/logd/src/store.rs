@@ -1,4 +1,5 @@
-//! What the three threads share: lines on their way to the disk, the last lines in memory, where each file stands.
+//! The state that the three threads share: lines on their way to the disk, the last lines in memory, and the
+//! position in each file.
 //!
 //! One lock, held for the time of a copy, never over a system call that can wait. Where lines do not fit the oldest are
 //! dropped and counted, reported to PID 1, and noted in the log in their place.
@@ -35,7 +36,7 @@ const QUEUE_OF_ONE: usize = QUEUE / 2;
 /// the queue.
 const CROWDED: usize = QUEUE / 8;
 const LITTLE: usize = 16 * 1024;
-/// What could not be written is tried again after this time.
+/// The pause before a failed write is tried again.
 const AGAIN: Duration = Duration::from_secs(1);
 /// Why lines are dropped here.
 const SLOW: &str = "the disk did not keep up";
@@ -220,7 +221,7 @@ impl Store {
         self.tell();
     }
 
-    /// What was lost since the last call, by service.
+    /// Takes the losses since the last call, by service.
     pub fn take_lost(&self) -> Vec<(Arc<str>, Lost, Arc<str>)> {
         let mut inner = self.lock();
         let names = std::mem::take(&mut inner.unreported);

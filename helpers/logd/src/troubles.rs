@@ -1,4 +1,4 @@
-//! What the other threads have for PID 1.
+//! The messages of the other threads for PID 1.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};

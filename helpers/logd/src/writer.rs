@@ -204,7 +204,8 @@ impl Writer {
     }
 }
 
-/// What a disk says whose file system the kernel has closed for writing, after an error or by an operator's hand.
+/// Whether this is the error of a file system that is read-only, because the kernel made it so after an error
+/// or an operator did.
 fn is_read_only(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::EROFS)
 }

@@ -1,4 +1,5 @@
-//! What services write is in their files and can be read over the socket: P4, rotation, history and live lines, the end.
+//! Tests that the output of services is in their files and can be read over the socket: P4, rotation, history
+//! and live lines, the end.
 
 #![allow(clippy::unwrap_used, clippy::arithmetic_side_effects, reason = "a test may fail")]
 

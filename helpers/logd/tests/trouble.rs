@@ -1,4 +1,4 @@
-//! What must not cost a service anything: P5 (disks) and P6 (the end of logd).
+//! Tests of faults that must not cost a service anything: P5 (disks) and P6 (the end of logd).
 
 #![allow(clippy::unwrap_used, clippy::arithmetic_side_effects, reason = "a test may fail")]
 

@@ -47,7 +47,7 @@ pub struct Log {
     note: Option<OwnedLine>,
 }
 
-/// What of a service's memory belongs to its history.
+/// Returns the lines of a service's memory that belong to its history.
 fn memory(name: &Arc<str>, seam: Seam, all: bool) -> Vec<OwnedLine> {
     let mut lines = if all { seam.written } else { Vec::new() };
     if seam.missed > 0 {

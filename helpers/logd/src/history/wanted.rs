@@ -1,4 +1,4 @@
-//! What a client wants of the past.
+//! The part of the past that a client wants.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use crate::line::Source;
 use crate::run::Run;
 use crate::store::OwnedLine;
 
-/// What a client wants of the past.
+/// The part of the past that a client wants.
 #[derive(Debug, Clone, Default)]
 pub struct Wanted {
     /// At most so many of the last lines.
@@ -29,7 +29,8 @@ pub enum WantedRun {
     Previous,
 }
 
-/// What is looked for in lines. Bytes and no pattern: whoever may read logs chooses it, and no choice takes long.
+/// The text to look for in lines. Bytes and no pattern: each reader of logs may choose it, and no choice
+/// takes long.
 #[derive(Debug, Clone, Default)]
 pub struct Text(pub Arc<[u8]>);
 

@@ -1,4 +1,4 @@
-//! What clients see of the store: the seam between file and memory, then live lines.
+//! The clients' view of the store: the seam between file and memory, then live lines.
 
 use std::collections::HashMap;
 use std::path::PathBuf;

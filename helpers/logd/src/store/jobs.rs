@@ -1,4 +1,4 @@
-//! What the writer takes from the store, and what it reports back.
+//! The batches that the writer takes from the store, and its reports.
 
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError};

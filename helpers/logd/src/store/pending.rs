@@ -177,7 +177,7 @@ mod tests {
             }
         }
 
-        /// What the file would say: `a-b` lines, `!n` lost.
+        /// The contents that the file would get: `a-b` lines, `!n` lost.
         fn file(&mut self) -> Vec<String> {
             let mut said = Vec::new();
             while let Some(chunk) = self.pending.take() {

@@ -38,7 +38,7 @@ pub struct Service {
     /// Lost and not yet reported to PID 1, and why.
     pub(super) unreported: Lost,
     pub(super) reason: Arc<str>,
-    /// What the writer has taken and not answered for.
+    /// The lines that the writer has taken and not answered for.
     pub(super) writing: Lost,
     /// Why its last batch could not be written. `None`: it was, or there was none.
     pub(super) failing: Option<Arc<str>>,
@@ -53,7 +53,7 @@ pub enum Job {
     End,
 }
 
-/// What the writer takes at a time: whole lines of one service, behind a note where some were lost before them.
+/// A batch for the writer: whole lines of one service, behind a note where some were lost before them.
 #[derive(Debug)]
 pub struct Batch {
     pub service: Arc<str>,
@@ -61,7 +61,7 @@ pub struct Batch {
     pub bytes: Vec<u8>,
     /// Bytes of the note.
     pub(super) note: usize,
-    /// What the note reports, and why that was lost.
+    /// The losses that the note reports, and their reason.
     pub(super) lost: Lost,
     pub(super) reason: Arc<str>,
     pub(super) last: u64,

@@ -24,7 +24,7 @@ fn batch(store: &Store) -> Option<Batch> {
     }
 }
 
-/// What a disk that works again gets: the numbers of lines, and what is noted to be lost.
+/// Drains the store to a disk that works again, and returns the numbers of lines and the noted losses.
 fn drained(store: &Store, reason: &str) -> (Vec<u64>, u64) {
     let (mut numbers, mut lost) = (Vec::new(), 0);
     store.close();

@@ -25,7 +25,7 @@ const RUNTIME: &str = "KELSON_TEST_RUNTIME_DIR";
 pub const OPTIONS: LogOptions =
     LogOptions { max_size: 1 << 20, max_files: 3, rate_limit: None, console: false };
 
-/// What the test named `personality_logd` of each test binary does.
+/// The body of the test named `personality_logd` in each test binary.
 pub fn personality() {
     if let Some(runtime) = std::env::var_os(RUNTIME) {
         let logs = PathBuf::from(&runtime).join("logs").into_os_string();
@@ -34,7 +34,7 @@ pub fn personality() {
     }
 }
 
-/// What is done in the child before it becomes logd.
+/// A function that the child calls before it becomes logd.
 pub type Before = Arc<dyn Fn() -> io::Result<()> + Send + Sync>;
 
 pub struct TestLauncher {
