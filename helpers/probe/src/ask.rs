@@ -1,4 +1,4 @@
-//! What a check asks once, and what it makes of the answer.
+//! Asks a check once, and judges the answer.
 //!
 //! Each kind has a file of its own. All of them bound what they take from a peer, in bytes and in time, and say in a
 //! short line what came of it.

@@ -53,7 +53,7 @@ struct Check {
     asking: Option<AbortHandle>,
 }
 
-/// What a task that asks ends with.
+/// The result of a task that asks.
 struct Done {
     id: u64,
     at: SystemTime,

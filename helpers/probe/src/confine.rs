@@ -1,4 +1,5 @@
-//! What a probe gives up before it asks anything: PID 1 starts it without rights, and it makes sure.
+//! The rights that a probe gives up before it asks anything: PID 1 starts it without rights, and it makes
+//! sure.
 
 use std::io;
 

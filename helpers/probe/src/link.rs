@@ -24,7 +24,7 @@ pub struct Link {
     pub outbox: Outbox,
     /// Sent before results.
     urgent: VecDeque<probe_report::Report>,
-    /// What the socket has not taken.
+    /// The report that the socket has not taken.
     unsent: Option<v1::ProbeReport>,
     batched: Option<Instant>,
 }

@@ -33,7 +33,7 @@ pub struct Outbox {
     texts: usize,
     /// Thrown away and not yet told.
     dropped: u64,
-    /// What PID 1 knows as the last text of each check.
+    /// The last text of each check that PID 1 knows.
     known: HashMap<u64, Cow<'static, str>>,
 }
 

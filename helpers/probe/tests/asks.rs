@@ -1,4 +1,4 @@
-//! What kelson-probe makes of all kinds of servers, good and bad: tcp, http, https, grpc on loopback.
+//! Tests kelson-probe against all kinds of servers, good and bad: tcp, http, https, grpc on loopback.
 
 #![allow(clippy::unwrap_used, clippy::arithmetic_side_effects, reason = "a test may fail")]
 

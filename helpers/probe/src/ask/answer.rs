@@ -1,4 +1,4 @@
-//! What came of asking, or that it cannot be asked.
+//! The answer of a check, or the reason why it cannot be asked.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -34,7 +34,7 @@ pub enum Unaskable {
     Chain(VerifierBuilderError),
 }
 
-/// What came of asking.
+/// The answer of a check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
     pub verdict: Verdict,
@@ -63,7 +63,7 @@ impl Deadline {
         Deadline { by: now.checked_add(timeout).unwrap_or(now), timeout }
     }
 
-    /// What `step` gives, or that there was no `what` in time.
+    /// Waits for the outcome of `step`, or reports that there was no `what` in time.
     pub async fn bounds<T>(
         self,
         what: &str,

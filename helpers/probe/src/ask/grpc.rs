@@ -29,7 +29,7 @@ const OK: i32 = 0;
 const NOT_FOUND: i32 = 5;
 const UNIMPLEMENTED: i32 = 12;
 
-/// What is asked.
+/// The call that the check makes.
 pub struct Call {
     uri: Uri,
     message: Data,
@@ -121,7 +121,7 @@ impl Call {
         Answer::fails(format!("the server knows no service {:?}", self.service))
     }
 
-    /// What a status of gRPC says, unless it is OK or not here.
+    /// Makes an answer of a gRPC status, unless it is OK or not here.
     fn refused(&self, headers: &HeaderMap) -> Option<Answer> {
         let code: i32 = headers.get("grpc-status")?.to_str().ok()?.parse().ok()?;
         let said = headers.get("grpc-message").map(|message| percent_decoded(message.as_bytes()));

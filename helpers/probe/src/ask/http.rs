@@ -36,7 +36,7 @@ const MATCH_HERE: usize = 1 << 18;
 const USUAL: RangeInclusive<u16> = 200..=399;
 const AGENT: HeaderValue = HeaderValue::from_static(concat!("kelson-probe/", env!("CARGO_PKG_VERSION")));
 
-/// What is asked for.
+/// The request that the check makes.
 pub struct Get {
     uri: Uri,
     headers: HeaderMap,
@@ -150,7 +150,7 @@ fn value(text: &str) -> Result<HeaderValue, Unaskable> {
     HeaderValue::try_from(text).map_err(|_| Unaskable::HeaderValue(text.to_owned()))
 }
 
-/// What stands in `Host`: with the port where it is not the scheme's own.
+/// The value of `Host`: with the port where it is not the scheme's own.
 fn host(asks: &HttpProbe, address: SocketAddr) -> String {
     let usual = if asks.tls.is_some() { 443 } else { 80 };
     match (&asks.host, address.port() == usual, address) {

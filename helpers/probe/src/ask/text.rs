@@ -8,8 +8,8 @@ use kelson_sys::text::is_harmful;
 /// The longest, in bytes.
 const LONGEST: usize = 512;
 
-/// What may be shown on any terminal: one line, no control characters, nothing that turns the direction of writing, at
-/// most [`LONGEST`] bytes.
+/// Makes a text safe for any terminal: one line, no control characters, nothing that turns the direction of
+/// writing, at most [`LONGEST`] bytes.
 pub fn harmless(text: Cow<'static, str>) -> Cow<'static, str> {
     if text.len() <= LONGEST && !text.chars().any(is_harmful) {
         return text;
@@ -25,7 +25,7 @@ pub fn harmless(text: Cow<'static, str>) -> Cow<'static, str> {
     clean.into()
 }
 
-/// What went wrong with a connection.
+/// Describes the error of a connection.
 pub fn io_error(error: &io::Error) -> Cow<'static, str> {
     match error.kind() {
         ErrorKind::ConnectionRefused => "connection refused".into(),

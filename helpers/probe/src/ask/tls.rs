@@ -25,7 +25,7 @@ use super::answer::{Answer, Deadline, Unaskable};
 use super::stream::{self, Bytes};
 use super::text;
 
-/// What one check needs for its handshakes.
+/// The material that one check needs for its handshakes.
 pub struct Tls {
     config: Arc<ClientConfig>,
     name: ServerName<'static>,

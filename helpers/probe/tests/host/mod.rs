@@ -23,7 +23,7 @@ const PERSONALITY: &str = "KELSON_TEST_PROBE";
 
 pub const SOON: Duration = Duration::from_secs(20);
 
-/// What the test named `personality_probe` of each test binary does.
+/// The body of the test named `personality_probe` in each test binary.
 pub fn personality() {
     if std::env::var_os(PERSONALITY).is_some() {
         std::process::exit(kelson_probe::main(std::iter::empty()));
