@@ -1,4 +1,4 @@
-//! Who a program in an image runs as: names are looked up in the image's own files.
+//! The user of a program in an image: names are looked up in the image's own files.
 
 use thiserror::Error;
 

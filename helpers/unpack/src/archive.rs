@@ -151,7 +151,7 @@ fn list(store: &Store, file_name: &str) -> Result<Vec<Listed>, Trouble> {
     Ok(drafts.into_iter().map(|draft| draft.list(file_name)).collect())
 }
 
-/// What an archive holds, for a message.
+/// The names of an archive's images, for a message.
 fn names(images: &[Listed]) -> String {
     const SHOWN: usize = 10;
     let mut names: Vec<String> =

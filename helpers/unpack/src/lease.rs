@@ -69,9 +69,9 @@ pub async fn end_dead(context: &Context) -> Result<(), UnpackError> {
 
 /// Gives garbage collection something to take from both stores when this lease ends.
 ///
-/// What containerd was making when the power went can be on the disk without being in its records. It looks for such
-/// only in a store of which garbage collection takes something (`dirtySS` and `dirtyCS` in its metadata/db.go); and the
-/// lease of who died then may hold nothing yet.
+/// Objects that containerd was making at a power cut can be on the disk without being in its records.
+/// Containerd looks for such objects only in a store of which garbage collection takes something (`dirtySS`
+/// and `dirtyCS` in its metadata/db.go); and the lease of the process that died then may hold nothing yet.
 async fn leave_traces(context: &Context, id: &str) -> Result<(), CallError> {
     let containerd = context.containerd.with_lease(id)?;
     let name = format!("{id}-trace");

@@ -40,7 +40,7 @@ use crate::archive::{Archive, Catalog, Platform, Scan};
 /// A sign of life, and how far the work is.
 const HEARTBEAT: Duration = Duration::from_secs(1);
 
-/// What the work is done with.
+/// The tools of the work.
 pub(crate) struct Context {
     pub(crate) reporter: Arc<Reporter>,
     pub(crate) containerd: Containerd,
@@ -134,7 +134,7 @@ impl Context {
         })
     }
 
-    /// What the archives hold; what is wrong with them is told. For the archive that comes along see
+    /// Scans the archives and reports their mistakes. For the archive that comes along see
     /// [`Catalog::scan_for`].
     pub(crate) async fn scan(
         &self,

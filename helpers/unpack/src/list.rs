@@ -43,7 +43,7 @@ pub async fn run(context: &Context) -> Result<Report, UnpackError> {
 
 type Looked = (Record, Result<Present, UnpackError>);
 
-/// What containerd has, by its names.
+/// Returns containerd's images, by their names.
 async fn look(context: &Context) -> CallResult<HashMap<Reference, Looked>> {
     let snapshotter = context.containerd.snapshotter().await?;
     let mut all = HashMap::new();

@@ -1,4 +1,4 @@
-//! What an operator may have meant.
+//! Guesses which name an operator may have meant.
 
 use kelson_spec::near;
 

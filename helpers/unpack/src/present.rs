@@ -1,4 +1,4 @@
-//! What containerd has of an image.
+//! The parts of an image that containerd has.
 
 use kelson_containerd::{Containerd, Record};
 use kelson_image::Digest;

@@ -1,4 +1,4 @@
-//! What the process says to PID 1.
+//! The reports of the process to PID 1.
 
 use std::fs::File;
 use std::io::{self, Write as _};

@@ -1,4 +1,4 @@
-//! What the process gives away before it reads the first byte of an archive.
+//! The rights that the process gives up before it reads the first byte of an archive.
 //!
 //! Each step is tried, and one that the host does not permit is told: where a step fails because the process has little
 //! power already (in a container), the work may still be possible.
@@ -37,8 +37,8 @@ pub fn enter() -> Vec<String> {
     notes
 }
 
-/// What is mounted here is seen here alone. What the host unmounts goes here too: a copy that stayed would keep a disk
-/// in use.
+/// Gives the process mounts of its own. An unmount of the host takes effect here too: a copy that stayed
+/// would keep a disk in use.
 fn own_mounts() -> nix::Result<()> {
     nix::sched::unshare(CloneFlags::CLONE_NEWNS)?;
     nix::mount::mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_SLAVE, None::<&str>)

@@ -214,7 +214,7 @@ fn space(folder: &Path) -> u64 {
         .map_or(u64::MAX, |disk| disk.blocks_available().saturating_mul(disk.fragment_size()))
 }
 
-/// What the config refers to, for containerd's garbage collection.
+/// The labels of the config's references, for containerd's garbage collection.
 fn config_labels(chain_ids: &[Digest], snapshotter: &str) -> HashMap<String, String> {
     let label = |id: &Digest| (format!("containerd.io/gc.ref.snapshot.{snapshotter}"), id.to_string());
     chain_ids.last().map(label).into_iter().collect()

@@ -1,4 +1,4 @@
-//! What archives may cost in memory, whatever they hold: `kelson-unpack` has to do with 16 MB.
+//! The memory that archives may cost, whatever they hold: `kelson-unpack` must work with 16 MB.
 
 #![allow(clippy::arithmetic_side_effects, clippy::indexing_slicing, clippy::unwrap_used)]
 

@@ -1,4 +1,5 @@
-//! What the archives in the images folders hold, remembered so that a second boot does not decompress them again.
+//! The contents of the archives in the images folders, remembered so that a second boot does not decompress
+//! them again.
 
 mod memory;
 #[cfg(test)]
@@ -40,12 +41,12 @@ pub struct Found {
     pub trouble: Option<String>,
 }
 
-/// What a scan saw.
+/// The result of a scan.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Scan {
     /// In the order of the folders, sorted by the file names of their archives.
     pub images: Vec<Found>,
-    /// What an operator should know: archives that cannot be read, names that two of them hold.
+    /// Notes for an operator: archives that cannot be read, names that two of them hold.
     pub notes: Vec<String>,
     /// Stands for the archives as they were, as [`archives`] would tell.
     pub archives: u32,
@@ -195,7 +196,7 @@ impl Scan {
 
 type Stamped = Vec<(PathBuf, io::Result<Option<Stamp>>)>;
 
-/// What may be archives in these folders, in their order.
+/// The possible archives in these folders, in their order.
 fn stamped(folders: &[PathBuf], notes: &mut Vec<String>) -> Stamped {
     let mut seen = HashSet::new();
     let mut paths: Vec<PathBuf> = Vec::new();
@@ -229,7 +230,7 @@ fn number(archives: &Stamped) -> u32 {
     u32::try_from(hasher.finish() >> 32).unwrap_or_default()
 }
 
-/// What may be an archive in a folder, sorted; hidden files are none.
+/// The possible archives in a folder, sorted; hidden files are none.
 fn list(folder: &Path, notes: &mut Vec<String>) -> Vec<PathBuf> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,

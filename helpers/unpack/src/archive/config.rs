@@ -1,4 +1,4 @@
-//! What an image's config says about the program in it.
+//! The settings of a program in its image's config.
 
 use kelson_image::Digest;
 use serde::Deserialize;

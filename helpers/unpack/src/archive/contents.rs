@@ -23,7 +23,7 @@ pub(super) struct Spot {
     /// Where its bytes begin in the uncompressed tar.
     pub(super) offset: u64,
     pub(super) size: u64,
-    /// What it looks like from its first bytes.
+    /// The packing that its first bytes show.
     pub(super) packing: Packing,
 }
 

@@ -1,4 +1,4 @@
-//! What can be wrong with an archive, in sentences for the operator who has to find a better one.
+//! The errors of an archive, in sentences for the operator who has to find a better one.
 
 use std::io;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use thiserror::Error;
 use super::headers::HeaderError;
 use super::platform::Platform;
 
-/// What is wrong with an archive, and with which.
+/// An error of an archive, and its path.
 #[derive(Debug, Error)]
 #[error("archive {}: {trouble}", archive.display())]
 pub struct ArchiveError {

@@ -1,8 +1,9 @@
 //! The headers of a tar, one block at a time.
 //!
-//! Whoever unpacks a layer in the end is containerd, whose tar reader is Go's. What a checker reads otherwise than that
-//! reader would be a hole, so this follows Go where tars may be read in two ways: a long name of GNU's goes before one
-//! of pax, links and directories have no data whatever their size says, and a pax `size` goes before the header's.
+//! Containerd unpacks a layer in the end, with the tar reader of Go. A checker that reads anything otherwise
+//! than that reader would be a hole. So this follows Go where tars may be read in two ways: a long name of
+//! GNU's goes before one of pax, links and directories have no data whatever their size says, and a pax
+//! `size` goes before the header's.
 
 use std::borrow::Cow;
 
@@ -61,7 +62,7 @@ pub(super) struct Entry {
     pub(super) size: u64,
 }
 
-/// What a block was.
+/// The meaning of a block.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// So many bytes follow, padded, which belong to [`Headers::extension`].

@@ -1,4 +1,4 @@
-//! What an archive says about an image, checked: manifest, config and where its layers lie.
+//! The description of an image in its archive, checked: manifest, config and the places of its layers.
 
 use std::sync::Arc;
 
@@ -64,7 +64,7 @@ impl Candidate {
 }
 
 impl Listed {
-    /// What to call it in a message.
+    /// Its name in a message.
     pub fn name(&self) -> String {
         self.references.first().map_or_else(|| "without a name".to_owned(), Reference::to_string)
     }
@@ -123,7 +123,7 @@ pub struct Image {
     /// As it stands in the archive, or made of a `docker save` archive's: always with the same bytes for the same archive.
     pub manifest: Document,
     pub config: Document,
-    /// What the config says.
+    /// The settings of the config.
     pub settings: Config,
     pub layers: Vec<Layer>,
 }

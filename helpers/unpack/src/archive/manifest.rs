@@ -64,7 +64,7 @@ pub(super) struct Annotations {
     /// A tag or a whole name.
     #[serde(rename = "org.opencontainers.image.ref.name")]
     pub(super) ref_name: Option<String>,
-    /// What builders attach to images: no image itself.
+    /// The type of a builder's attachment to images: no image itself.
     #[serde(rename = "vnd.docker.reference.type")]
     pub(super) attached: Option<String>,
 }
@@ -85,7 +85,7 @@ pub(super) struct Manifest {
     pub(super) layers: List<Descriptor, MAX_LAYERS>,
 }
 
-/// What a document is, by what it says of itself.
+/// The shape of a document, by its own description.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Shape {

@@ -45,7 +45,7 @@ impl Packing {
     }
 }
 
-/// What a decompressor's error means for an operator.
+/// Explains a decompressor's error to an operator.
 pub(super) fn compression_text(error: &io::Error) -> String {
     let text = error.to_string();
     if text.contains("too much memory") {

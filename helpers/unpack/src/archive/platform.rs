@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// What an image was built for, in the words of Go (`linux/arm64/v8`).
+/// The platform that an image was built for, in the words of Go (`linux/arm64/v8`).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Platform {
     pub os: String,

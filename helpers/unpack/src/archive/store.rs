@@ -49,7 +49,7 @@ pub(super) struct Located {
     pub(super) packing: Packing,
 }
 
-/// What ended a reading: the archive, or whoever took the bytes.
+/// The side that ended a reading: the archive, or the consumer of the bytes.
 pub(super) enum Stop<E> {
     Trouble(Trouble),
     Sink(E),
@@ -105,7 +105,7 @@ impl Store {
         }
     }
 
-    /// What may explain that a file is missing.
+    /// A possible reason why a file is missing.
     pub(super) fn hint(&self) -> &'static str {
         match self {
             Self::Tar { contents, .. } if !contents.whole => {

@@ -11,7 +11,7 @@ use crate::error::{LayerOf, UnpackError};
 /// The label by which containerd knows what a layer unpacks to.
 const UNCOMPRESSED: &str = "containerd.io/uncompressed";
 
-/// What is known of the image's layers.
+/// The known facts about the image's layers.
 pub struct Plan {
     pub image: String,
     pub archive: std::path::PathBuf,

@@ -13,7 +13,7 @@ use crate::error::UnpackError;
 /// Threads that read an archive that can be read side by side: the next layer comes while the present one is unpacked.
 const READERS: usize = 2;
 
-/// What a reading thread sends.
+/// A message of a reading thread.
 pub enum Event {
     /// A blob begins; the answer takes its bytes; `None` where nobody wants it any more.
     Begin {

@@ -76,7 +76,7 @@ impl Daemon {
         Some(daemon)
     }
 
-    /// What containerd's own client says.
+    /// Runs containerd's own client, and returns its output.
     pub fn ctr(&self, words: &[&str]) -> String {
         let (done, text) = self.try_ctr(words);
         assert!(done, "{words:?}: {text}");

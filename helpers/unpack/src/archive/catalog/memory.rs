@@ -36,7 +36,7 @@ pub(super) struct Known {
     pub(super) path: PathBuf,
     pub(super) stamp: Stamp,
     pub(super) images: List<KnownImage, MAX_IMAGES>,
-    /// What is wrong with it, which will not change while the archive does not.
+    /// Its mistakes, which will not change while the archive does not.
     pub(super) notes: List<String, MAX_IMAGES>,
 }
 
@@ -58,7 +58,8 @@ pub(super) struct KnownImage {
     pub(super) trouble: Option<String>,
 }
 
-/// What changes when an archive does. Not its time of change (ctime): an initramfs is unpacked anew at each boot.
+/// Changes when an archive does. It does not hold the time of change (ctime): an initramfs is unpacked anew
+/// at each boot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) struct Stamp {
     size: u64,

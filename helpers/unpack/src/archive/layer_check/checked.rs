@@ -1,4 +1,4 @@
-//! What a layer was, or why it is refused.
+//! The result of checking a layer: its description, or the reason for its refusal.
 
 use kelson_image::Digest;
 use thiserror::Error;
@@ -30,7 +30,7 @@ pub enum LayerError {
     Links(usize),
 }
 
-/// What a whole layer was.
+/// The description of a whole layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Checked {
     /// Digest of the uncompressed tar; compare it with the config's.

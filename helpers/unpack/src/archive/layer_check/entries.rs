@@ -27,7 +27,7 @@ enum State {
     Extension { at: u64, bytes: Vec<u8>, wanted: usize },
     /// Data and padding of an entry, still to come; of it `padding` at the end.
     Data { left: u64, padding: u64, name: Vec<u8> },
-    /// What follows the end means nothing, but it is part of the digest.
+    /// The bytes after the end mean nothing, but they are part of the digest.
     End,
 }
 

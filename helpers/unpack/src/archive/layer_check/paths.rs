@@ -12,7 +12,7 @@ use crate::archive::headers::{Entry, Kind, shown};
 const MAX_FOLLOWED: usize = 40;
 /// Bytes that the links of a layer may take here. Some distributions have a hundred thousand of them.
 const MAX_LINKS: usize = 16 << 20;
-/// What a link takes beside its own bytes.
+/// The memory that a link takes beside its own bytes.
 const LINK_OVERHEAD: usize = 64;
 
 /// Refuses entries that would leave the root.

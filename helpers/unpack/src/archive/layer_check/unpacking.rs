@@ -92,7 +92,8 @@ fn write(to: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
     to.write_all(bytes)
 }
 
-/// What is wrong with the tar goes before what the decompressor makes of that.
+/// Chooses the error to report: a mistake of the tar goes before an error of the decompressor that follows
+/// from it.
 fn fault(error: &io::Error, entries: &Entries) -> LayerError {
     entries.failure.clone().unwrap_or_else(|| LayerError::Compression(compression_text(error)))
 }
