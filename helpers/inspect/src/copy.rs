@@ -56,7 +56,7 @@ impl Write for Pieces<'_, '_> {
 struct Exactly {
     from: Box<dyn Read>,
     left: u64,
-    /// What went wrong; zeros stand in the archive from there on.
+    /// The error on the way; zeros stand in the archive from there on.
     trouble: Option<String>,
 }
 

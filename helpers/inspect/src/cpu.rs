@@ -1,4 +1,4 @@
-//! What the processors have done, and how many processes want one.
+//! The work of the processors, and the number of processes that want one.
 
 use std::time::SystemTime;
 

@@ -81,7 +81,7 @@ impl Iterator for Walk {
     }
 }
 
-/// What `path` leads to, or holds where it is a folder.
+/// Reads the file that `path` leads to, or the files in it where it is a folder.
 ///
 /// # Errors
 /// When there is no such path, or it cannot be read.

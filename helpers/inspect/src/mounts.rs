@@ -1,4 +1,4 @@
-//! What is mounted, and how full it is.
+//! The mounts, and how full each file system is.
 
 use std::collections::HashMap;
 use std::io;
@@ -65,7 +65,8 @@ pub fn read(system: &System) -> Result<Vec<Mount>, Unanswered> {
     Ok(lines.iter().map(|line| mount(line, answers.remove(&line.target))).collect())
 }
 
-/// What each said in time. One that hangs keeps its thread, which ends with this process.
+/// Asks each mount, and returns the answers that came in time. One that hangs keeps its thread, which ends
+/// with this process.
 fn ask(
     lines: &[&Line],
     patience: Duration,

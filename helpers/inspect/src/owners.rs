@@ -7,7 +7,7 @@ use kelson_spec::names::service_of_cgroup;
 
 use crate::system::System;
 
-/// What is known of the services.
+/// The services and their cgroups.
 pub struct Owners {
     /// The cgroup of all services, as the kernel names those of processes.
     root: Option<String>,

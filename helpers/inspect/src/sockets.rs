@@ -138,7 +138,7 @@ fn unix(line: &str) -> Option<Socket> {
     })
 }
 
-/// Who has a descriptor of them.
+/// The processes that have a descriptor of them.
 fn holders(
     system: &System,
     services: &[InspectService],

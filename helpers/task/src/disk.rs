@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::news::{self, DEVICES};
 use crate::superblock::{Superblock, identify};
 
-/// What names a disk.
+/// The name by which a disk is found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Name<'a> {
     Path(&'a Path),

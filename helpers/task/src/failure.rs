@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::path::Path;
 
-/// What failed at this path.
+/// Describes a failure at this path.
 pub fn at(path: &Path, why: impl Display) -> String {
     format!("{}: {why}", path.display())
 }

@@ -1,4 +1,4 @@
-//! Who this machine is: its host name and its machine id.
+//! The identity of this machine: its host name and its machine id.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};

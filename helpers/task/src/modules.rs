@@ -28,7 +28,7 @@ pub struct Modules {
     aliases: BTreeMap<String, Vec<String>>,
 }
 
-/// What became of one module.
+/// The outcome for one module.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Loaded {
     New,

@@ -87,7 +87,7 @@ fn hint(errno: Errno, fs_type: &str) -> String {
     }
 }
 
-/// What file system is on a device.
+/// Finds the type of the file system on a device.
 fn type_of(device: &Path) -> Result<&'static str, String> {
     let file = File::open(device).map_err(|error| at(device, error))?;
     identify(&file)

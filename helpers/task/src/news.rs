@@ -14,7 +14,8 @@ pub const DEVICES: Source = (SockProtocol::NetlinkKObjectUEvent, 1);
 /// Of network interfaces.
 pub const INTERFACES: Source = (SockProtocol::NetlinkRoute, libc::RTMGRP_LINK.cast_unsigned());
 
-/// What `look` finds at once or, at most `patience` later, after news from the kernel. `None`: nothing by then.
+/// Calls `look` at once and after news from the kernel, for at most `patience`. `None`: it found nothing by
+/// then.
 pub fn wait<T>((protocol, groups): Source, patience: Duration, look: impl Fn() -> Option<T>) -> Option<T> {
     let deadline = Instant::now().checked_add(patience);
     // Before the first look, so that a device that comes between look and wait is not missed.

@@ -1,4 +1,4 @@
-//! What is kept of the kernel's randomness from one run to the next.
+//! Carries the kernel's randomness from one run to the next.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};

@@ -1,11 +1,11 @@
-//! What file system is on a disk, and its label and UUID, read from its superblock.
+//! The type, label and UUID of a disk's file system, read from its superblock.
 //!
 //! This is what `LABEL=` and `UUID=` need, for the file systems that a small host boots from. A disk
 //! may be dead, and what is on it is a stranger's.
 
 use std::fmt::Write as _;
 
-/// What a superblock says.
+/// The contents of a superblock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Superblock {
     /// The name that mount(2) takes; `swap` for swap space.
@@ -27,7 +27,7 @@ impl ReadAt for std::fs::File {
     }
 }
 
-/// What is on a disk; `None`: nothing that is known.
+/// Identifies the file system on a disk; `None`: none that is known.
 pub fn identify(disk: &impl ReadAt) -> Option<Superblock> {
     [squashfs, xfs, ext4, btrfs, swap, vfat]
         .into_iter()
