@@ -1,4 +1,4 @@
-//! What a helper that does one piece of work answers: frames over a pipe, and then its end.
+//! The answer of a helper that does one piece of work: frames over a pipe, and then its end.
 //!
 //! A frame is its length (four bytes, the least first) and as many bytes of the form that its helper's messages have. What
 //! is longer than its reader allows, or empty, is no frame, and ends the reading.
@@ -60,7 +60,7 @@ impl Frames {
     }
 }
 
-/// What one kind of helper may take.
+/// The limits of one kind of helper.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
     /// Its start.

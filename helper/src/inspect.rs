@@ -1,4 +1,5 @@
-//! What `kelson-inspect` and PID 1 say to each other: one question on its input and perhaps the bytes of a file, frames back.
+//! The messages between `kelson-inspect` and PID 1: one question on its input and perhaps the bytes of a
+//! file, frames back.
 //!
 //! The question is a frame too. A frame of the answer is a kind (one byte) and a message of the API, why there is no more,
 //! or the end. An answer without a last frame is one that was cut off.
@@ -13,7 +14,7 @@ pub const FRAME_MAX: usize = 128 << 10;
 /// The longest question, in bytes: a path, and a name and a number for each service.
 pub const QUESTION_MAX: u64 = 1 << 20;
 
-/// What a frame is.
+/// The kind of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
@@ -37,7 +38,7 @@ pub fn frame(kind: Kind, content: &[u8]) -> Vec<u8> {
     answer::frame(&[&[kind as u8], content].concat())
 }
 
-/// What a frame says; `None`: nothing that makes sense.
+/// Splits a frame into its kind and content; `None`: it makes no sense.
 pub fn content(frame: &[u8]) -> Option<(Kind, &[u8])> {
     let (first, content) = frame.split_first()?;
     Some((KINDS.into_iter().find(|kind| *kind as u8 == *first)?, content))

@@ -9,7 +9,7 @@ use futures_util::future::BoxFuture;
 /// The descriptor under which a helper finds its link to PID 1.
 pub const CONTROL: RawFd = 3;
 
-/// What one helper process is given.
+/// The arguments and descriptors of one helper process.
 #[derive(Debug, Default)]
 pub struct Start {
     /// Behind `argv[0]`.

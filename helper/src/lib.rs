@@ -1,4 +1,5 @@
-//! What PID 1 and its helper processes share: how one is started, the transport between them, and the messages of each helper.
+//! The interface between PID 1 and its helper processes: how one is started, the transport between them, and
+//! the messages of each helper.
 //!
 //! PID 1's side of a helper is in the crates above, the helper itself in `helpers/`. Neither imports the other.
 

@@ -1,4 +1,5 @@
-//! What PID 1 and `kelson-probe` both know of a check; their messages are in `kelson/v1/probe.proto`.
+//! The facts about a check that PID 1 and `kelson-probe` both know; their messages are in
+//! `kelson/v1/probe.proto`.
 
 pub mod timing;
 

@@ -41,7 +41,7 @@ const OTHER_VERSION: Duration = Duration::from_secs(5);
 /// Messages taken from the socket before others are served.
 const PACKETS: usize = 64;
 
-/// What a [`Supervisor`] wakes up for.
+/// The events that wake a [`Supervisor`].
 pub enum Wake {
     Launched(io::Result<Launched>),
     Exited(String),
@@ -70,7 +70,7 @@ pub struct Supervisor<D: Duty> {
     status: Status,
     /// The message while there is nothing to do.
     idle: &'static str,
-    /// Who waits for its end.
+    /// The tasks that wait for its end.
     waiting: Vec<oneshot::Sender<()>>,
 }
 

@@ -1,4 +1,4 @@
-//! What PID 1 can ask of `kelson-task`, and how it is written as arguments.
+//! The requests of PID 1 to `kelson-task`, and their form as arguments.
 //!
 //! `ps` shows the request, and so what hangs (`kelson-task mount /dev/vdb /var ext4`). A request is one line of the table
 //! [`Request`] here, and one of the helper's `perform`.
@@ -16,7 +16,7 @@ pub const NAME: &str = "kelson-task";
 /// The one word that is no request: with it the helper watches paths for the conditions of services.
 pub const WATCH_PATHS: &str = "watch-paths";
 
-/// What the answer to a check says when the kernel's view of the disk is no longer right.
+/// The answer to a check when the kernel's view of the disk is no longer right.
 pub const RESTART_NEEDED: &str = "the machine must start again before the disk is written";
 
 /// The longest answer, in bytes: a sentence.
@@ -33,7 +33,7 @@ pub fn write_answer(result: &Result<String, String>) -> Vec<u8> {
     answer
 }
 
-/// What [`write_answer`] wrote; `None`: it makes no sense.
+/// Reads an answer of [`write_answer`]; `None`: it makes no sense.
 pub fn read_answer(answer: &[u8]) -> Option<Result<String, String>> {
     let answer = String::from_utf8_lossy(answer);
     let (word, text) = answer.split_once(' ').unwrap_or((&answer, ""));

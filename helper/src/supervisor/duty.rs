@@ -1,4 +1,4 @@
-//! What a helper of one kind is for, as its [`Supervisor`](super::Supervisor) needs to know it.
+//! The duty of one kind of helper, as its [`Supervisor`](super::Supervisor) needs to know it.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -14,7 +14,7 @@ use super::lifecycle::End;
 use crate::launch::{Launched, Start};
 use crate::transport::Packet;
 
-/// What waits to be sent. It becomes a message when it is sent.
+/// An order that waits to be sent. It becomes a message when it is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order<O> {
     Ping,
@@ -25,7 +25,7 @@ pub enum Order<O> {
     Own(O),
 }
 
-/// What follows from a message of the helper.
+/// The consequence of a message of the helper.
 #[derive(Debug)]
 pub enum Reply<O> {
     Nothing,
@@ -37,7 +37,7 @@ pub enum Reply<O> {
     Broken(String),
 }
 
-/// What one kind of helper is for.
+/// The duty of one kind of helper.
 pub trait Duty: Expectations {
     type Order;
     /// PID 1 to the helper.

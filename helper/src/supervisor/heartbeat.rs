@@ -11,7 +11,7 @@ const GLANCE: Duration = Duration::from_millis(100);
 /// If PID 1 itself comes so late, the whole host stood still, and the helper gets its time once more.
 const LATE: Duration = Duration::from_millis(250);
 
-/// What depends on a helper now.
+/// The expectations that a helper must meet now.
 pub trait Expectations {
     /// How long it may be silent before it is asked. `None`: nothing depends on it, and no timer runs.
     fn silence(&self) -> Option<Duration>;
@@ -49,7 +49,7 @@ enum Phase {
     Asked { at: Instant, by: Instant, time: Duration, sent: bool, again: bool },
 }
 
-/// What follows from the time.
+/// The step that is due by the clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     Nothing,

@@ -23,7 +23,7 @@ const LAUNCH: Duration = Duration::from_secs(5);
 /// The end of a process shows at its socket first; so long its exit may take to tell how it ended.
 const EXIT: Duration = Duration::from_millis(50);
 
-/// What differs from one kind of helper to another.
+/// The policy that differs from one kind of helper to another.
 #[derive(Debug, Clone, Copy)]
 pub struct Policy {
     pub answer: AnswerTimes,
@@ -59,7 +59,7 @@ struct Run {
     exit_by: Option<Instant>,
 }
 
-/// What happens to a helper.
+/// An event in the life of a helper.
 #[derive(Debug, Clone, Copy)]
 pub enum Event<'a> {
     /// There is something to do for it.
@@ -83,7 +83,7 @@ pub enum Event<'a> {
     Shutdown(Instant),
 }
 
-/// What is to be done.
+/// An action of the supervisor.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Action {
     Launch,
@@ -109,7 +109,7 @@ pub struct End {
     pub next: Next,
 }
 
-/// What follows an end.
+/// The step after an end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
     /// None is started any more: the host stops.
