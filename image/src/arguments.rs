@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// What one `kelson-unpack` is asked to do, and where.
+/// The request to one `kelson-unpack`, and its paths.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Arguments {
     pub work: Work,
@@ -18,7 +18,7 @@ pub struct UnpackerOptions {
     pub containerd_socket: PathBuf,
     /// `/run/kelson`: locks are in `unpack/` below it.
     pub runtime_dir: PathBuf,
-    /// What is remembered of archives between boots.
+    /// The folder in which facts about archives are remembered between boots.
     pub state_dir: PathBuf,
 }
 

@@ -1,4 +1,4 @@
-//! What PID 1 knows of service images: references, digests, and how it has them unpacked.
+//! PID 1's part in service images: references, digests, and the client of `kelson-unpack`.
 //!
 //! The helper `kelson-unpack` (crate `unpack`) does the work: PID 1 never runs code that reads an archive. [`Unpacker`]
 //! starts a helper for a piece of work, receives its [`Report`]s, and kills it when nothing waits for the work any

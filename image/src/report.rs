@@ -1,4 +1,4 @@
-//! What `kelson-unpack` tells PID 1 over a pipe.
+//! The reports of `kelson-unpack` to PID 1 over a pipe.
 
 use kelson_spec::image::ImageConfig;
 use serde::{Deserialize, Serialize};

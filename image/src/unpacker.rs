@@ -1,8 +1,8 @@
 //! PID 1's side: starts a `kelson-unpack` for each piece of work, reads its reports, and kills it when nobody waits any
 //! more.
 //!
-//! Whatever the process does, PID 1 comes to no harm by it: what it sends is bounded, nonsense and silence end it, and
-//! a future that is dropped takes its process with it. What it had done stays done; the next one goes on from there.
+//! The process cannot harm PID 1: its messages are bounded, nonsense and silence end it, and a future that is
+//! dropped takes its process with it. Its work so far stays done; the next process goes on from there.
 
 mod hearing;
 #[cfg(test)]
@@ -33,15 +33,15 @@ pub enum News {
     Note(String),
 }
 
-/// What `list` found.
+/// The result of `list`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Listing {
     pub images: Vec<ImageRow>,
-    /// What an operator should know: archives that cannot be read.
+    /// Notes for an operator: archives that cannot be read.
     pub notes: Vec<String>,
 }
 
-/// What `prune` removed, or would remove.
+/// The images that `prune` removed, or would remove.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PruneResult {
     pub removed: Vec<Pruned>,
@@ -169,7 +169,7 @@ impl Unpacker {
     }
 }
 
-/// What a report is to the one that waits for it.
+/// The meaning of a report for the task that waits for it.
 enum Part<T> {
     More,
     End(T),

@@ -11,7 +11,7 @@ use kelson_spec::image::ImageConfig;
 
 use super::*;
 
-/// What the process does with its pipe.
+/// The conduct of the process at its pipe.
 type Act = Box<dyn FnOnce(File) + Send>;
 
 struct Fake {
