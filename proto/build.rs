@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use prost::Message as _;
 
-/// What PID 1 writes for itself. It is no part of the API, so it is not reflected.
+/// The records that PID 1 writes for itself. They are no part of the API, so they are not reflected.
 const STATE: &str = "kelson/state/v1/records.proto";
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -1,4 +1,4 @@
-//! Who may call what from elsewhere: the roles of a client's certificate, and the least role of each method.
+//! Access from elsewhere: the roles of a client's certificate, and the least role of each method.
 //!
 //! The roles are organisations of the certificate's subject (`O=os:admin`), as Talos and others have them. kelson-apid
 //! asks this table before it forwards a call, and PID 1 asks it again. What does not stand in it nobody may call
@@ -8,7 +8,7 @@ use std::fmt;
 
 use tonic::Status;
 
-/// What a certificate's holder may do; each may also do what those before it may.
+/// The rights of a certificate's holder; each role also has those of the roles before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
     /// Looks.
@@ -239,7 +239,7 @@ mod tests {
         }
     }
 
-    /// What PID 1 and kelson-logd serve, as the protos say it, is in the table, each once.
+    /// Each method of PID 1 and kelson-logd in the protos is in the table, once.
     #[test]
     fn every_method_has_its_line() {
         use prost::Message as _;

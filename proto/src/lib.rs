@@ -13,7 +13,7 @@ pub mod v1 {
     pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/kelson.v1.bin"));
 }
 
-/// What PID 1 writes down for the next incarnation.
+/// The records that PID 1 writes for the next incarnation.
 pub mod state {
     /// Version 1.
     #[allow(clippy::all, clippy::pedantic, clippy::restriction, missing_docs)]

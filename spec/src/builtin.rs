@@ -6,7 +6,7 @@ use crate::service::{Readiness, Resources, ServiceSpec};
 #[derive(Debug)]
 pub struct Builtin {
     pub name: &'static str,
-    /// What it does, in the documentation of the machine file.
+    /// Its task, in the documentation of the machine file.
     pub about: &'static str,
     pub changes: Changes,
     /// Makes the service of one that PID 1's own program has, and that runs where the machine file says `enabled: true`. Its
@@ -14,7 +14,7 @@ pub struct Builtin {
     pub program: Option<fn() -> ServiceSpec>,
 }
 
-/// What the machine file may change of a built-in service.
+/// The parts of a built-in service that the machine file may change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Changes {
     /// All keys of `builtins`.

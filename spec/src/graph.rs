@@ -1,6 +1,6 @@
 //! Which service waits for which, and what follows from it: the order to stop in, and mistakes that only show between files.
 //!
-//! What counts as an edge from a service to one that it names in `depends`:
+//! Edges from a service to one that it names in `depends`:
 //!
 //! - events `up`, `running` and `finished`: the service **needs** the other, before its start and as long as it lives.
 //! - event `down`: the service waits for the other to have ended. It orders starts, but needs nobody at the stop.
@@ -27,7 +27,8 @@ pub struct Edge<'g> {
     pub alternative: bool,
 }
 
-/// Who depends on whom, by name; also of names that have no spec of their own (built-in and faulty services).
+/// The dependencies between services, by name; also of names that have no spec of their own (built-in and
+/// faulty services).
 #[derive(Debug, Clone, Default)]
 pub struct Graph {
     names: Vec<String>,
@@ -37,7 +38,7 @@ pub struct Graph {
 #[derive(Debug, Clone, Default)]
 struct Links {
     out: Vec<Link>,
-    /// Who needs this one and must be down before it stops.
+    /// The services that need this one and must be down before it stops.
     needed_by: Vec<usize>,
 }
 

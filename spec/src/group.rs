@@ -29,7 +29,7 @@ impl GroupSpec {
 }
 
 impl NodeHealthSpec {
-    /// What is not written is that of `default`, and gives way to what is written.
+    /// Fills in values that are not written from `default`; they give way to those that are written.
     pub fn filled(minimum: Option<Duration>, deadline: Option<Duration>, default: &NodeHealthSpec) -> Self {
         let (minimum, deadline) = match (minimum, deadline) {
             (Some(minimum), Some(deadline)) => (minimum, deadline),

@@ -1,4 +1,4 @@
-//! What is known of an image that is ready to run.
+//! The known facts about an image that is ready to run.
 
 use serde::{Deserialize, Serialize};
 

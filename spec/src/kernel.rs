@@ -24,7 +24,7 @@ pub const CAPABILITIES: [&str; 41] = [
 /// The mask of all of [`CAPABILITIES`].
 pub const ALL_CAPABILITIES: u64 = (1 << 41) - 1;
 
-/// What a container holds that says nothing of capabilities: the fourteen that container engines give by default
+/// The capabilities of a container whose file names none: the fourteen that container engines give by default
 /// (containerd's `oci.WithDefaultSpec`, and Docker's, which it took them from).
 #[rustfmt::skip]
 pub const CONTAINER_CAPABILITIES: u64 =

@@ -1,4 +1,4 @@
-//! What a reading of a configuration folder found: the specs that are good, and what is wrong with the rest.
+//! The result of reading a configuration folder: the specs that are good, and the mistakes of the rest.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -53,7 +53,7 @@ impl std::fmt::Display for Diagnostic {
     }
 }
 
-/// What only the host can tell, or a copy of its root.
+/// The facts that only the host knows, or a copy of its root.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Unchecked {
     Users,
@@ -83,17 +83,17 @@ pub struct Loaded {
     pub groups: Vec<GroupSpec>,
     /// All mistakes, sorted by file, line and column.
     pub diagnostics: Vec<Diagnostic>,
-    /// What is no mistake and hardly meant, sorted by file, line and column.
+    /// Entries that are no mistakes and hardly meant, sorted by file, line and column.
     pub warnings: Vec<Diagnostic>,
     /// The group `kelson`, whose members may open PID 1's socket; `None`: there is none.
     pub api_group: Option<u32>,
     /// The built-in service `containerd` is on.
     pub containerd: bool,
-    /// What is known of the services of [`Self::faulty`], sorted by name.
+    /// The known facts about the services of [`Self::faulty`], sorted by name.
     pub refused: Vec<Refused>,
     /// When the files were read; PID 1 notes it. `None`: not known.
     pub read_at: Option<SystemTime>,
-    /// What was not checked, because the files that it depends on are not at hand.
+    /// The facts that were not checked, because the files that they depend on are not at hand.
     #[serde(skip)]
     pub unchecked: BTreeSet<Unchecked>,
     /// When the version was read that a service of [`Self::faulty`] goes on with.

@@ -122,7 +122,7 @@ impl ApiSpec {
     }
 }
 
-/// What a machine file changes of a built-in service.
+/// The changes of a machine file to a built-in service.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct BuiltinSpec {
@@ -184,7 +184,7 @@ fn replace<T: Clone>(value: &mut T, by: Option<&T>) {
 }
 
 impl MachineSpec {
-    /// What it changes of a built-in service, where it does.
+    /// Its changes to a built-in service, where there are any.
     pub fn builtin(&self, name: &str) -> Option<&BuiltinSpec> {
         self.builtins.iter().find(|builtin| builtin.name == name)
     }

@@ -1,11 +1,11 @@
-//! What becomes of a machine file that is read again while the host runs.
+//! The outcome for a machine file that is read again while the host runs.
 
 use crate::machine::MachineSpec;
 
 /// The machine file after a reload.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MachineReload {
-    /// What the host runs by from now on: as it booted, with the live keys as they are read now.
+    /// The configuration from now on: as the host booted, with the live keys as they are read now.
     pub spec: MachineSpec,
     /// Keys that changed and take effect at once.
     pub applied: Vec<&'static str>,

@@ -1,4 +1,5 @@
-//! What one service is: the finished form of a service file, with users, environment files and units resolved.
+//! The specification of one service: the finished form of a service file, with users, environment files and
+//! units resolved.
 //!
 //! PID 1 writes these types to its state, and other releases read them there by the names of their fields and variants.
 //! So a name stays as it is, and a new field has a default (`#[serde(default)]`).
@@ -54,7 +55,7 @@ pub struct ServiceSpec {
     pub delegate: bool,
     pub limits: Vec<ResourceLimit>,
     pub security: Security,
-    /// What its processes may ask of PID 1.
+    /// The access of its processes to PID 1.
     pub api: ApiAccess,
     pub logs: LogSpec,
 }
@@ -103,7 +104,7 @@ impl ServiceSpec {
     pub const START_TIMEOUT: Duration = Duration::from_secs(90);
 }
 
-/// What stands for what a record of the state does not say. It has no command, so it cannot be started.
+/// Stands for the fields that a record of the state lacks. It has no command, so it cannot be started.
 impl Default for ServiceSpec {
     fn default() -> Self {
         ServiceSpec::process("", Vec::<String>::new())
@@ -157,7 +158,8 @@ impl Requirement {
     }
 }
 
-/// What a service that runs does when one that it needs goes down: when that one's run ends, for whatever reason.
+/// The reaction of a running service when one that it needs goes down: when that one's run ends, for whatever
+/// reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum WhenDown {
     /// It runs on.
@@ -328,7 +330,7 @@ impl Default for RestartSpec {
     }
 }
 
-/// What is restarted when a check asks for it, and once the budget of attempts is used up.
+/// The processes that restart when a check asks for it, and once the budget of attempts is used up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum RestartScope {
     #[default]
@@ -344,7 +346,7 @@ pub enum RestartPolicy {
     Forever,
 }
 
-/// What happens when the budget of attempts is used up.
+/// The action when the budget of attempts is used up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Exhausted {
     /// The service ends as `failed`.

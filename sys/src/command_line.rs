@@ -1,6 +1,7 @@
 //! The kernel's command line.
 
-/// What the boot loader gave the kernel. A container sees that of its host. It stays as it is until the next boot.
+/// The command line that the boot loader gave the kernel. A container sees that of its host. It stays as it
+/// is until the next boot.
 pub const PATH: &str = "/proc/cmdline";
 
 /// Splits the kernel's command line at spaces that are not within double quotes, which are dropped.

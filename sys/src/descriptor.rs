@@ -23,7 +23,7 @@ pub fn open() -> Vec<(RawFd, PathBuf)> {
     numbers.into_iter().filter_map(file).collect()
 }
 
-/// What owns one open descriptor, always the same one.
+/// An owner of one open descriptor, always the same one.
 ///
 /// # Safety
 /// `as_raw_fd` must name an open descriptor that the value owns and never changes through `&self`.

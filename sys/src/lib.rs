@@ -1,4 +1,4 @@
-//! What Kelson reads from the kernel and asks of it, each in one place. Imports no other crate of Kelson.
+//! Kelson's interfaces of the kernel, each in one place. Imports no other crate of Kelson.
 
 pub mod capability;
 pub mod command_line;

@@ -27,7 +27,7 @@ pub struct Mount {
     pub id: u32,
     pub parent: u32,
     pub device: Device,
-    /// What of the file system is mounted.
+    /// The part of the file system that is mounted.
     pub root: PathBuf,
     pub target: PathBuf,
     /// Of this mount, such as `ro` and `nosuid`.

@@ -1,4 +1,5 @@
-//! What proc says of a process: the fields of `stat` and `status` that Kelson needs, without a list of all of them.
+//! Facts about a process from proc: the fields of `stat` and `status` that Kelson needs, without a list of
+//! all of them.
 //!
 //! A process may have any bytes for a name, also such as are no text; it ends at the last bracket.
 

@@ -1,4 +1,4 @@
-//! What the machine swaps to.
+//! The swap devices and files of the machine.
 
 use std::path::PathBuf;
 

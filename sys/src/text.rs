@@ -2,7 +2,8 @@
 //!
 //! An escape sequence could move the cursor of a terminal, change its title or fake other lines.
 
-/// What must not reach a terminal: control characters, and those that end a line or turn the direction of writing.
+/// Whether the character must not reach a terminal: a control character, or one that ends a line or turns the
+/// direction of writing.
 pub fn is_harmful(c: char) -> bool {
     c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

@@ -19,7 +19,7 @@ const SET_TIMEOUT: libc::Ioctl = libc::_IOWR::<libc::c_int>(TYPE, 6);
 const GET_TIMEOUT: libc::Ioctl = libc::_IOR::<libc::c_int>(TYPE, 7);
 /// `WDIOF_CARDRESET`: the device has started the machine.
 const CARD_RESET: libc::c_int = 0x20;
-/// What every name of such a device begins with.
+/// The common beginning of the names of such devices.
 const NAMES: &str = "/dev/watchdog";
 
 /// `struct watchdog_info`
@@ -69,7 +69,7 @@ impl Device {
         })
     }
 
-    /// What it calls itself.
+    /// The name that the device gives itself.
     pub fn identity(&self) -> String {
         identity(self.0.as_fd()).unwrap_or_else(|_| "a watchdog".to_owned())
     }

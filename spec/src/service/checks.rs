@@ -40,7 +40,7 @@ impl Check {
     }
 }
 
-/// What a check asks.
+/// The question of a check.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Probe {
     Exec { command: Vec<String> },
@@ -62,7 +62,7 @@ impl Probe {
     }
 }
 
-/// What `kelson-probe` asks over the network, as its own user and in the network of the service.
+/// The question that `kelson-probe` asks over the network, as its own user and in the network of the service.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NetworkProbe {
     pub address: IpAddr,

@@ -82,7 +82,7 @@ impl Default for Security {
     }
 }
 
-/// What the processes of a service may ask of PID 1 and of logd.
+/// The access of a service's processes to PID 1 and logd.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum ApiAccess {
     /// Nothing.

@@ -1,10 +1,10 @@
-//! What a service runs: a process of the host, or a container.
+//! The workload of a service: a process of the host, or a container.
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// What is run: exactly one of these.
+/// The workload: exactly one of these.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Workload {
     Process(ProcessSpec),
