@@ -37,15 +37,15 @@ pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Longest answer that is taken, in bytes.
 const ANSWER_MAX: usize = 64 << 20;
 
-/// What a server expects to see; where a call goes, the link knows.
+/// The origin that a server expects; the link knows where a call goes.
 fn origin() -> Uri {
     Uri::from_static("http://kelson")
 }
 
-/// Who we are and whom we trust, as PEM.
+/// The client's own certificate and the one that it trusts, as PEM.
 #[derive(Clone)]
 pub struct TlsMaterial {
-    /// What the machine's certificate must be signed by.
+    /// The certificate that must have signed the machine's.
     pub ca: Vec<u8>,
     /// Ours, with what stands between it and the CA.
     pub certificate: Vec<u8>,
@@ -61,7 +61,7 @@ impl std::fmt::Debug for TlsMaterial {
 /// Finds the addresses of a name; it may take long.
 pub type LookUp = fn(&str) -> std::io::Result<Vec<IpAddr>>;
 
-/// What it takes to reach a host over the network.
+/// The parameters of a connection to a host over the network.
 #[derive(Debug, Clone, Copy)]
 pub struct Remote<'a> {
     pub material: &'a TlsMaterial,

@@ -1,4 +1,4 @@
-//! What can go wrong before a single call is answered.
+//! The errors before a single call is answered.
 
 use std::path::PathBuf;
 

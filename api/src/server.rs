@@ -42,18 +42,18 @@ use crate::error::ApiError;
 pub use audit::{Audit, NAME as AUDIT_LOG};
 pub use socket::bind;
 
-/// What the server serves, and to whom.
+/// The parts of the server, and its admission.
 pub struct ServerOptions {
     pub manager: Manager,
     pub images: ImageStore,
     pub inspector: Inspector,
     pub health: NodeHealth,
     pub host: Host,
-    /// Who may connect.
+    /// Decides who may connect.
     pub admission: Admission,
     /// Where it is written who changed what.
     pub audit: Audit,
-    /// What takes the listener's place when its socket was removed and made again.
+    /// Listeners that take the place of the first one when its socket was removed and made again.
     pub listeners: mpsc::Receiver<UnixListener>,
 }
 

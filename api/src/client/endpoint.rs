@@ -19,7 +19,7 @@ pub enum Endpoint {
     Remote { host: String, port: u16 },
 }
 
-/// What is wrong with the text of an endpoint.
+/// The mistake in the text of an endpoint.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is no endpoint: {problem}; right are unix:///run/kelson/init.sock, HOST and HOST:PORT")]
 pub struct EndpointError {

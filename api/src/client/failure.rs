@@ -89,7 +89,7 @@ fn connection(status: &Status) -> Option<Failure> {
     None
 }
 
-/// What this error alone says of the connection.
+/// The failure of the connection that this error alone describes.
 fn said(error: &(dyn Error + 'static)) -> Option<Failure> {
     let failure = error.downcast_ref::<Failure>().cloned();
     #[cfg(feature = "tls")]
@@ -97,7 +97,7 @@ fn said(error: &(dyn Error + 'static)) -> Option<Failure> {
     failure
 }
 
-/// What TLS says; `None` where it says nothing that an operator could act on.
+/// The failure that TLS reports; `None` where an operator could not act on it.
 #[cfg(feature = "tls")]
 pub fn of_tls(error: &tokio_rustls::rustls::Error) -> Option<Failure> {
     use tokio_rustls::rustls::{AlertDescription, CertificateError, Error};

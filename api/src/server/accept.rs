@@ -29,7 +29,7 @@ const IN_PASSING: usize = 8;
 const PASSING: Duration = Duration::from_secs(5);
 /// Calls of one connection at the same time.
 const STREAMS: u32 = 32;
-/// What a connection may send ahead of being read, and what is held for it unread.
+/// The data that a connection may send ahead of being read, and that is held for it unread.
 const WINDOW: u32 = 64 * 1024;
 /// A client that does not answer a ping (it was stopped, say) gives its place up.
 const PING: Duration = Duration::from_secs(60);

@@ -1,12 +1,12 @@
-//! Who changed what: a line for each call that may change something, in a log of its own.
+//! The audit: a line for each call that may change something, in a log of its own.
 //!
 //! ```text
 //! call=Services.Restart what="web, db" who="CN=ann sha256:… from 192.0.2.7:40001" role=os:operator result=ok ms=120 told="web: done; db: refused"
 //! ```
 //!
-//! What is audited is what a reader may not do ([`kelson_proto::access`]). The line is written when the call is answered, or
-//! given up by its caller: then what was begun goes on. kelson-logd keeps it as it keeps the log of a service; while
-//! nobody takes lines they are in the kernel log alone.
+//! The audit covers the calls that a reader may not make ([`kelson_proto::access`]). Kelson writes the line
+//! when the call is answered, or given up by its caller: then the work that was begun goes on. kelson-logd
+//! keeps it as it keeps the log of a service; while nobody takes lines they are in the kernel log alone.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -89,12 +89,12 @@ impl Record {
         change(&mut self.open.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// What is to be changed.
+    /// Notes the object of the change.
     pub fn what(&self, what: &str) {
         self.change(|open| what.clone_into(&mut open.what));
     }
 
-    /// What came of it, besides that the call was answered.
+    /// Notes the outcome, besides that the call was answered.
     pub fn told(&self, told: &str) {
         self.change(|open| told.clone_into(&mut open.told));
     }

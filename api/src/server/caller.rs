@@ -19,11 +19,12 @@ pub enum Caller {
     Remote { identity: String, role: Option<Role> },
 }
 
-/// What is asked of [`Admission`](kelson_services::admission::Admission): what the file of a service grants now.
+/// The question to [`Admission`](kelson_services::admission::Admission): the access that the file of a
+/// service grants now.
 pub type Grants<'a> = &'a (dyn Fn(&str) -> ApiAccess + Sync);
 
 impl Caller {
-    /// Who that is, as the audit log has it.
+    /// The name of the caller in the audit log.
     pub fn identity(&self) -> String {
         match self {
             Caller::Remote { identity, .. } => identity.clone(),

@@ -37,7 +37,7 @@ pub struct HealthApi {
     pub closed: watch::Receiver<()>,
 }
 
-/// What a name stands for.
+/// The subject of a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Subject {
     Node,
@@ -82,7 +82,7 @@ impl HealthApi {
     }
 }
 
-/// What a watch goes by.
+/// The sources of a watch.
 struct Watch {
     api: HealthApi,
     subject: Subject,

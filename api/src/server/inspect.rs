@@ -24,7 +24,7 @@ const WAITING: usize = 2;
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// The largest file that is written, in bytes.
 const SIZE_MAX: u64 = 1 << 30;
-/// What a file that is written may permit.
+/// The permissions that a file may be written with.
 const MODE_MAX: u32 = 0o777;
 /// The longest path, in bytes (`PATH_MAX`).
 const PATH_MAX: usize = 4096;
@@ -152,7 +152,7 @@ async fn write(
     }
 }
 
-/// What cannot be written anywhere.
+/// Refuses a file that cannot be written anywhere.
 fn unwritable(begin: &v1::WriteFileBegin) -> Result<(), Status> {
     if begin.mode > MODE_MAX {
         return Err(Status::invalid_argument(format!("the mode {:o} is not one of 0 to 777", begin.mode)));

@@ -75,7 +75,7 @@ impl KernelLog {
         }
     }
 
-    /// What can be read now; empty: nothing.
+    /// Reads the messages that are there now; empty: none.
     fn read(&self) -> std::io::Result<Vec<v1::KernelMessage>> {
         let mut record = vec![0; RECORD];
         let mut messages = Vec::new();

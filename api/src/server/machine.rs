@@ -43,7 +43,7 @@ fn phase(record: &PhaseRecord) -> v1::BootPhase {
     }
 }
 
-/// Who asks and why, for the log.
+/// The caller and the reason, for the log.
 fn reason(caller: &str, given: &str) -> String {
     let given: String = harmless(given, None).take(REASON_MAX).collect();
     if given.is_empty() { caller.to_owned() } else { format!("{caller}: {given}") }

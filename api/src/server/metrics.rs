@@ -26,9 +26,9 @@ use self::families::{FAMILIES, Figures, HealthFigures, Of, Samples};
 use super::model;
 use super::services::few;
 
-/// Who reads metrics at the same time.
+/// The number of clients that read metrics at the same time.
 const READERS: usize = 4;
-/// Who has not read all of it by then never will.
+/// A client that has not read all of it by then never will.
 const LIMIT: Duration = Duration::from_secs(60);
 /// The samples of a page, of about 16 KiB; all those of one service of one family come on the same.
 const PAGE: usize = 256;

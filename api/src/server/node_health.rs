@@ -34,7 +34,7 @@ fn differs(one: &v1::HealthReport, other: &v1::HealthReport) -> bool {
     key(one) != key(other) || culprits(one) != culprits(other) || one.warnings != other.warnings
 }
 
-/// What a watch goes by.
+/// The sources of a watch.
 struct Watch {
     health: NodeHealth,
     changes: watch::Receiver<u64>,

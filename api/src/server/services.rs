@@ -79,12 +79,12 @@ pub fn few(names: &[String]) -> Result<(), Status> {
     Ok(())
 }
 
-/// Who asks, for the log.
+/// The caller, for the log.
 pub fn caller<T>(request: &Request<T>) -> String {
     request.extensions().get::<Caller>().map_or_else(|| "somebody".to_owned(), Caller::to_string)
 }
 
-/// What a call is about, for the audit.
+/// Notes the object of a call in the audit.
 pub fn about(record: Option<&Record>, what: &str) {
     if let Some(record) = record {
         record.what(what);

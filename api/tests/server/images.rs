@@ -62,7 +62,7 @@ fn row(reference: &str) -> ImageRow {
     }
 }
 
-/// What a world's images are.
+/// The images of a world.
 pub fn store(events: EventLog, registry: Registry) -> ImageStore {
     let options = UnpackerOptions {
         images: vec![PathBuf::from("/images")],

@@ -82,7 +82,7 @@ impl Launcher for Played {
     }
 }
 
-/// What a file says, up to where it ends or breaks off.
+/// Reads a file, up to where it ends or breaks off.
 async fn read(world: &World, path: &str) -> (Vec<u8>, Option<tonic::Status>) {
     let request = v1::ReadFileRequest { path: path.to_owned() };
     let mut stream = match world.client().inspect().read_file(request).await {

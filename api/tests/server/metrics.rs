@@ -124,7 +124,7 @@ async fn a_thousand_services_come_page_by_page() {
     world.end().await;
 }
 
-/// Who takes nothing keeps a place, and no more than its place.
+/// A client that takes nothing keeps a place, and no more than its place.
 #[tokio::test]
 async fn few_read_at_the_same_time() {
     let world = World::new().await;

@@ -54,7 +54,7 @@ impl Runner for Idle {
     }
 }
 
-/// What surrounds the services: nothing.
+/// The context of the services: nothing.
 pub struct Nothing;
 
 impl LogPipes for Nothing {

@@ -32,9 +32,9 @@ const SILENCE: Duration = Duration::from_secs(1);
 const LAST_WORDS: usize = 1 << 20;
 /// For the last words to a client that does not read.
 const PARTING: Duration = Duration::from_secs(1);
-/// What keyboards send for the end of the input.
+/// The byte that keyboards send for the end of the input.
 const END_OF_TRANSMISSION: u8 = 4;
-/// What may be sent to a command.
+/// The signals that may be sent to a command.
 const SIGNALS: [i32; 12] = [
     libc::SIGHUP,
     libc::SIGINT,
@@ -118,7 +118,7 @@ impl Session {
     }
 }
 
-/// What no terminal has is taken for the most that one may have.
+/// The size of a window. A number that no terminal has becomes the largest that one may have.
 pub fn window_size(size: v1::WindowSize) -> WindowSize {
     let most = |number: u32| u16::try_from(number).unwrap_or(u16::MAX);
     WindowSize { rows: most(size.rows), columns: most(size.columns) }
@@ -208,7 +208,8 @@ async fn silence(ended: &mut watch::Receiver<bool>) {
     tokio::time::sleep(SILENCE).await;
 }
 
-/// What is there, at least one byte; empty at the end. A terminal that nobody has open any more ends with EIO.
+/// Reads the bytes that are there, at least one; empty at the end. A terminal that nobody has open any more
+/// ends with EIO.
 async fn read(from: &Watched<OwnedFd>) -> Vec<u8> {
     loop {
         let Ok(mut ready) = from.readable().await else { return Vec::new() };
