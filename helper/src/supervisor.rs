@@ -36,8 +36,6 @@ pub use lifecycle::{End, Next, Policy};
 
 /// A helper that is replaced has so long to finish.
 pub const ORDERLY: Duration = Duration::from_secs(1);
-/// One of another version of Kelson has so long: what it holds may be much.
-const OTHER_VERSION: Duration = Duration::from_secs(5);
 /// Messages taken from the socket before others are served.
 const PACKETS: usize = 64;
 
@@ -304,7 +302,10 @@ impl<D: Duty> Supervisor<D> {
             match duty.received(packet, now) {
                 Reply::Nothing => {}
                 Reply::Pong(HelperPong { version, .. }) if version == VERSION => {}
-                Reply::Pong(_) => self.step(Event::Stop(OTHER_VERSION), duty, now),
+                Reply::Pong(HelperPong { version, .. }) => {
+                    let how = format!("is of Kelson {version:?} instead of {VERSION} and was killed");
+                    self.step(Event::OtherVersion(&how), duty, now);
+                }
                 Reply::Order(order) => self.enqueue(order),
                 Reply::Broken(why) => return self.broken(&why, duty, now),
             }

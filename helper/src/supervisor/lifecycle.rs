@@ -20,6 +20,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 const SOUND: Duration = Duration::from_secs(5);
 /// To make a process takes no longer.
 const LAUNCH: Duration = Duration::from_secs(5);
+/// A helper that an earlier release has started may hold much; it may take so long to end.
+const OTHER_VERSION: Duration = Duration::from_secs(5);
 /// The end of a process shows at its socket first; so long its exit may take to tell how it ended.
 const EXIT: Duration = Duration::from_millis(50);
 
@@ -51,6 +53,8 @@ enum State {
 #[derive(Debug, Clone, Copy)]
 struct Run {
     born: Instant,
+    /// An earlier incarnation of PID 1 has started it.
+    attached: bool,
     answered: bool,
     heartbeat: Heartbeat,
     /// It was asked to end, and is killed then.
@@ -77,6 +81,8 @@ pub enum Event<'a> {
     Exited(&'a str),
     /// It has sent what is no message.
     Broken(&'a str),
+    /// It has answered as a helper of another release.
+    OtherVersion(&'a str),
     /// It is to end within this time; another follows if it is wanted.
     Stop(Duration),
     /// It is to end by then, and none follows.
@@ -221,7 +227,9 @@ impl Lifecycle {
                 Vec::new()
             }
             (State::Running(_), Event::Exited(how)) => self.gone(how, false, now),
-            (State::Running(run), Event::Broken(how)) => {
+            (State::Running(run), Event::OtherVersion(_)) if run.attached => run.stop(OTHER_VERSION, now),
+            // The next one would be the same, so it waits its pause.
+            (State::Running(run), Event::Broken(how) | Event::OtherVersion(how)) => {
                 // That is no orderly end, whatever it was asked for: the next one waits its pause.
                 run.stop_by = None;
                 self.gone(how, false, now)
@@ -238,7 +246,11 @@ impl Lifecycle {
             (State::Running(_), Event::NotLaunched(_)) => Vec::new(),
             (
                 State::Absent { .. } | State::Launching { .. },
-                Event::Received | Event::Closed | Event::Exited(_) | Event::Broken(_),
+                Event::Received
+                | Event::Closed
+                | Event::Exited(_)
+                | Event::Broken(_)
+                | Event::OtherVersion(_),
             ) => Vec::new(),
         }
     }
@@ -274,9 +286,10 @@ impl Lifecycle {
         vec![Action::Launch]
     }
 
-    fn run(&mut self, answered: bool, now: Instant) -> Vec<Action> {
+    fn run(&mut self, attached: bool, now: Instant) -> Vec<Action> {
         let heartbeat = Heartbeat::new(self.policy.answer, now);
-        let mut run = Run { born: now, answered, heartbeat, stop_by: None, exit_by: None };
+        let mut run =
+            Run { born: now, attached, answered: attached, heartbeat, stop_by: None, exit_by: None };
         let mut actions = vec![Action::Ping];
         if let Some(by) = self.shutdown {
             actions.extend(run.stop(by.saturating_duration_since(now), now));

@@ -8,12 +8,15 @@ use crate::launch::Start;
 use crate::transport::Packet;
 
 /// Starts a task that answers each ping with the next of these versions, and ends when it is asked to.
-struct TestLauncher(Mutex<Vec<&'static str>>);
+struct TestLauncher {
+    versions: Mutex<Vec<&'static str>>,
+    /// The socket of a helper that runs already.
+    attached: Mutex<Option<OwnedFd>>,
+}
 
-impl Launcher for TestLauncher {
-    fn launch(&self, mut start: Start) -> BoxFuture<'static, io::Result<Launched>> {
-        let version = self.0.lock().unwrap().remove(0);
-        let socket = start.take(crate::CONTROL).unwrap();
+impl TestLauncher {
+    fn serve(&self, socket: OwnedFd) -> Launched {
+        let version = self.versions.lock().unwrap().remove(0);
         let serve = async move {
             let socket = Watched::reading(socket).unwrap();
             let mut receiver = Receiver::new(TO_HELPER);
@@ -35,8 +38,18 @@ impl Launcher for TestLauncher {
             }
         };
         let kill = Box::new(|| {});
-        let launched = Launched { pid: 7, start_time: 7, exit: Box::pin(serve), kill };
+        Launched { pid: 7, start_time: 7, exit: Box::pin(serve), kill }
+    }
+}
+
+impl Launcher for TestLauncher {
+    fn launch(&self, mut start: Start) -> BoxFuture<'static, io::Result<Launched>> {
+        let launched = self.serve(start.take(crate::CONTROL).unwrap());
         Box::pin(std::future::ready(Ok(launched)))
+    }
+
+    fn attach(&self, _pid: i32, _start_time: u64) -> Option<Launched> {
+        self.attached.lock().unwrap().take().map(|socket| self.serve(socket))
     }
 }
 
@@ -86,26 +99,38 @@ impl Duty for TestDuty {
     }
 }
 
-#[tokio::test]
-async fn a_helper_of_another_version_is_replaced_in_order() {
+#[tokio::test(start_paused = true)]
+async fn a_helper_of_another_version_is_replaced() {
     let policy = Policy {
         answer: AnswerTimes { usual: Duration::from_secs(9), first: Duration::from_secs(9) },
         pause: Duration::ZERO,
         tolerated: 0,
-        longest_alive: Duration::ZERO,
+        longest_alive: Duration::from_secs(1),
     };
+    let (control, theirs) = transport::pair().unwrap();
     // Releases before 0.5 name none.
-    let launcher = Arc::new(TestLauncher(Mutex::new(vec!["", "9.9.9", VERSION])));
+    let launcher = Arc::new(TestLauncher {
+        versions: Mutex::new(vec!["", "9.9.9", "9.9.9", VERSION]),
+        attached: Mutex::new(Some(theirs)),
+    });
     let mut duty = TestDuty::default();
     let mut supervisor = Supervisor::new(launcher, policy, Status::new("not started yet"), "");
+    supervisor.attach(control, (7, 7), 0, &mut duty, Instant::now()).unwrap();
     supervisor.want(&mut duty, Instant::now());
-    while duty.0.iter().filter(|message| *message == "running").count() < 3 {
+    while duty.0.iter().filter(|message| *message == "running").count() < 4 {
         let wake = supervisor.next(&duty, None).await;
         supervisor.advance(wake, &mut duty, Instant::now());
     }
+    // The previous release has started the first one, which may finish. PID 1 has started the others itself: they are
+    // no better the next time, so there are pauses between them.
     let asked = "it has ended as it was asked to, the next one is started";
-    assert_eq!(duty.0, ["started", "running", asked, "started", "running", asked, "started", "running"]);
-    assert_eq!(supervisor.status.restarts, 0);
+    let other = format!("is of Kelson \"9.9.9\" instead of {VERSION} and was killed; the next is started");
+    let (at_once, paused) = (format!("{other} at once"), format!("{other} in 100 ms"));
+    let expected = [
+        "running", asked, "started", "running", &at_once, "started", "running", &paused, "started", "running",
+    ];
+    assert_eq!(duty.0, expected);
+    assert_eq!(supervisor.status.restarts, 2);
     // Nothing else follows: no timer, no message.
     let quiet = tokio::time::timeout(Duration::from_millis(50), supervisor.next(&duty, None)).await;
     assert!(quiet.is_err());
