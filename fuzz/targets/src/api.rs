@@ -1,4 +1,4 @@
-//! What clients ask of PID 1 over its socket.
+//! Requests of clients to PID 1 over its socket.
 
 use std::cell::OnceCell;
 use std::time::Duration;

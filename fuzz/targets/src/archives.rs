@@ -157,7 +157,7 @@ fn replaced(text: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
     out
 }
 
-/// What is remembered of archives between boots.
+/// The record of archives that is kept between boots.
 pub fn catalog(data: &[u8]) {
     place::with(&FOLDER, |place| {
         let path = place.path();

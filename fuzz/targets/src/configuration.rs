@@ -1,4 +1,4 @@
-//! What `kelson-load` reads, and what it hands to PID 1.
+//! The files that `kelson-load` reads, and the message that it hands to PID 1.
 
 use std::cell::OnceCell;
 use std::fs;
@@ -28,7 +28,7 @@ fn read(files: &[(&str, &[u8])]) -> Loaded {
     })
 }
 
-/// What must hold of all that is read, whatever it was.
+/// Checks the laws that hold for every reading, whatever the input was.
 fn check(loaded: &Loaded) {
     for diagnostic in &loaded.diagnostics {
         let text = diagnostic.to_string();

@@ -1,4 +1,4 @@
-//! What a host answers `kelsonctl`, and what that prints of it.
+//! The answers of a host to `kelsonctl`, and the output that it makes of them.
 
 use std::cell::OnceCell;
 use std::fs::File;

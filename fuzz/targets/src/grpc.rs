@@ -73,7 +73,7 @@ pub async fn call(sender: &SendRequest<Bytes>, call: &Call<'_>) {
     let _ = tokio::time::timeout(LISTENS, rest).await;
 }
 
-/// What a host answers to every call.
+/// The answer of a host to every call.
 pub struct Answer {
     pub messages: Vec<Vec<u8>>,
     pub status: u8,

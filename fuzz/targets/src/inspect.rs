@@ -1,4 +1,4 @@
-//! What `kelson-inspect` reads of proc and sys, and what it tells PID 1.
+//! The files of proc and sys that `kelson-inspect` reads, and its answers to PID 1.
 
 use std::cell::OnceCell;
 use std::fs::{self, File};

@@ -1,4 +1,4 @@
-//! What is fed to each part of Kelson that reads what others wrote, and what must hold of its answer.
+//! The fuzz targets: each feeds data to a part of Kelson that reads what others wrote, and checks its answer.
 //!
 //! A target is a function of bytes. It must end soon, take little memory, never panic, and find true what it asserts. The
 //! same functions run under libFuzzer (`hack/fuzz`) and, over the corpus and all that was ever found, in `cargo test`.

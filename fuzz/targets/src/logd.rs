@@ -1,4 +1,4 @@
-//! What `kelson-logd` tells PID 1, and the files of logs that it reads.
+//! The messages of `kelson-logd` to PID 1, and the files of logs that it reads.
 
 use std::io;
 use std::os::unix::net::UnixDatagram;

@@ -1,4 +1,4 @@
-//! What kelson-apid and kelsonctl make of the metrics that PID 1 tells.
+//! The metrics of PID 1 as kelson-apid and kelsonctl read them.
 
 use kelson_apid::openmetrics::Text;
 use kelson_proto::v1::GetMetricsResponse;

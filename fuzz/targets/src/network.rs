@@ -1,4 +1,4 @@
-//! What the kernel tells over rtnetlink.
+//! The kernel's messages over rtnetlink.
 
 use kelson_sys::netlink::{HEADER, Messages};
 

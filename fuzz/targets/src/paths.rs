@@ -1,4 +1,4 @@
-//! What the process that watches paths on disks tells PID 1.
+//! The messages to PID 1 of the process that watches paths on disks.
 
 use std::io::{self, Write as _};
 use std::os::unix::net::UnixStream;

@@ -1,4 +1,4 @@
-//! What `kelson-probe` tells PID 1.
+//! The messages of `kelson-probe` to PID 1.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What PID 1 finds on `/run/kelson/state` of the previous incarnation, whatever has become of it.
+//! The state of the previous incarnation that PID 1 finds on `/run/kelson/state`, in any condition.
 
 use std::cell::OnceCell;
 use std::fs::{self, OpenOptions};
@@ -98,7 +98,8 @@ pub fn files(data: &[u8]) {
     });
 }
 
-/// What stands in slots and papers that are whole: which file, the number, and the payload. The checksums are right.
+/// The contents of slots and papers that are whole: the file, the number, and the payload. The checksums are
+/// right.
 pub fn records(data: &[u8]) {
     place::with(&FOLDER, |place| {
         let directory = place.path().join("state");

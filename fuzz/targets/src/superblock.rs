@@ -1,4 +1,4 @@
-//! What a disk says of its file system.
+//! The superblock of a disk.
 
 use kelson_task::{ReadAt, identify};
 

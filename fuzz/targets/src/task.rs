@@ -1,4 +1,4 @@
-//! What PID 1 and `kelson-task` say to each other: words in one direction, a line in the other.
+//! The messages between PID 1 and `kelson-task`: words in one direction, a line in the other.
 
 use std::ffi::OsString;
 use std::fs::File;

@@ -1,4 +1,4 @@
-//! What `kelson-unpack` tells PID 1 over its pipe.
+//! The messages of `kelson-unpack` to PID 1 over its pipe.
 
 use std::fs::File;
 use std::io::{self, Write as _};
