@@ -51,7 +51,7 @@ impl Images for Prepared {
     }
 }
 
-/// Who takes a container up needs no image.
+/// No images: a container that is taken up needs none.
 struct Gone;
 
 impl Images for Gone {

@@ -1,4 +1,4 @@
-//! What a running service costs this process: bytes of heap that this crate keeps for it.
+//! The cost of a running service in this process: bytes of heap that this crate keeps for it.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

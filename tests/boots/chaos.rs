@@ -1,6 +1,6 @@
 //! Faults in the PID 1 of a machine, again and again under load.
 //!
-//! What takes minutes, or a PID 1 that is built with faults in it, `hack/chaos` runs.
+//! `hack/chaos` runs the tests that take minutes, or that need a PID 1 with faults built into it.
 
 use std::fs;
 use std::time::Duration;

@@ -101,7 +101,7 @@ fn steps(steps: &str, more: &str) -> String {
     format!("container: {{image: 'test:1', command: [/program, {steps}]}}\n{more}\n")
 }
 
-/// What steps say that are done on the machine.
+/// Performs steps on the machine, and returns their output.
 #[track_caller]
 fn look(vm: &Vm, step: &str) -> String {
     vm.ctl(&["exec", "look", "--", STEPS, step]).ok().stdout
@@ -129,7 +129,7 @@ fn pid_of_task(vm: &Vm, name: &str) -> i32 {
     pid.unwrap_or_else(|| panic!("{name} does not run: {list}"))
 }
 
-/// What containerd's own tool says.
+/// Runs containerd's own tool, and returns its output.
 #[track_caller]
 fn ctr(vm: &Vm, args: &[&str]) -> String {
     vm.ctl(&[&["exec", "look", "--", "/usr/bin/ctr", "--namespace", "kelson"], args].concat()).ok().stdout

@@ -12,7 +12,7 @@ use crate::{Disk, assert_clean};
 const CONTAINERS: [(&str, &str); 4] =
     [("redis", "demo/redis:7"), ("seed", "demo/redis:7"), ("web", "demo/web:1"), ("nginx", "demo/nginx:1")];
 const ALL: [&str; 5] = ["redis", "seed", "web", "nginx", "watch"];
-/// What an event says of an image that was complete in containerd.
+/// The text of an event about an image that was complete in containerd.
 const WAS_THERE: &str = "was unpacked before";
 
 /// The number that the web page counts visits with.

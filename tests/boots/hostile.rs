@@ -53,7 +53,7 @@ fn wait_event(vm: &Vm, after: u64, text: &str) -> Event {
 
 type Fault = fn(&Vm);
 
-/// What is done to a machine, and what it is called in the table of docs/reliability.md.
+/// The faults of a machine, each with its name in the table of docs/reliability.md.
 const FAULTS: [(&str, Fault); 6] = [
     ("clock-set-by-years", clock_jumps),
     ("run-full", run_is_full),
@@ -116,7 +116,8 @@ fn restarts(vm: &Vm) -> Vec<Duration> {
     took
 }
 
-/// What a command says, once it is answered: a kernel that waits for its console may not hear the network for seconds.
+/// Runs a command until it is answered: a kernel that waits for its console may not hear the network for
+/// seconds.
 #[track_caller]
 fn answered(vm: &Vm, words: &[&str]) -> String {
     until(&format!("an answer to {words:?}"), PATIENCE * 4, || {
@@ -125,7 +126,8 @@ fn answered(vm: &Vm, words: &[&str]) -> String {
     })
 }
 
-/// Whoever writes to the kernel's log then may be who prints it, and waits for a line that nobody takes: seconds a line.
+/// A process that writes to the kernel's log then may be the one that prints it, and waits for a line that
+/// nobody takes: seconds for each line.
 #[test]
 #[ignore = "minutes: hack/chaos runs it"]
 fn long_a_console_that_nobody_reads_holds_nobody_up() {
@@ -285,7 +287,7 @@ fn run_is_full(vm: &Vm) {
     assert_eq!(told.count(), 0);
 }
 
-/// What is known already has its place there.
+/// A service that is known already has its place there.
 fn state_is_full(vm: &Vm) {
     let (from, after) = (vm.client().service("restless").restarts, newest(vm));
     look(vm, &["fill=/run/kelson/state/ballast"]);

@@ -302,7 +302,8 @@ fn somebody_waits_for_the_disk(vm: &Vm) {
     });
 }
 
-/// Whoever has to do with the disk: the API, other services and the lines that are in memory wait for nothing.
+/// The disk holds up only those that use it: the API, other services and the lines in memory wait for
+/// nothing.
 #[track_caller]
 fn all_else_goes_on(vm: &Vm) {
     bounded("services", || vm.services());
@@ -382,7 +383,7 @@ fn it_powers_off(vm: &mut Vm, disk: &HangingDisk) {
     assert!(vm.console().contains("kelson: powering off"), "{}", vm.console());
 }
 
-/// What steps say that are done on the machine.
+/// Performs steps on the machine, and returns their output.
 #[track_caller]
 fn look(vm: &Vm, step: &str) -> String {
     vm.ctl(&["exec", "look", "--", STEPS, step]).ok().stdout

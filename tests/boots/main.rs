@@ -34,7 +34,7 @@ fn assert_order(console: &str, texts: &[&str]) {
     }
 }
 
-/// What e2fsck says of a disk that nobody uses; panics unless it is clean.
+/// Runs e2fsck on a disk that nobody uses; panics unless it is clean.
 #[track_caller]
 fn assert_clean(disk: &Path) {
     let check = Command::new("e2fsck").arg("-fn").arg(disk).output().expect("e2fsck is installed");

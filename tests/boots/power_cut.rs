@@ -25,7 +25,7 @@ const STATE: &str = "/var/lib/kelson";
 const SNAPSHOTTER: &str = "containerd/io.containerd.snapshotter.v1.overlayfs/snapshots";
 const ALL: [&str; 6] = ["look", "ledger", "chatty", "talker", "old", "new"];
 
-/// What the machine does when its power goes.
+/// The state of the machine when its power goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Moment {
     /// Between the kernel's first line and services.
@@ -178,7 +178,7 @@ impl Trial {
         ));
     }
 
-    /// What is heard up to the cut.
+    /// Receives lines up to the cut.
     fn listen(&mut self, vm: &Vm, pause: Duration) {
         let end = Instant::now() + pause;
         let mut lines = vm.client().follow(&["logs", "-f", "--tail", "1", "ledger"]);
@@ -247,7 +247,7 @@ impl Trial {
         assert_eq!(*before, id, "the machine has another id than before the cut");
     }
 
-    /// What was called kept is there. The service fails if a record is damaged.
+    /// A record that was called kept is there. The service fails if a record is damaged.
     #[track_caller]
     fn look_at_the_ledger(&mut self, vm: &Vm) {
         let lines = log(vm, "ledger", &[]);
@@ -371,13 +371,13 @@ fn image(reference: &str, number: u64) -> Vec<u8> {
     archive(&[image])
 }
 
-/// What steps say that are done on the machine.
+/// Performs steps on the machine, and returns their output.
 #[track_caller]
 fn look(vm: &Vm, step: &str) -> String {
     vm.ctl(&["exec", "look", "--", STEPS, step]).ok().stdout
 }
 
-/// What containerd's own tool says.
+/// Runs containerd's own tool, and returns its output.
 #[track_caller]
 fn ctr(vm: &Vm, args: &[&str]) -> String {
     vm.ctl(&[&["exec", "look", "--", "/usr/bin/ctr", "--namespace", "kelson"], args].concat()).ok().stdout

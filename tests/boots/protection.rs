@@ -1,5 +1,5 @@
-//! What PID 1 keeps for itself: memory and PIDs that no service can take from it, and a hardware watchdog that starts
-//! the machine again when it hangs.
+//! The resources that PID 1 keeps for itself: memory and PIDs that no service can take from it, and a
+//! hardware watchdog that starts the machine again when it hangs.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ watchdog: {timeout: 10s}
 sysctl: {kernel.threads-max: '2000'}
 ";
 
-/// What steps print that are done as a command of `look`.
+/// Performs steps as a command of `look`, and returns their output.
 #[track_caller]
 fn look(vm: &Vm, step: &str) -> String {
     vm.ctl(&["exec", "look", "--", STEPS, step]).ok().stdout.trim().to_owned()

@@ -5,7 +5,7 @@ use kelson_tests::{Output, Vm, paths, remote};
 const NAMES: [&str; 3] = ["edge-1", "edge-2", "edge-3"];
 const WEB: &str = "process: {command: [$PROGRAM, serve]}";
 
-/// What each machine says of its service `web`: the machine, and the PID there.
+/// Each machine's service `web`: the machine, and the PID there.
 fn webs(output: &Output) -> Vec<(String, Option<i64>)> {
     let services: Vec<serde_json::Value> = output.json();
     let webs = services.into_iter().filter(|service| service["name"] == "web");

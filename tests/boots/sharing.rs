@@ -1,4 +1,4 @@
-//! What services share with the machine: cgroups that they divide, and mounts that come and go.
+//! Services that share parts of the machine: cgroups that they divide, and mounts that come and go.
 
 use std::fs::{self, File};
 use std::process::Command;

@@ -79,7 +79,7 @@ fn look(vm: &Vm, step: &str) -> String {
     vm.ctl(&["exec", "look", "--", STEPS, step]).ok().stdout.trim().to_owned()
 }
 
-/// What changes with a run, and when the state began.
+/// The values that change with a run, and the start of the state.
 #[track_caller]
 fn seen(vm: &Vm, name: &str) -> (Option<i32>, u32, String, String) {
     let Service { pid, restarts, state, since, .. } = vm.client().service(name);

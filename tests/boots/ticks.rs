@@ -8,7 +8,7 @@ use serde::Deserialize;
 /// The pause between two lines.
 pub const TICK: Duration = Duration::from_millis(10);
 
-/// What such a service does.
+/// The steps of such a service.
 pub fn steps() -> String {
     format!("print=begin, 'ticker={}ms'", TICK.as_millis())
 }
@@ -29,7 +29,7 @@ pub fn number(line: &LogLine) -> Option<u64> {
     line.text.strip_prefix("tick ")?.parse().ok().filter(|_| line.stream == "stdout")
 }
 
-/// What is missing in a log.
+/// The losses of a log.
 #[derive(Debug, Default)]
 pub struct Missing {
     pub lines: u64,

@@ -1,4 +1,5 @@
-//! Who may call PID 1 and logd on the host itself: root alone is not enough, and a service may do what its file grants.
+//! Access to PID 1 and logd on the host itself: root alone is not enough, and a service may do what its file
+//! grants.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;

@@ -1,7 +1,7 @@
 //! V1 again and again: PID 1 is executed anew by faults and on request, under services that write, are restarted, are
 //! checked and rest, and nothing of them is lost, doubled or miscounted.
 //!
-//! What takes minutes, or a PID 1 that is built with faults in it, `hack/chaos` runs.
+//! `hack/chaos` runs the tests that take minutes, or that need a PID 1 with faults built into it.
 
 use std::fs;
 use std::io::Write as _;
@@ -59,7 +59,7 @@ fn v1_twenty_panics_under_load_cost_nobody_anything() {
     judged(&load(), &Plan::of_faulty_host("panic", 20, "100ms")).tell();
 }
 
-/// What is wrong is seen: a judge that finds nothing proves nothing otherwise.
+/// The judge sees faults: a judge that finds nothing proves nothing otherwise.
 #[test]
 fn the_judge_counts_what_is_lost_doubled_and_miscounted() {
     let load = Load { writers: 1, every: "100ms", restless: 1, rest: "200ms", port: 0, image: None };

@@ -96,7 +96,7 @@ impl Play {
         }
     }
 
-    /// What the service waits for holds from now on. PID 1 may crash meanwhile.
+    /// Makes the condition of the service hold from now on. PID 1 may crash meanwhile.
     fn open(&self) {
         let ask = |action: &str| {
             let done = || (self.host.ctl(&[action, "other"]).status == 0).then_some(());
@@ -122,7 +122,7 @@ impl Play {
         self.open();
     }
 
-    /// What happens, and `next` after it. PID 1 crashes in the middle of that.
+    /// Performs the trigger, and `next` after it. PID 1 crashes in the middle of that.
     fn trigger(&self, trigger: Trigger, next: fn(&Play)) {
         let host = &self.host;
         // Whether it was done or refused is for the model.

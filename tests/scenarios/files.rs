@@ -126,7 +126,7 @@ fn kelsonctl_reload_prints_what_changed() {
     host.poweroff();
 }
 
-/// What a command says in JSON, whatever its exit status.
+/// Runs a command and returns its JSON, whatever its exit status.
 #[track_caller]
 fn json_of(host: &Host, words: &[&str]) -> Value {
     host.ctl(&[&["-o", "json"], words].concat()).json()

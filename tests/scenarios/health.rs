@@ -18,7 +18,7 @@ fn check(host: &Host, service: &str, name: &str) -> Value {
     checks.into_iter().find(|check| check["name"] == name).unwrap_or_else(|| panic!("no {name}: {status}"))
 }
 
-/// What the last result of a check says.
+/// The text of a check's last result.
 fn last_output(check: &Value) -> String {
     let results = check["results"].as_array().cloned().unwrap_or_default();
     results.last().and_then(|result| result["output"].as_str()).unwrap_or_default().to_owned()

@@ -45,7 +45,7 @@ use kelson_tests::{Host, HostBuilder};
 /// Something that is done to a running host, and taken away again.
 pub struct Fault {
     pub name: &'static str,
-    /// What it needs of the host. Services of its own have names that begin with `own-`.
+    /// Prepares the host. Services of its own have names that begin with `own-`.
     pub host: fn(HostBuilder) -> HostBuilder,
     /// Does it, looks at what an operator sees of it, and takes it away.
     pub inject: fn(&Host),

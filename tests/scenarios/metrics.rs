@@ -35,7 +35,7 @@ impl Samples {
         Samples(lines.lines().map(|line| serde_json::from_str(line).expect(line)).collect())
     }
 
-    /// What `kelsonctl metrics` prints.
+    /// Runs `kelsonctl metrics` and reads its output.
     fn on(host: &Host, words: &[&str]) -> Samples {
         let text = host.ctl(&[&["metrics"], words].concat()).ok().stdout;
         let mut child = parser()
@@ -75,8 +75,8 @@ fn documented() -> BTreeSet<(String, String)> {
     .collect()
 }
 
-/// What this host does not have: a kernel that it saw start, a controller that the test's cgroup may lack, a group, a file
-/// with a mistake.
+/// The families that this host does not have: a kernel that it saw start, a controller that the test's cgroup
+/// may lack, a group, a file with a mistake.
 const NOT_HERE: [&str; 4] = [
     "kelson_boot_kernel_duration_seconds",
     "kelson_service_memory_bytes",

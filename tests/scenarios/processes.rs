@@ -17,7 +17,8 @@ use std::time::Duration;
 
 use kelson_tests::{Host, PATIENCE, eventually, until};
 
-/// What a service with the step `beat=…:$DIR/NAME` has told: its last number, and how long its longest write took.
+/// The report of a service with the step `beat=…:$DIR/NAME`: its last number, and the time that its longest
+/// write took.
 #[track_caller]
 fn board(host: &Host, name: &str) -> (u64, Duration) {
     until("the first beat", PATIENCE, || {

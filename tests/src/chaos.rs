@@ -25,7 +25,7 @@ pub const MARK: &str = "VERDICT ";
 /// A judge that says nothing for so long is looked at: it may have failed, or whoever carries its words.
 const LOOK: Duration = Duration::from_secs(10);
 
-/// What came of all faults of one kind.
+/// The outcome of all faults of one kind.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Verdict {
     pub fault: String,
@@ -48,7 +48,7 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// What the judge says at its end.
+    /// Waits for the judge, and returns its verdict.
     #[track_caller]
     pub fn wait(client: &Ctl, patience: Duration) -> Verdict {
         let deadline = Instant::now() + patience;

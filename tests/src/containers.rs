@@ -1,4 +1,5 @@
-//! What a host needs to run real containers in a PID namespace: containerd's programs, and a place for what they mount.
+//! The parts that a host needs to run real containers in a PID namespace: containerd's programs, and a place
+//! for their mounts.
 
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -8,7 +9,7 @@ use crate::ctl::Output;
 use crate::host::{self, Host};
 use crate::paths;
 
-/// What a host with containers is made of.
+/// The parts of a host with containers.
 #[derive(Debug, Default)]
 pub struct Containers {
     /// Archives, by the name of their file.
@@ -21,7 +22,8 @@ pub struct Containers {
     pub replaceable: bool,
 }
 
-/// What the machine file of such a host says besides: services look for their programs in a `PATH` of their own.
+/// The further lines in the machine file of such a host: services look for their programs in a `PATH` of
+/// their own.
 #[track_caller]
 pub fn machine(containers: &Containers) -> String {
     let path = match containers.replaceable {

@@ -57,7 +57,7 @@ pub fn time_of(time: &serde_json::Value) -> Duration {
     Duration::from_millis((((day * 24 + hour) * 60 + minute) * 60 + second) * 1000 + milli)
 }
 
-/// What became of one service, from `kelsonctl start|stop|restart -o json`.
+/// The outcome for one service, from `kelsonctl start|stop|restart -o json`.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Action {
     pub name: String,
@@ -78,7 +78,7 @@ pub struct Reason {
     pub causes: Vec<Reason>,
 }
 
-/// What a command, of `kelsonctl` as a rule, ended with.
+/// The result of a command, of `kelsonctl` as a rule.
 #[derive(Debug, Clone)]
 pub struct Output {
     /// 0 done, 1 failed, 2 usage, 3 not reachable, 4 denied, 5 timed out.
@@ -115,14 +115,14 @@ impl Output {
         self
     }
 
-    /// What it printed, read as one JSON value.
+    /// Reads the output as one JSON value.
     #[track_caller]
     pub fn json<T: serde::de::DeserializeOwned>(&self) -> T {
         serde_json::from_str(&self.stdout)
             .unwrap_or_else(|error| panic!("{}: {error}\n{}{}", self.command, self.stdout, self.stderr))
     }
 
-    /// What it printed, read as one JSON value a line.
+    /// Reads the output as one JSON value a line.
     #[track_caller]
     pub fn json_lines<T: serde::de::DeserializeOwned>(&self) -> Vec<T> {
         self.stdout.lines().map(|line| read(&self.command, line)).collect()
@@ -200,8 +200,8 @@ impl Ctl {
         all.into_iter().find(|s| s.name == name).unwrap_or_else(|| panic!("no service {name} in {names:?}"))
     }
 
-    /// What became of the one service that a `start`, `stop` or `restart` names, whatever the exit status; panics when
-    /// a `--wait` among `args` is not over in time.
+    /// Runs a `start`, `stop` or `restart` of one service, and returns its outcome, whatever the exit status;
+    /// panics when a `--wait` among `args` is not over in time.
     #[track_caller]
     pub fn act(&self, args: &[&str]) -> Action {
         let timeout = format!("{}s", PATIENCE.as_secs());

@@ -23,13 +23,13 @@ const DISCARD: u64 = 4;
 /// How a drive behaves when its power goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cache {
-    /// What it was given is kept.
+    /// Data that was written is kept.
     None,
-    /// What was not flushed may be lost.
+    /// Data that was not flushed may be lost.
     Volatile,
 }
 
-/// What a cut did to the disk.
+/// The effect of a cut on the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Loss {
     /// All writes of the boot, those after its last flush, and those of them that were lost or torn.

@@ -136,7 +136,7 @@ impl HostBuilder {
         self
     }
 
-    /// What PID 1 says goes to a small pipe that nobody reads; [`Host::take_console`] reads it.
+    /// Sends PID 1's messages to a small pipe that nobody reads; [`Host::take_console`] reads it.
     pub fn console_unread(mut self) -> HostBuilder {
         self.console_unread = true;
         self
@@ -172,7 +172,7 @@ impl HostBuilder {
         self
     }
 
-    /// What outlives the host (`/var/lib/kelson` of a machine) is in this folder.
+    /// Keeps the files that outlive the host (`/var/lib/kelson` of a machine) in this folder.
     pub fn state(mut self, folder: &Path) -> HostBuilder {
         self.containers.get_or_insert_default().state = Some(folder.to_owned());
         self
@@ -498,7 +498,7 @@ impl Host {
         self.processes().into_iter().filter(|p| p.command.iter().any(|word| word.contains(text))).collect()
     }
 
-    /// What a PID of the host's namespace is in the test's own.
+    /// The number that a PID of the host's namespace has in the test's own.
     #[track_caller]
     pub fn outer_pid(&self, pid: i32) -> i32 {
         let all = self.processes();
@@ -595,14 +595,14 @@ impl Host {
         })
     }
 
-    /// What PID 1 said on stderr.
+    /// The messages of PID 1 on stderr.
     pub fn console(&self) -> String {
         fs::read(self.dir.join("console"))
             .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
             .unwrap_or_default()
     }
 
-    /// What has been waiting in the pipe of [`HostBuilder::console_unread`], as far as it is there; makes room in it.
+    /// Takes the messages that wait in the pipe of [`HostBuilder::console_unread`]; makes room in it.
     #[track_caller]
     pub fn take_console(&self) -> String {
         let mut reader = self.unread.as_ref().expect("a console that nobody reads");
@@ -766,7 +766,7 @@ pub fn send(pid: i32, signal: i32) {
     assert_eq!(result, 0, "signal {signal} to {pid}: {}", std::io::Error::last_os_error());
 }
 
-/// What [`HostBuilder::burdened`] says, between fork and exec.
+/// Applies [`HostBuilder::burdened`], between fork and exec.
 fn burden() -> std::io::Result<()> {
     // SAFETY: system calls on numbers and on initialised values of this frame.
     unsafe {

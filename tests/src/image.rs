@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::paths;
 
-/// What kind of thing an entry of a tar file is.
+/// The kind of an entry of a tar file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     File,
@@ -45,7 +45,7 @@ impl Tar {
         self.entry(Kind::HardLink, name, target, 0o644, &[])
     }
 
-    /// Whatever it is called and wherever it points.
+    /// Adds an entry with any name and any target.
     fn entry(mut self, kind: Kind, name: &str, target: &str, mode: u32, bytes: &[u8]) -> Tar {
         assert!(
             name.len() <= 100 && target.len() <= 100,

@@ -49,7 +49,8 @@ pub fn top() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests/ is in the repository")
 }
 
-/// What tests leave behind for a reader: consoles, logs of machines. Made when it does not exist.
+/// The folder of files that tests leave behind for a reader: consoles, logs of machines. Made when it does
+/// not exist.
 pub fn test_logs() -> PathBuf {
     let folder = top().join("out/test-logs");
     std::fs::create_dir_all(&folder).expect("out/test-logs can be made");

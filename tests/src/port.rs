@@ -9,7 +9,7 @@ use std::sync::Mutex;
 const FIRST: u16 = 10_000;
 const COUNT: u32 = 20_000;
 
-/// What this process has taken, until it ends.
+/// The ports that this process has taken, until it ends.
 static TAKEN: Mutex<Vec<File>> = Mutex::new(Vec::new());
 
 /// A port of the loopback that nobody listens on. No other call gets it while this process lives, in whatever test: a port

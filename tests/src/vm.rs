@@ -369,7 +369,7 @@ impl Vm {
         self.ctl(&args).ok();
     }
 
-    /// What a web server at a forwarded port of the machine answers to a GET: the status and the text.
+    /// Sends a GET to a web server at a forwarded port of the machine, and returns the status and the text.
     ///
     /// # Errors
     /// Nobody answers there, or not in time, or no HTTP.
@@ -432,7 +432,7 @@ impl Vm {
         status.success()
     }
 
-    /// What hack/vm itself said.
+    /// The messages of hack/vm itself.
     pub fn said(&self) -> String {
         fs::read_to_string(self.dir.join("said")).unwrap_or_default()
     }

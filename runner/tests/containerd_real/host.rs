@@ -190,7 +190,7 @@ pub fn context(run: u64) -> (RunContext, fs::File, fs::File) {
     (RunContext { environment, ..RunContext::new(run, stdout, stderr) }, out, err)
 }
 
-/// What commands write comes through a pipe that does not block PID 1.
+/// Makes a descriptor blocking: the output of commands comes through a pipe that does not block PID 1.
 fn block(file: &fs::File) {
     fcntl(file, FcntlArg::F_SETFL(OFlag::empty())).unwrap();
 }

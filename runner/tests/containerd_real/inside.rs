@@ -1,4 +1,4 @@
-//! What a container is from within, and commands that run there.
+//! A container from within, and commands that run there.
 
 use std::fs;
 use std::io::Write;

@@ -64,7 +64,7 @@ pub fn as_pid_one_of<F: Future<Output = ()>>(mut outer: Outer, body: impl FnOnce
     print!("{out}");
 }
 
-/// What PID 1 does on SIGCHLD.
+/// Does PID 1's work on SIGCHLD.
 pub fn reap_on_sigchld(processes: &Processes) -> tokio::task::JoinHandle<()> {
     let mut set = SigSet::empty();
     set.add(Signal::SIGCHLD);
@@ -106,7 +106,7 @@ pub async fn read_all(end: OwnedFd) -> String {
     reading.await.unwrap()
 }
 
-/// What a command prints on its standard output.
+/// Runs a command, and returns its standard output.
 pub async fn output(processes: &Processes, command: Command) -> String {
     let (read, write) = pipe();
     let child = processes.spawn(command.stdout(Stdio::Descriptor(write))).await.unwrap();

@@ -10,7 +10,7 @@ use kelson_runner::{
 };
 use kelson_spec::ServiceSpec;
 
-/// What the first life remembers for the second: a PID and a start time each.
+/// The record that the first incarnation leaves for the second: a PID and a start time each.
 const MEMORY: &str = "KELSON_TEST_MEMORY";
 const PATIENT: StopPlan = StopPlan { signal: libc::SIGTERM, timeout: Duration::from_secs(20) };
 
@@ -35,7 +35,7 @@ async fn run(runner: &mut ProcessRunner, descriptors: Vec<(std::os::fd::OwnedFd,
     runner.run(context).await.unwrap()
 }
 
-/// What the first life left, or `None` in the first.
+/// The record of the first incarnation, or `None` in the first.
 fn memory() -> Option<Vec<Attachment>> {
     let text = std::env::var(MEMORY).ok()?;
     let attachment = |entry: &str| {

@@ -64,7 +64,7 @@ async fn output(processes: &Processes, command: Command) -> String {
     text
 }
 
-/// What `/proc/PID/status` calls the size of the table.
+/// The name of the table's size in `/proc/PID/status`.
 const SIZE: &str = "sed -n 's/^FDSize:[^0-9]*//p' /proc/$$/status; ls /proc/$$/fd";
 
 fn size_and_numbers(text: &str) -> (u32, Vec<&str>) {

@@ -10,7 +10,7 @@ use kelson_spec::service::{Credentials, Workload};
 
 const PATIENT: StopPlan = StopPlan { signal: libc::SIGTERM, timeout: Duration::from_secs(20) };
 
-/// What all runs write: the main process and the hooks differ in nothing else.
+/// The output of all runs: the main process and the hooks differ in nothing else.
 const TELL: &str =
     "echo $0; id -u; pwd; echo $A $NOTIFY_SOCKET ${KELSON_RUN##*:}; grep 0:: /proc/self/cgroup; exit 4";
 

@@ -336,7 +336,7 @@ fn a_run_that_is_killed_for_memory_is_told_from_others() {
     });
 }
 
-/// What a running service costs in this process: no descriptor at all.
+/// A running service costs no descriptor in this process.
 #[test]
 fn a_running_service_keeps_no_descriptor() {
     as_pid_one(|| async {

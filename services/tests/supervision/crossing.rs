@@ -32,7 +32,7 @@ const CALM: Duration = Duration::from_secs(60);
 /// When and how a `pre` hook ends. Not at once: the clock must advance also where hooks run again and again.
 const PREPARED: (Duration, Exit) = (Duration::from_millis(100), Exit::Status(0));
 
-/// What is done in a case, one after the other. What PID 1 dies in is done again.
+/// A step of a case, one after the other. A step in which PID 1 dies is done again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
     /// Brings the service to the moment of the first trigger.
@@ -211,7 +211,7 @@ async fn begin(case: &Case, house: &House) {
     }
 }
 
-/// What the service waits for holds from now on.
+/// Makes the condition of the service hold from now on.
 async fn open(case: &Case, house: &House) {
     let other = names(&["other"]);
     match case.condition {

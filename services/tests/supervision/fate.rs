@@ -205,7 +205,7 @@ pub unsafe extern "C" fn bind(
     whole("a bind", || unsafe { libc::syscall(libc::SYS_bind, socket, address, length) })
 }
 
-/// What has come stays for the next incarnation.
+/// Messages that have arrived stay for the next incarnation.
 ///
 /// # Safety
 /// As of recv(2).

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use crate::fate::Fate;
 
-/// What a command does.
+/// The conduct of a command.
 #[derive(Clone)]
 pub struct Conduct {
     pub says: String,

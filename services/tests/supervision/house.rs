@@ -115,7 +115,7 @@ impl Drop for House {
     }
 }
 
-/// What one incarnation of PID 1 leaves to the next.
+/// The state that one incarnation of PID 1 leaves to the next.
 #[derive(Clone)]
 pub struct Ruin {
     pub stage: Stage,
@@ -137,7 +137,7 @@ impl Ruin {
         self.stage.of(name).lock().unwrap().exit(exit);
     }
 
-    /// What the incarnation has left. To be called once.
+    /// The past that the incarnation leaves. To be called once.
     pub fn past(&self) -> state_store::Past {
         state_store::Past::take(&self.directory, &self.life).unwrap()
     }
@@ -323,7 +323,7 @@ impl House {
         self.settle().await;
     }
 
-    /// What is left of it when PID 1 is executed anew: to be taken last, its tasks must never run again.
+    /// The rest of it when PID 1 is executed again: to be taken last, its tasks must never run again.
     pub fn ruin(&self) -> Ruin {
         Ruin {
             stage: self.stage.clone(),

@@ -60,7 +60,7 @@ fn store(house: &House) -> (ImageStore, Arc<Played>) {
     (ImageStore::new(unpacker, host_context.events.clone(), host_context.registry.clone()), played)
 }
 
-/// What the last `kelson-unpack` was to keep.
+/// The images that the last `kelson-unpack` was to keep.
 fn kept(played: &Played) -> Vec<String> {
     let asked = played.asked.lock().unwrap();
     asked.last().unwrap().iter().skip_while(|word| *word != "--").skip(1).cloned().collect()

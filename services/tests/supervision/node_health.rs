@@ -207,7 +207,7 @@ async fn h7_a_group_has_a_health_of_its_own() {
     assert!(host_told(&house).contains(&"group shop is healthy: all 2 services are up for 10 s".to_owned()));
 }
 
-/// What a report tells, apart from the time that passes.
+/// The contents of a report, apart from the time that passes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Standing {
     /// State, count of services, culprits and the last break.

@@ -35,7 +35,7 @@ const TOLD: usize = 80;
 /// So much happens in a sequence.
 const ACTS: u32 = 25;
 
-/// What is played.
+/// A sequence that is played.
 #[derive(Debug, Clone, Copy)]
 struct Play {
     seed: u64,
@@ -165,7 +165,8 @@ fn play_all(seeds: std::ops::RangeInclusive<u64>, dies: bool) {
     }
 }
 
-/// What is ready at the same instant goes in an order that only a build with `tokio_unstable` draws from the seed.
+/// Tasks that are ready at the same instant run in an order that only a build with `tokio_unstable` draws
+/// from the seed.
 const REPEATED: u32 = if cfg!(tokio_unstable) { 1 } else { 200 };
 
 /// `KELSON_SEEDS=N`: so many in place of the usual number.

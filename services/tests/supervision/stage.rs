@@ -1,7 +1,8 @@
-//! What the services of a host are played by. It outlives PID 1, as processes do.
+//! The stage plays the processes of a host's services. It outlives PID 1, as processes do.
 //!
-//! What ends is a zombie until PID 1 reaps it: then its status is written down, the kernel forgets it, and its owner is
-//! told. A incarnation of PID 1 that is dead ([`Fate`]) changes nothing here any more.
+//! A process that ends is a zombie until PID 1 reaps it: then its status is written down, the kernel forgets
+//! it, and its owner gets the status. An incarnation of PID 1 that is dead ([`Fate`]) changes nothing here
+//! any more.
 
 use std::collections::{BTreeMap, HashMap};
 use std::os::fd::OwnedFd;
@@ -90,14 +91,14 @@ struct Living {
     hook: bool,
 }
 
-/// What has ended and was not reaped.
+/// A process that has ended and was not reaped.
 struct Zombie {
     pid: i32,
     exit: Exit,
     owner: Ending,
 }
 
-/// What was done with a service, in the order of time.
+/// An operation on a service, in the order of time.
 #[derive(Debug, Clone)]
 pub struct Deed {
     pub at: Instant,
@@ -128,7 +129,7 @@ pub enum What {
 /// Is told of each main process and each hook in its place that is about to begin: service, run, what.
 pub type Onlooker = Box<dyn Fn(&str, u64, &What) + Send>;
 
-/// What became of one service.
+/// The record of one service.
 #[derive(Default)]
 pub struct Played {
     pub manners: Manners,
@@ -143,7 +144,7 @@ pub struct Played {
     pub descriptors: Vec<(OwnedFd, i32)>,
     /// The command of the spec that the last run had.
     pub command: String,
-    /// What its checks run.
+    /// The commands that its checks run.
     pub commands: Commands,
     /// Its network checks.
     pub lines: Lines,
@@ -218,7 +219,7 @@ pub struct Stage {
     pids: Arc<AtomicI32>,
     pub onlooker: Arc<Mutex<Option<Onlooker>>>,
     bell: Arc<Notify>,
-    /// What is asked over the network of the host.
+    /// The connections to the network of the host.
     pub host: Lines,
     /// This host can run nothing any more.
     pub refuses: Arc<AtomicBool>,

@@ -116,7 +116,7 @@ pub(super) fn c2_images_that_share_layers_unpack_side_by_side(vm: &Vm) {
     }
 }
 
-/// What containerd tells of its changes from here on.
+/// Follows containerd's events about its changes from here on.
 #[track_caller]
 fn follow_containerd(vm: &Vm) -> Lines {
     let mut lines =
@@ -135,7 +135,7 @@ fn mark(vm: &Vm, word: &str) {
     ctr(vm, &["images", "label", &test_image(vm), &format!("mark={word}")]);
 }
 
-/// What containerd calls the image `test:1`.
+/// The name of the image `test:1` in containerd.
 #[track_caller]
 fn test_image(vm: &Vm) -> String {
     let images = ctr(vm, &["images", "ls", "-q"]);

@@ -140,7 +140,7 @@ fn s1_a_chain_stops_from_its_end(events: &[Event]) {
     }
 }
 
-/// What only sleeps is woken.
+/// A process that only sleeps wakes up.
 fn s3_what_sleeps_ends_by_its_signal(events: &[Event]) {
     for name in ["asleep", "ice"] {
         let told: Vec<&Event> = events.iter().filter(|event| event.service == name).collect();

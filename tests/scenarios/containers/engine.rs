@@ -31,7 +31,7 @@ disabled_plugins = ['io.containerd.grpc.v1.cri', 'io.containerd.internal.v1.opt'
   address = '/run/engine/containerd.sock'
 ";
 
-/// What the engine's tool says, run beside the engine.
+/// Runs the engine's tool beside the engine, and returns its output.
 fn ctr(host: &Host, words: &[&str]) -> Output {
     let tool = ["exec", "engine", "--", "ctr", "--address", "/run/engine/containerd.sock"];
     host.ctl(&[tool.as_slice(), words].concat())

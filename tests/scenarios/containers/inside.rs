@@ -1,4 +1,4 @@
-//! What a container is given and what it leaves: its image's words with the service file's on top, its log, its end, and
+//! The inside of a container: its image's settings with the service file's on top, its log, its end, and
 //! commands beside it.
 
 use kelson_tests::eventually;

@@ -1,4 +1,5 @@
-//! What cannot succeed is not tried again until the service's file or an archive of images has changed.
+//! A start that cannot succeed is not tried again until the service's file or an archive of images has
+//! changed.
 
 use kelson_tests::{Host, Image, archive};
 

@@ -45,7 +45,7 @@ fn nothing_is_lost(host: &Host) {
     assert_eq!(ledger.wrong(), 0, "{ledger:?} of {last}:\n{log}");
 }
 
-/// What addr2line(1) makes of the addresses of a backtrace.
+/// Resolves the addresses of a backtrace with addr2line(1).
 fn resolved(backtrace: &str) -> String {
     let addresses = backtrace.split_whitespace().filter(|word| word.starts_with("0x"));
     let mut command = std::process::Command::new("addr2line");

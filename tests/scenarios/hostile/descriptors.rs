@@ -38,7 +38,7 @@ impl Shortage {
         shortage
     }
 
-    /// What was let go of since is not given out again. False: something was, just now.
+    /// Keeps descriptors that were closed since from being given out again. False: one was, just now.
     fn tighten(&self) -> bool {
         let open = open_files(self.pid);
         let free = (0..).find(|number| !open.contains(number)).unwrap_or_default();

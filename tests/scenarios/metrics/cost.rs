@@ -1,4 +1,4 @@
-//! What it costs PID 1 that somebody reads the metrics of a thousand services with ten checks each.
+//! The cost for PID 1 of a reader of the metrics of a thousand services with ten checks each.
 
 use std::fs;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! What went wrong is told with what an operator can do about it.
+//! An error comes with advice for the operator.
 
 use kelson_tests::{Host, HostBuilder};
 

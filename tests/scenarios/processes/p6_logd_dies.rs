@@ -44,7 +44,7 @@ fn collected(host: &Host) {
     }
 }
 
-/// What is missing in a log is bounded, told of in its place, and nothing is there twice.
+/// The losses of a log are bounded, reported in their place, and no line is there twice.
 #[track_caller]
 fn gaps(host: &Host) -> u64 {
     let mut missing = 0;

@@ -60,7 +60,7 @@ fn strikes(fault: Fault) {
     host.poweroff();
 }
 
-/// What changes with a run, and when the state began.
+/// The values that change with a run, and the start of the state.
 fn seen(host: &Host, name: &str) -> (Option<i32>, u32, String, String) {
     let Service { pid, restarts, state, since, .. } = host.service(name);
     (pid, restarts, state, since.to_string())

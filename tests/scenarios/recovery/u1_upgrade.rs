@@ -62,7 +62,7 @@ fn all_write(host: &Host) {
     }
 }
 
-/// What an upgrade must not change: all of the services but for the helpers, which are replaced.
+/// The state that an upgrade must not change: all of the services but for the helpers, which are replaced.
 #[track_caller]
 fn kept(host: &Host) -> Vec<(String, Seen)> {
     seen(host).into_iter().filter(|(name, _)| name != "logd" && name != "apid").collect()

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::{Fault, each_fault};
 
-/// What `kelsonctl health` says of the host and of its groups.
+/// Runs `kelsonctl health`, and returns the health of the host and of its groups.
 #[track_caller]
 fn health(host: &Host) -> Value {
     serde_json::from_str(&host.ctl(&["health", "-o", "json"]).stdout).expect("JSON")
@@ -26,7 +26,7 @@ fn assert_same_time(before: &Value, now: &Value, what: &str) {
     }
 }
 
-/// What one incarnation said is what the next one says, but for the time that passes.
+/// The next incarnation reports the same as this one, but for the time that passes.
 #[track_caller]
 fn assert_same(before: &Value, now: &Value) {
     for key in ["group", "state", "healthy", "services", "minimumMs", "deadlineMs"] {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use kelson_tests::{Event, Host};
 
-/// What a loaded machine may add to a delay.
+/// The time that a loaded machine may add to a delay.
 const LATE: Duration = Duration::from_secs(5);
 
 /// The delay that the text of a backoff says: `…, restarting in 120 ms` or `1.2 s`, and how exactly it says it.

@@ -1,4 +1,5 @@
-//! What a thousand checks a second cost, beside a bare loop that makes the same connections in the same minutes.
+//! The cost of a thousand checks a second, beside a bare loop that makes the same connections in the same
+//! minutes.
 //!
 //! CPU time is that of the processes, and memory what is not shared: both mean the same however busy the computer is.
 

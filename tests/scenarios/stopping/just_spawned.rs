@@ -56,7 +56,7 @@ impl Drop for Spawners {
     }
 }
 
-/// What a thread has come to.
+/// The status of a thread that ended.
 fn wait(thread: i32, flags: i32) -> Option<i32> {
     let mut status = 0;
     // SAFETY: the status lives over the call.

@@ -4,7 +4,7 @@ use std::fs;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
-/// What is wrong with numbers that are to come once each and in order.
+/// The mistakes in numbers that are to come once each and in order.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Ledger {
     pub seen: u64,

@@ -1,4 +1,4 @@
-//! What runs on a host while faults are injected into its PID 1.
+//! The services that run on a host while faults are injected into its PID 1.
 //!
 //! By their names it is known what is to be looked at: [`WRITER`] writes numbered lines all the time, [`RESTLESS`] ends
 //! and is started again all the time, the others rest in one state each, which [`is_settled`] knows.
@@ -17,7 +17,7 @@ pub const RESTLESS: &str = "restless-";
 pub const ONCE: &str = "once";
 /// The file that lets what is restless come to its end.
 pub const ENOUGH: &str = "enough";
-/// What injects the faults and judges what becomes of the others.
+/// The service that injects the faults and judges the others.
 pub const JUDGE: &str = "judge";
 /// The service that nobody starts, in whose file the judge writes `start: auto`.
 pub const MANUAL: &str = "manual";
@@ -28,13 +28,13 @@ pub const GROUP: &str = "shop";
 /// The container, whose lines are numbered too.
 pub const BOXED: &str = "boxed";
 
-/// What is on a host, and how much of it.
+/// The services on a host, and how many of each.
 #[derive(Debug, Clone)]
 pub struct Load {
-    /// What writes numbered lines, a line each `every`.
+    /// Services that write numbered lines, a line each `every`.
     pub writers: usize,
     pub every: &'static str,
-    /// What is restarted all the time, and for how long it runs and rests.
+    /// Services that are restarted all the time, and for how long each runs and rests.
     pub restless: usize,
     pub rest: &'static str,
     /// The port of a server with a check; none for 0.
@@ -51,7 +51,7 @@ pub struct Plan {
     pub times: u32,
     /// Before each fault a part of it, by chance, passes.
     pub pause: &'static str,
-    /// What takes longer hangs.
+    /// The time after which a step counts as hung.
     pub bound: &'static str,
     /// The program `kelson-chaos` and the folder of `kelsonctl`, as the host sees them.
     pub program: String,

@@ -1,4 +1,4 @@
-//! What faults of one kind have cost, as one line that hack/chaos makes a row of its table of.
+//! The cost of faults of one kind, as one line that hack/chaos makes a row of its table of.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::ctl::Service;
 
-/// What a fault has cost that was injected some times.
+/// The cost of a fault that was injected some times.
 #[derive(Debug, Clone, Default)]
 pub struct Toll {
     pub fault: String,
@@ -17,7 +17,7 @@ pub struct Toll {
     pub lines: Option<u64>,
     /// Restarts that were counted and did not happen. `None`: the test does not look.
     pub miscounted: Option<u64>,
-    /// What did not come to its end in time, or not to the right one.
+    /// Steps that did not end in time, or not as they should.
     pub hangs: u64,
     /// In words, what is wrong.
     pub problems: Vec<String>,

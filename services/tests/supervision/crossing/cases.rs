@@ -1,10 +1,10 @@
-//! What a service can be, and what can happen to it.
+//! The kinds of a service, and the events that it can meet.
 
 use std::fmt::Debug;
 
 use super::covering;
 
-/// What it waits for.
+/// The condition that it waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Condition {
     Nothing,
@@ -54,7 +54,7 @@ pub enum Workload {
     Container,
 }
 
-/// What it does when the first trigger comes.
+/// Its situation when the first trigger comes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Moment {
     Up,

@@ -1,4 +1,4 @@
-//! What a case must come to, by the documents alone: no code of Kelson is asked.
+//! The expected outcome of a case, by the documents alone: no code of Kelson is asked.
 
 use super::cases::{Case, End, Moment, Policy, Trigger};
 
@@ -27,7 +27,7 @@ pub enum Rest {
     Over,
 }
 
-/// What is expected of the service now.
+/// The expected state of the service now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Expected {
     pub rest: Rest,

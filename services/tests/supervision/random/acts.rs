@@ -1,4 +1,4 @@
-//! What happens to the services of a sequence, one thing after the other.
+//! The events of a sequence, one after the other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -25,7 +25,7 @@ pub enum Kind {
     Added,
 }
 
-/// What was asked of a service, and what was answered. Their order is the order in which they were asked.
+/// A request to a service, and its answer. Their order is the order in which they were asked.
 #[derive(Debug, Clone)]
 pub struct Request {
     pub name: String,
@@ -51,7 +51,7 @@ pub struct Play {
     /// Of each service, since when it is certain that the host has read which of its files.
     pub versions_read: VersionsRead,
     pub begun: Instant,
-    /// What was done, for whoever has to understand a failure.
+    /// The acts so far, for the reader of a failure.
     pub trace: Arc<Mutex<Vec<String>>>,
     /// Services that have asked for more time.
     pub extended: Arc<Mutex<BTreeSet<String>>>,
@@ -160,7 +160,7 @@ impl Play {
         self.tell(Play::end_of(dice, &self.house.stage, name));
     }
 
-    /// What runs of it ends, whoever is there to see it.
+    /// Ends the running processes of the service, whoever is there to see it.
     pub fn end_of(dice: &mut Dice, stage: &Stage, name: &str) -> String {
         let exit = match dice.roll(5) {
             0 | 1 => Exit::Status(0),

@@ -1,4 +1,5 @@
-//! What was done with one service, read in order: open and close in turn, one run at a time, each with its hooks.
+//! The operations on one service, read in order: open and close in turn, one run at a time, each with its
+//! hooks.
 
 use kelson_runner::Exit;
 use kelson_spec::service::ServiceSpec;

@@ -1,4 +1,4 @@
-//! What must hold at every moment at which nothing is left to be done.
+//! Laws that must hold at every moment at which nothing is left to be done.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -17,7 +17,7 @@ use super::witness::Book;
 use super::world::World;
 use crate::house::{MS, Stage};
 
-/// What was seen the last time, and of each service what has been read so far.
+/// The state at the last look, and how far the record of each service has been read.
 #[derive(Default)]
 pub struct Laws {
     before: BTreeMap<String, Snapshot>,
@@ -69,7 +69,7 @@ impl Laws {
         wrongs
     }
 
-    /// What was done since it was last read. `life_begun`: when this incarnation of PID 1 began.
+    /// Reads the operations since the last look. `life_begun`: when this incarnation of PID 1 began.
     pub fn read(
         &mut self,
         stage: &Stage,
@@ -215,7 +215,7 @@ impl Laws {
         }
     }
 
-    /// What may change from one look to the next.
+    /// Checks the changes from one look to the next.
     fn agrees_with_before(&self, play: &Play, now: &Snapshot, wrong: &mut impl FnMut(String)) {
         let Some(before) = self.before.get(&*now.name) else { return };
         let requests = play.requests.lock().unwrap();

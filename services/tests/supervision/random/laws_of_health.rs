@@ -1,5 +1,5 @@
-//! What must hold of the health of the host and of its group: it is what the services make it, and the death of PID 1 is no
-//! change of them.
+//! Laws of the health of the host and of its group: the services make it, and the death of PID 1 does not
+//! change it.
 
 use kelson_proto::v1::HealthReport;
 use kelson_services::model::{Snapshot, State};
@@ -75,7 +75,7 @@ fn is_what_time_makes_of(before: &Standing, now: &Standing) -> bool {
     before.is(now)
 }
 
-/// Who is blamed is not up, and since all are up none has been started again.
+/// A service that is blamed is not up, and since all are up none has been started again.
 fn agrees_with_the_services(
     play: &Play,
     report: &HealthReport,

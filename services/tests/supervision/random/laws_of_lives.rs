@@ -1,5 +1,4 @@
-//! What must hold over the incarnations of PID 1: nothing of what one of them began is lost, done twice or left to
-//! nobody.
+//! Laws over the incarnations of PID 1: no work that one of them began is lost, done twice or left to nobody.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -45,7 +45,7 @@ pub struct Story {
     versions_read: VersionsRead,
     /// All services were taken in.
     taken_in: bool,
-    /// What is there for the next incarnation, and since when PID 1 lives.
+    /// The state for the next incarnation, and since when PID 1 lives.
     host: Option<(Ruin, Instant)>,
 }
 

@@ -1,4 +1,4 @@
-//! Who writes down what happens: each event with the time of the clock that stands still, and each wrong that only
+//! The witness writes down each event with the time of the clock that stands still, and each wrong that only
 //! shows at the instant at which it is done.
 
 use std::collections::{HashMap, HashSet};

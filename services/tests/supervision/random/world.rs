@@ -17,7 +17,7 @@ pub const GROUP: &str = "g";
 /// It exists all the time, and nobody knows it at once.
 const LATE: &str = "/proc/self";
 
-/// What stays of a service when its file changes.
+/// The part of a service that stays when its file changes.
 #[derive(Clone)]
 struct Nature {
     kind: ServiceKind,
@@ -315,7 +315,7 @@ pub fn hooks_in_place(spec: &ServiceSpec) -> Vec<String> {
     spec.hooks.pre.iter().chain(&spec.hooks.post).map(|hook| hook.command.join(" ")).collect()
 }
 
-/// What runs beside the main process: checks, `postStart`, `preStop`.
+/// The commands that run beside the main process: checks, `postStart`, `preStop`.
 pub fn beside(spec: &ServiceSpec) -> Vec<String> {
     let hooks = spec.hooks.post_start.iter().chain(&spec.hooks.pre_stop).map(|hook| hook.command.join(" "));
     let checks = spec.health.iter().filter_map(|check| match &check.probe {

@@ -1,4 +1,4 @@
-//! What processes cost while nothing happens: memory, and how often they are woken.
+//! The cost of processes while nothing happens: memory, and how often they are woken.
 
 use std::fs;
 

@@ -1,4 +1,5 @@
-//! What is compared, and how each is started and stopped: in a PID namespace, a cgroup and a folder of its own.
+//! The systems to compare, and how each is started and stopped: in a PID namespace, a cgroup and a folder of
+//! its own.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write as _;

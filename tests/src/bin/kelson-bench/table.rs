@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use crate::measure::{Figures, Metric};
 use crate::system::System;
 
-/// What Kelson is to reach.
+/// Kelson's target.
 enum Target {
     /// Times the C loop of the same round.
     Ratio(f64),

@@ -1,4 +1,4 @@
-//! What is done to PID 1.
+//! The faults of PID 1.
 
 use std::io;
 use std::thread::JoinHandle;

@@ -21,7 +21,7 @@ const ENOUGH_PROBLEMS: usize = 50;
 /// begins again at a fault moves it by seconds.
 const SLEW: Duration = Duration::from_millis(100);
 
-/// What of a service must not change.
+/// The state of a service that must not change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Known {
     pid: Option<i32>,
@@ -49,13 +49,13 @@ pub struct Judge {
     answers: Vec<Duration>,
     /// How often PID 1 was to be executed anew as it was asked to, and to crash.
     pub asked: (u64, u64),
-    /// What it counted of both before.
+    /// The counts of both before.
     pub counted: (u64, u64),
     held: Option<Held>,
     chance: u64,
 }
 
-/// What a client follows from before the first fault to after the last.
+/// The streams that a client follows from before the first fault to after the last.
 pub struct Streams {
     pub events: Events,
     /// The number of the first event that is to come.
@@ -314,7 +314,7 @@ impl Judge {
         }
     }
 
-    /// What PID 1 holds is the same after many lives as after two, but for what is just being started.
+    /// PID 1 holds as much after many incarnations as after two, but for what is just being started.
     fn nothing_grows(&mut self) {
         let (Some(before), Some(now)) = (self.held, Held::now()) else { return };
         println!("PID 1 held {before:?}, and holds {now:?}");
@@ -356,7 +356,8 @@ fn same_health(before: &Health, now: &Health) -> bool {
         })
 }
 
-/// What is to be known of it. Of this very program, and of logd, less: the time of the one's event is a moment later.
+/// The known state of a service. Of this very program, and of logd, less: the time of the one's event is a
+/// moment later.
 fn known(service: Service) -> (String, Known) {
     let Service { name, state, up, healthy, restarts, pid, since, .. } = service;
     let since = if name == "logd" || name == JUDGE || name.starts_with(RESTLESS) {

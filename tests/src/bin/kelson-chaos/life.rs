@@ -2,7 +2,7 @@
 
 use std::fs;
 
-/// What is another in each incarnation: where its stack begins, which the kernel draws by chance with each `execve`.
+/// A mark of an incarnation: the start of its stack, which the kernel draws by chance with each `execve`.
 ///
 /// Another life can be seen so before it answers, and nobody has to be asked.
 pub fn of_pid_1() -> Option<u64> {
@@ -13,7 +13,7 @@ pub fn of_pid_1() -> Option<u64> {
     rest.split_whitespace().nth(STARTSTACK - 3)?.parse().ok()
 }
 
-/// What PID 1 holds: what grows from one incarnation to the next would be used up one day.
+/// The resources that PID 1 holds: one that grows from one incarnation to the next would be used up one day.
 #[derive(Debug, Clone, Copy)]
 pub struct Held {
     pub descriptors: usize,

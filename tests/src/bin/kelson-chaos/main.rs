@@ -15,7 +15,7 @@ use std::time::Duration;
 use fault::Fault;
 use judge::Judge;
 
-/// What is to be done, and where.
+/// The faults to inject, and their target.
 pub struct Plan {
     /// They take turns.
     pub faults: Vec<Fault>,

@@ -1,6 +1,6 @@
 //! Small servers to be checked: as little of TCP, HTTP and gRPC as answers a health check.
 //!
-//! What they answer stands in a file, which a test may write at any time.
+//! Their answer stands in a file, which a test may write at any time.
 
 use std::io::{Read, Result, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
