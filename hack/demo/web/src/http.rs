@@ -29,7 +29,7 @@ pub fn read_path(visitor: &mut impl Read) -> io::Result<String> {
     }
 }
 
-/// What a visitor is told.
+/// The answer to a visitor.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Answer {
     status: u16,

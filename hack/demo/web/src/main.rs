@@ -85,7 +85,7 @@ fn attend(mut visitor: TcpStream, redis: SocketAddr) {
     let _ = answer.write(&mut visitor);
 }
 
-/// What the one-shot wrote into redis, and the number of this visit.
+/// The text that the one-shot wrote into redis, and the number of this visit.
 fn greet(address: SocketAddr) -> Answer {
     let asked = redis::Connection::open(address, TIMEOUT).and_then(|mut redis| {
         let visits = redis.ask(&["INCR", "visits"])?;
