@@ -121,7 +121,7 @@ impl Admission {
         let Some(pid) = peer.pid() else { return Ok(Standing::Host { uid, pid: None }) };
         let cannot = |error: String| Denied(format!("process {pid} has no access to the API: {error}"));
         let owner = peer.ask(|pid| self.owner(pid)).map_err(|error| cannot(error.to_string()))?;
-        // What is to be changed in a file comes first: it is what an operator can change.
+        // A mistake in a file comes first: an operator can correct it.
         match &owner {
             Owner::Service(name) if self.grants(name) == ApiAccess::None => {
                 let builtin = self.0.manager.get(name).is_some_and(|service| service.builtin);

@@ -1,8 +1,8 @@
 //! Groups: services that are ordered by their part in the group and can restart together.
 //!
-//! The order comes from the dependencies that `kelson-load` gives the members, so starting, stopping and `why` know
-//! nothing of groups. What is left is here: a member, or a check of the group, asks for a restart of all ([`Groups`]), and one
-//! task of the host stops and starts them in order ([`coordinate`]).
+//! The order comes from the dependencies that `kelson-load` gives the members, so starting, stopping and
+//! `why` know nothing of groups. The rest is here: a member, or a check of the group, asks for a restart of
+//! all ([`Groups`]), and one task of the host stops and starts them in order ([`coordinate`]).
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,8 +1,9 @@
 //! Health checks: whether a run passes them now.
 //!
-//! [`Checks`] minds the checks of one run and is dropped with it: nothing that an earlier run passed or failed counts for
-//! the next. What a check asks is behind [`Probe`]; how results add up to passing and failing stands in `level`, which is
-//! pure. The task of the service polls [`Checks::next`] as one more source of what happens to it.
+//! [`Checks`] minds the checks of one run and is dropped with it: nothing that an earlier run passed or
+//! failed counts for the next. A check asks through [`Probe`]; `level`, which is pure, decides when results
+//! add up to passing and failing. The task of the service polls [`Checks::next`] as one more source of what
+//! happens to it.
 //!
 //! An exec check is one future at a time: it waits until the check is due, asks, and is replaced. So no check runs twice
 //! at the same time, nothing wakes up between two results, and dropping the checks ends all that they began.

@@ -1,7 +1,7 @@
 //! Looking at the machine: PID 1's side of `kelson-inspect`.
 //!
-//! One process answers one question. What it says comes in frames, which are taken as they are: PID 1 reads nothing of
-//! what the kernel or a disk says. Dropping the [`Answers`] kills it.
+//! One process answers one question. Its answers come in frames, which PID 1 passes on as they are: PID 1
+//! parses no data of the kernel or of a disk. Dropping the [`Answers`] kills it.
 
 use std::fs::File;
 use std::io::{self, Seek as _, Write as _};

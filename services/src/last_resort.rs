@@ -50,8 +50,9 @@ pub trait Survivors: Sync {
     fn started(&self, pid: i32) -> Option<u64>;
 }
 
-/// Stops all services that are recorded, each once those that need it are down, [some](program::last) after all others. What
-/// is left at `deadline` is killed. `now` counts from PID 1's start, as the times of the records do.
+/// Stops all services that are recorded, each once those that need it are down, [some](program::last) after
+/// all others. Services that are left at `deadline` are killed. `now` counts from PID 1's start, as the times
+/// of the records do.
 pub async fn stop(past: &mut Past, survivors: &dyn Survivors, now: Duration, deadline: Instant) {
     let services = services(past, survivors, now).await;
     let is_last = |service: &Service| program::last().position(|name| *service.name == *name);

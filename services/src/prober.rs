@@ -1,8 +1,9 @@
 //! PID 1's side of network checks: which are to be asked, the processes that ask, and where results go.
 //!
-//! [`Prober`] is a cheap handle; one [driver] future does the work. Each network of the host has [checks] and a
-//! [`Supervisor`](kelson_helper::supervisor::Supervisor) that keeps one `kelson-probe` at work there. Whatever ends a
-//! probe, the next gets all checks again: they are late then, which is reported, but no result is made up.
+//! [`Prober`] is a cheap handle; one [driver] future does the work. Each network of the host has [checks] and
+//! a [`Supervisor`](kelson_helper::supervisor::Supervisor) that keeps one `kelson-probe` at work there. After
+//! the end of a probe, for any reason, the next gets all checks again: they are late then, which is reported,
+//! but no result is made up.
 
 mod checks;
 mod driver;

@@ -20,9 +20,9 @@
 //! belongs to one incarnation of the host: its header bears the boot id and the start time of PID 1, which `execve`
 //! keeps and a new PID namespace does not.
 //!
-//! Writes are `pwrite` to a tmpfs of our own: they never wait for a disk, and cost no memory of the process. Room for
-//! what is written all the time is taken at once. What finds no room all the same is kept and written later
-//! ([`unwritten`]).
+//! Writes are `pwrite` to a tmpfs of our own: they never wait for a disk, and cost no memory of the process.
+//! Room for what is written all the time is taken at once. A record that finds no room all the same is kept
+//! and written later ([`unwritten`]).
 
 mod checks;
 mod descriptors;

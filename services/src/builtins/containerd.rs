@@ -1,9 +1,10 @@
 //! `containerd`: runs the services that are images. On when a service needs it, or when the machine file says so.
 //!
-//! It is a program of the host, found in `PATH`, and an ordinary service to the state machine. Its configuration is
-//! ours and minimal: no CRI, no sockets but its own. What must outlive a reboot (content, snapshots, its database) lies
-//! below the state folder, all else below the runtime folder. Its shims are not its children but PID 1's, and live in
-//! cgroups of their own: neither its stop nor its end touches them.
+//! It is a program of the host, found in `PATH`, and an ordinary service to the state machine. Its
+//! configuration is ours and minimal: no CRI, no sockets but its own. The data that must outlive a reboot
+//! (content, snapshots, its database) lies below the state folder, all else below the runtime folder. Its
+//! shims are not its children but PID 1's, and live in cgroups of their own: neither its stop nor its end
+//! touches them.
 
 use std::fmt::Write as _;
 use std::fs::{DirBuilder, OpenOptions};
@@ -74,7 +75,7 @@ pub fn spec(machine: &MachineSpec, runtime_dir: &Path, files: u64) -> ServiceSpe
         RestartSpec { max_delay: Duration::from_secs(10), ..RestartSpec::for_kind(ServiceKind::Service) };
     spec.stop = StopSpec { signal: libc::SIGTERM, timeout: Duration::from_secs(10), delay: Duration::ZERO };
     spec.limits = vec![ResourceLimit { resource: libc::RLIMIT_NOFILE, soft: files, hard: files }];
-    // Whatever it is denied, every container is denied too.
+    // A right that it lacks every container lacks too.
     spec.security = Security {
         no_new_privileges: false,
         seccomp: Seccomp::Unconfined,

@@ -1,8 +1,9 @@
 //! `probe`: asks the network checks of services.
 //!
-//! It is no ordinary service: the [`Prober`] starts `kelson-probe` while there is something to ask, replaces it when it
-//! dies or freezes, and ends it after all services have. Whatever becomes of it, no service is restarted or loses its
-//! health for it. Each process asks in the network that a run has: the host's, or that of a container.
+//! It is no ordinary service: the [`Prober`] starts `kelson-probe` while there is something to ask, replaces
+//! it when it dies or freezes, and ends it after all services have. No service is restarted or loses its
+//! health because of its end. Each process asks in the network that a run has: the host's, or that of a
+//! container.
 
 use std::sync::Arc;
 

@@ -257,8 +257,8 @@ impl Held {
         }
     }
 
-    /// Drops the oldest lines of pipes that fill up, and closes those of older runs that have ended. What is in the
-    /// others stays there for the next logd. Gives what was lost, by service.
+    /// Drops the oldest lines of pipes that fill up, and closes those of older runs that have ended. The
+    /// contents of the others stay there for the next logd. Gives what was lost, by service.
     pub fn relieve_full(&mut self) -> HashMap<Arc<str>, Lost> {
         let mut losses: HashMap<Arc<str>, Lost> = HashMap::new();
         let mut newest: HashMap<Arc<str>, u64> = HashMap::new();

@@ -62,8 +62,8 @@ pub async fn restart(manager: Manager, request: GroupRequest, rest: Duration) {
     manager.start_for_group(&again, &why).await;
 }
 
-/// Those that stopped with the group and still belong to it. What an operator started meanwhile and has come to its end
-/// is done; it is not done again.
+/// Those that stopped with the group and still belong to it. A service that an operator started meanwhile and
+/// that has ended is done; it does not run again.
 fn to_start(
     manager: &Manager,
     group: &str,
@@ -112,7 +112,7 @@ mod tests {
             };
             assert_eq!(chosen(state, poststop), state == State::Running, "{state:?}");
         }
-        // Who asks starts again, also when somebody had started it by hand.
+        // A member that asked starts again, also when somebody had started it by hand.
         assert!(chosen(State::Failed, |now, spec| {
             spec.start = StartMode::Manual;
             now.name = "asker".into();

@@ -256,7 +256,7 @@ impl StatusTable {
     }
 }
 
-/// Where the answers to one check of one run go. What comes after the end of the run goes nowhere.
+/// Where the answers to one check of one run go. Answers after the end of the run go nowhere.
 struct Sink {
     table: Weak<StatusTable>,
     /// The check's place in the table.

@@ -91,8 +91,8 @@ mod tests {
 
     use super::*;
 
-    /// Results as they come: `+` a pass, `-` a failure, `g` a failure in grace. What it is after each: `?` pending,
-    /// `+` passing, `-` failing, `R` asks for a restart.
+    /// Results as they come: `+` a pass, `-` a failure, `g` a failure in grace. Returns the standing after
+    /// each: `?` pending, `+` passing, `-` failing, `R` asks for a restart.
     fn play(success: u32, failure: u32, restart: u32, results: &str) -> String {
         let check = Check {
             success_threshold: success,

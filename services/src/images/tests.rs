@@ -91,7 +91,7 @@ async fn an_unpack_is_told_in_events_of_its_service() {
     assert!(words.ends_with(&["--user", "www", "--", "web:1"].map(str::to_owned)), "{words:?}");
     let progress = Report::Progress(Progress { bytes_done: 1, bytes_total: 2, layer: 1, layers: 1 });
     let note = Report::Note("bad.tar: it ends in the middle".to_owned());
-    // What is over within a second tells its end alone.
+    // An unpack that is over within a second reports its end alone.
     tokio::time::sleep(Duration::from_secs(1)).await;
     say(&mut pipe, &[progress.clone(), note.clone(), progress, note, unpacked(false)]);
     let config = work.await.unwrap().unwrap();

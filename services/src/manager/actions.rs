@@ -234,7 +234,7 @@ impl Manager {
             Awaited::Down => snapshot.down,
             Awaited::Finished => snapshot.finished,
         };
-        // Whatever else changes: while the first that is missing does not hold, all together do not.
+        // While the first that is missing does not hold, all together do not, whatever else changes.
         while let Some(missing) = watched.iter().position(|snapshot| !holds(&snapshot.borrow())) {
             let Some(snapshot) = watched.get_mut(missing) else { return Ok(()) };
             if snapshot.wait_for(holds).await.is_err() {

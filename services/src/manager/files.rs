@@ -98,7 +98,7 @@ impl Manager {
     /// # Errors
     /// A folder could not be read, or the host is stopping: nothing was changed.
     pub async fn reload(&self, loaded: Loaded) -> Result<ReloadReport, ServicesError> {
-        // What could not be read is not gone, and what it says is not known.
+        // A file that could not be read is not gone, and its contents are not known.
         if let Some(unread) = loaded.unread() {
             return Err(ServicesError::NotNow(format!("the files could not be read: {unread}")));
         }
@@ -151,14 +151,14 @@ impl Manager {
             let starts = spec.start == StartMode::Auto;
             let name = spec.name.clone();
             self.add(spec, false);
-            // What this host cannot run shows as failed, and is not started.
+            // A service that this host cannot run shows as failed, and is not started.
             if starts && self.live(&name).is_some() {
                 report.started.push(name.clone());
             }
             report.added.push(name);
         }
         for (name, text) in faulty {
-            // What runs goes on with the file that it was started with.
+            // A running service continues with the file that it was started with.
             if self.live(&name).is_none() {
                 self.add_faulty(&name, &text, None, false);
             }

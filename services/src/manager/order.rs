@@ -119,7 +119,7 @@ impl Manager {
                 }
             }
         }
-        // What is needed comes first.
+        // Dependencies come first.
         found.reverse();
         found.extend(names.iter().cloned());
         found
@@ -207,8 +207,8 @@ impl Manager {
         self.inner.closing.store(true, Ordering::Relaxed);
     }
 
-    /// Starts nothing any more and stops all services, each as soon as all that depend on it are down; `last` ones,
-    /// in their order, after all others. What is left at `deadline` is killed.
+    /// Starts nothing any more and stops all services, each as soon as all that depend on it are down; `last`
+    /// ones, in their order, after all others. Services that are left at `deadline` are killed.
     pub async fn stop_all(&self, deadline: Instant, last: &[&str]) -> StopSummary {
         self.starts_nothing_more();
         // A service that must wait for others to stop first must not start meanwhile either.

@@ -83,7 +83,7 @@ impl Hooks {
         failures
     }
 
-    /// One command in place of the main process. What it leaves behind is killed.
+    /// One command in place of the main process. Kills the processes that it leaves behind.
     async fn run(
         &self,
         runner: &mut Box<dyn Runner>,

@@ -174,7 +174,7 @@ impl NotifySocket {
     /// Removes the datagram whose messages were read, once what they say is written down: an incarnation of PID 1 that
     /// crashes before leaves it to the next one.
     pub fn take(&self) {
-        // What of it does not fit is gone with it. Nobody else reads here, so it is there.
+        // The part of it that does not fit is gone with it. Nobody else reads here, so it is there.
         let _ = recv(self.socket.as_raw_fd(), &mut [], MsgFlags::MSG_DONTWAIT);
     }
 }

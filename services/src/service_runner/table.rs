@@ -1,8 +1,8 @@
 //! The state machine of one service: (state, input) → (state, effects). It is pure; the time is an argument.
 //!
-//! A service is in one [`Phase`], and at most one piece of [`Work`] is under way. An [`Input`] is something that
-//! happened. [`ServiceState::step`] takes it, changes the state, and returns [`Effect`]s. The task carries them out in
-//! their order. What comes of an effect is the next input.
+//! A service is in one [`Phase`], and at most one piece of [`Work`] is under way. An [`Input`] is something
+//! that happened. [`ServiceState::step`] takes it, changes the state, and returns [`Effect`]s. The task
+//! carries them out in their order. The result of an effect is the next input.
 //!
 //! A phase holds all that is known in it alone: its deadlines, the PID, why a service rests, what follows a stop. So
 //! the compiler refuses a PID at rest, or a stop that leads nowhere. [`ServiceState`] holds the rest: counters, and the
@@ -122,7 +122,7 @@ impl ServiceState {
                     self.restart(self.request_id, &text, at);
                 }
             }
-            // What is on its way already, up or down, ends as it would.
+            // A service that is on its way already, up or down, ends as it would.
             (
                 AtRest(_) | When | Opening | Pre { .. } | Spawning { .. } | Phase::Down(_),
                 Input::Replace { .. },
@@ -174,7 +174,7 @@ impl ServiceState {
             }
             (_, Input::Attached { found, closing }) => self.attached(found, closing, at),
 
-            // What the gate and `when` say.
+            // The answers of the gate and `when`.
             (When, Input::WhenHolds) => self.ask_gate(at),
             (When, Input::WhenFails(text)) => {
                 at.work(Work::None);
@@ -246,7 +246,7 @@ impl ServiceState {
             | (Pre { .. }, Input::Opened(_) | Input::Spawned(_))
             | (Spawning { .. }, Input::Opened(_) | Input::PreDone(_)) => {}
 
-            // What the run says of itself, and what is learnt of it.
+            // The notify messages of the run, and findings about it.
             (Phase::Active(active), Input::Report(_, report)) => self.reported(*active, report, at),
             (Phase::Active(active), Input::Ping) => self.phase = Phase::Active(active.pinged(at.now)),
             (Phase::Active(active), Input::WatchdogInterval(interval)) => {

@@ -280,7 +280,7 @@ fn what_ended_the_last_run_is_said_until_it_is_up_again() {
     case.gate = true;
     case.feed(Input::GateHolds);
     assert_eq!(&*case.service.reason(), format!("run 2; the last run: {ended}"));
-    // What is written down of it is the same for the next incarnation.
+    // The record is the same for the next incarnation.
     let mut record = kelson_proto::state::v1::ServiceRecord::default();
     case.service.store(&mut record);
     assert_eq!(ServiceState::of_stored(&record).0.reason(), case.service.reason());
@@ -504,7 +504,7 @@ fn no_order_of_inputs_breaks_the_invariants() {
             case.now += Duration::from_millis(random(3000));
             case.gate = random(4) != 0;
             let before = case.service.run;
-            // What the work under way may bring, or something from outside.
+            // An input that the work under way may cause, or one from outside.
             let input = match (random(3), case.work) {
                 (0, Work::When) => Input::WhenHolds,
                 (0, Work::Open) => {
@@ -550,7 +550,7 @@ fn no_order_of_inputs_breaks_the_invariants() {
             case.feed(input);
             let mut record = kelson_proto::state::v1::ServiceRecord::default();
             case.service.store(&mut record);
-            // What is missing is asked again.
+            // The missing conditions are asked again.
             let mut stored = case.service.clone();
             if let Phase::Gate(gate) = &mut stored.phase {
                 gate.missing.clear();

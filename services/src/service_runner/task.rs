@@ -191,7 +191,7 @@ impl Core {
     /// Waits for the next thing that concerns this service. Cancelled by dropping; loses nothing then.
     async fn happen(&mut self, doing: &mut Option<BoxFuture<'_, Outcome>>) -> Occurrence {
         self.arm();
-        // What a run says before its spawn has been reported waits until then.
+        // Messages that a run sends before its spawn has been reported wait until then.
         let listening = !matches!(self.service.phase, Phase::Spawning { .. });
         let Core {
             mailbox,

@@ -165,8 +165,8 @@ pub(super) fn take(found: &Found, doubts: &mut Vec<String>) -> Vec<Inherited> {
             doubts.push(format!("what is written of descriptor {raw} makes no sense"));
             continue;
         };
-        // One that was closed, or another by now: it was let go of, and the write of that was cut off. What this
-        // incarnation has opened itself has an owner, whatever is written of its number.
+        // One that was closed, or another by now: it was let go of, and the write of that was cut off. A
+        // descriptor that this incarnation opened itself has an owner, whatever is recorded under its number.
         let same = identity(raw).is_ok_and(|now| now == (record.device, record.inode));
         // A later release knows what it is; it stays open and written down for that.
         let Some(what) = record.what.map(Descriptor::of_stored) else { continue };

@@ -1,8 +1,8 @@
 //! A file of slots that belongs to one run of the host, and what a slot is made of.
 //!
-//! The layout of a file is fixed: magic, version, the length of a slot, and in a slot of its own the [`HostRun`] that
-//! it belongs to; slots from byte 4096 on. A slot has a checksum, the length of what it holds, a number, and what it
-//! holds. What that is, and how later releases add to it, is the matter of each file.
+//! The layout of a file is fixed: magic, version, the length of a slot, and in a slot of its own the
+//! [`HostRun`] that it belongs to; slots from byte 4096 on. A slot has a checksum, the length of what it
+//! holds, a number, and what it holds. Each file defines its contents, and how later releases add to them.
 //!
 //! [`HostRun`]: stored::HostRun
 
@@ -18,8 +18,8 @@ use prost::Message as _;
 use super::Incarnation;
 use crate::error::ServicesError;
 
-/// Of the layout of all files here: one higher where an older release could not read what this one writes. What is
-/// added to records is none of that: they are tagged. Version 4 and those before it were no tagged records.
+/// Of the layout of all files here: one higher where an older release could not read what this one writes.
+/// Additions to records do not count: they are tagged. Version 4 and those before it were no tagged records.
 pub const VERSION: u32 = 5;
 const HEADER: u64 = 4096;
 const MAGIC: &[u8; 8] = b"KELSONST";

@@ -95,8 +95,8 @@ pub(super) fn understand<T: DeserializeOwned>(
     Err(senseless(&"too much of it is not understood"))
 }
 
-/// Takes away the innermost thing on the way that can be missing. What would be taken away is made empty first: a
-/// structure with no fields has the default of each, which may be safer than that there is none.
+/// Takes away the innermost thing on the way that can be missing. Before it removes a value, it empties it: a
+/// structure with no fields has the default of each, which may be safer than its absence.
 fn leave_out(tree: &mut Value, path: &mut Vec<Segment>) -> bool {
     while let Some(last) = path.pop() {
         let Some(parent) = at(tree, path) else { continue };

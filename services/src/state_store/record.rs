@@ -53,8 +53,8 @@ pub(super) struct FoundRecord {
 }
 
 impl Record {
-    /// As bytes of a slot, with the fields that a later release has written. What may be long is shortened where it
-    /// does not fit otherwise.
+    /// As bytes of a slot, with the fields that a later release has written. Long texts are shortened where
+    /// it does not fit otherwise.
     pub(super) fn seal(&self, number: u64, unknown: &[u8]) -> Option<Vec<u8>> {
         let whole = self.bytes(unknown);
         if whole.len() <= SLOT.saturating_sub(PAYLOAD) {

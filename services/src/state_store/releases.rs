@@ -141,8 +141,8 @@ pub(super) fn of_its_phase(mut record: stored::ServiceRecord) -> stored::Service
     record
 }
 
-/// Reads the state of a release, which holds what [`write`] has written. What a later release adds to that has its
-/// default here: it is to be taken out of what is expected of the releases before it.
+/// Reads the state of a release, which holds what [`write`] has written. A field that a later release adds to
+/// that has its default here: it is to be taken out of the expectation for the releases before it.
 fn reads(release: &str) -> (Past, BTreeMap<String, Record>) {
     let folder = copy_of(release);
     let mut past = Past::take(&folder, &life()).unwrap();
@@ -227,14 +227,14 @@ fn the_stored_state_of_a_later_release_is_read_and_its_fields_are_kept() {
     let of = |name: &str| others[name].service.clone();
     assert_eq!((of("new-phase").phase, of("new-phase").state()), (Phase::Active(active), State::Running));
     assert!(matches!(of("new-phase-at-rest").phase, Phase::Rest(Rest::Ended(..))));
-    // What asks for its group does so still, and what follows in an unknown way is for the restart policy.
+    // A member that asks for its group still does so, and an unknown next step is for the restart policy.
     assert!(of("new-values").stage() == Some(Stage::Closing) && of("new-values").group_restarts());
     let new_values = again(&others["new-values"], b"");
     assert_eq!(new_values.restarts_by, [1; 11]);
     assert!(matches!(new_values.after.unwrap().what, Some(stored::next::What::Decide(_))));
     assert_eq!(past.events.iter().map(|(_, event)| event.seq).min(), Some(1));
 
-    // Whoever writes a record again keeps the fields.
+    // A release that writes a record again keeps the fields.
     let folder = copy_of(VARIANT);
     let mut past = Past::take(&folder, &self::life()).unwrap();
     let _: ServiceSpec = past.paper(Kind::Spec, "new").unwrap();

@@ -290,7 +290,7 @@ fn a_number_says_which_fields_are_known() {
         // One each is the usual, and is not written.
         expected.failure_counts.clear();
         let mut read: stored::ServiceRecord = prost::Message::decode(unseal(&again).unwrap().1).unwrap();
-        // What follows in a way that is not known is for the restart policy.
+        // An unknown next step is for the restart policy.
         assert_eq!(
             read.after.take().is_some_and(|after| after.what.is_some()),
             expected.after.take().is_some()
@@ -427,7 +427,8 @@ fn a_kept_descriptor_is_found_and_one_that_was_let_go_is_not() {
     let (kept, _far) = nix::unistd::pipe().unwrap();
     let (gone, _far_too) = nix::unistd::pipe().unwrap();
     let (other, _far_as_well) = nix::unistd::pipe().unwrap();
-    // What is taken over below is a copy by number: this test owns the originals too, and must not close twice.
+    // The descriptors that are taken over below are copies by number: this test owns the originals too, and
+    // must not close twice.
     let kept = std::mem::ManuallyDrop::new(KeptDescriptor::new(kept, Some(&store), || notify("web")));
     drop(KeptDescriptor::new(gone, Some(&store), || notify("gone")));
     // Its number is another's now.
@@ -458,7 +459,7 @@ fn what_finds_no_room_is_written_later_and_the_newest_of_it() {
     store.write(Kind::Spec, "web", &5_u64);
     store.discard(Kind::Spec, "web");
     assert!(store.trouble().is_some_and(|why| why.contains("cannot be written: No such file")));
-    // What has its place is written all the same.
+    // A record that has its place is written all the same.
     store.record(&Arc::from("a"), &record("a", 1));
     std::fs::create_dir(dir.join("papers")).unwrap();
     assert_eq!(store.trouble(), None);

@@ -144,7 +144,7 @@ impl Writer {
     pub async fn keep_up(&self, tell: impl Fn(&str)) {
         loop {
             self.news.notified().await;
-            // What only just did not fit, or was reported already.
+            // A record that only just did not fit, or was reported already.
             let Some(why) = self.catch_up() else { continue };
             tell(&format!("{why}; until it can, a crash of PID 1 would lose it"));
             while self.catch_up().is_some() {

@@ -105,7 +105,7 @@ impl Fate {
 
     /// It dies here and now.
     pub fn die(&self, place: &str) {
-        // What is not marked to close comes through `execve`.
+        // Descriptors that are not marked to close come through `execve`.
         let open = std::fs::read_dir("/proc/self/fd").unwrap();
         let open = open.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
         // SAFETY: it takes numbers alone.

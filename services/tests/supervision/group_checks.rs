@@ -127,7 +127,7 @@ async fn checks_are_asked_while_all_members_are_up_and_begin_again_after_that() 
     house.exit("db", 1).await;
     assert_eq!((lines.asked(), culprits(&group(&health))), (vec![], vec!["db".to_owned()]));
     pass(3).await;
-    // What was asked before counts for nothing.
+    // Earlier questions count for nothing.
     first.iter().for_each(|line| line.answer(Passes, ""));
     pass(60).await;
     assert_eq!(lines.asked(), [80, 81]);

@@ -127,7 +127,7 @@ async fn a_group_starts_and_stops_in_order_and_what_comes_after_comes_each_time(
     stop().await;
     house.exit("sweep", 0).await;
     assert_eq!((house.state("sweep"), house.played("sweep", |one| one.runs)), (State::Finished, 2));
-    // What an operator stopped is not armed.
+    // A member that an operator stopped is not armed.
     house.manager.start(&all, true).await;
     house.settle().await;
     house.stop("sweep").await;

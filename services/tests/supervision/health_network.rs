@@ -56,7 +56,7 @@ async fn h1_every_network_check_must_pass_in_the_new_run() {
     pass(5).await;
     assert_eq!((house.state("web"), house.now("web").run), (State::Running, 2));
     lines.at(1).answer(Passes, "");
-    // What the first run's probe still has to tell counts for nothing, neither for nor against.
+    // A late answer of the first run's probe counts for nothing, neither for nor against.
     for line in &first_run {
         assert!(line.run == 1 && line.ended());
         line.answer(Passes, "");

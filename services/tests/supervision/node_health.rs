@@ -71,7 +71,7 @@ async fn other_settings_count_at_once() {
     let (_house, health) = house([spec("db")]).await;
     tokio::time::sleep(secs(4)).await;
     assert_eq!(health.node_state(), HealthState::Pending);
-    // What has passed of the minimum counts.
+    // The part of the minimum that has passed counts.
     health.set_specs(NodeHealthSpec { minimum: secs(5), ..HEALTH });
     tokio::time::sleep(secs(2)).await;
     assert_eq!(
@@ -101,7 +101,7 @@ async fn h7_flapping_keeps_it_from_healthy_and_the_deadline_names_the_culprits()
     );
     assert!(failed.contains(r#"cart: waiting for service "lost" to be up"#), "{failed}");
     assert!(failed.contains("lost: PID"), "{failed}");
-    // Whoever follows hears of it, and it recovers.
+    // A follower receives it, and it recovers.
     states.borrow_and_update();
     house.say("lost", "READY=1").await;
     assert!(states.has_changed().unwrap());

@@ -106,7 +106,7 @@ async fn a_watchdog_that_is_not_fed_ends_the_run() {
 #[tokio::test(start_paused = true)]
 async fn mainpid_is_refused_with_a_reason_once_a_run() {
     let house = House::with([notify("web")]).await;
-    // What it is anyway: programs tell it of themselves.
+    // It is the main process already: programs report it of themselves.
     house.say("web", "MAINPID=100\nREADY=1").await;
     assert!(!house.told("web").iter().any(|told| told.contains("MAINPID")), "{:?}", house.told("web"));
     for _ in 0..10 {

@@ -249,7 +249,7 @@ impl Stage {
         }
     }
 
-    /// The same for another incarnation of PID 1. What was about to end by itself still does.
+    /// The same for another incarnation of PID 1. A process that was about to end by itself still does.
     pub fn another_life(&self, fate: Arc<Fate>) -> Stage {
         let life = self.life + 1;
         for played in self.all() {

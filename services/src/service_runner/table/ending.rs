@@ -121,7 +121,7 @@ impl ServiceState {
         }
     }
 
-    /// The run asks for more time. What is being killed has none.
+    /// The run asks for more time. A run that is being killed has none.
     pub(super) fn extend_stop(&mut self, by: Duration, at: &mut Moment) {
         let later = at.after(by);
         if let Phase::Down(Down { stage: Stage::Ending { until: Some(until), .. }, .. }) = &mut self.phase

@@ -62,7 +62,7 @@ impl Core {
             }
             Message::ExtendTimeout(by) => self.step(Input::Extend(by)),
             Message::MainPid(_) if self.main_pid_refused => Next::Same,
-            // What it is anyway; in a container its process is the first of its PID namespace.
+            // It is the main process already; in a container its process is the first of its PID namespace.
             Message::MainPid(pid) if self.is_main_pid(&pid) => Next::Same,
             Message::MainPid(pid) => {
                 self.main_pid_refused = true;

@@ -29,7 +29,7 @@ impl Core {
                 Some(permit) => Some(permit),
                 None => {
                     let turns = Arc::clone(&self.host_context.turns);
-                    // Nobody has watched the gate during the `pre` hooks. What it says counts once it is known.
+                    // Nobody has watched the gate during the `pre` hooks. Its answer counts once it is known.
                     let new_gate = self.gate.is_none().then(|| self.new_gate());
                     return Some(Box::pin(async move {
                         let mut gate = new_gate;

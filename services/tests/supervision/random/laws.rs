@@ -92,7 +92,7 @@ impl Laws {
                 let (run, command) = text.split_once(": ").unwrap();
                 let number: u64 = run.trim_start_matches("run ").parse().unwrap();
                 let main = reading.mains.iter().rev().find(|main| main.run == number);
-                // What ended while nobody was there is not known before it is reaped.
+                // An end while nobody was there is not known before it is reaped.
                 let unseen = |ended| ended <= life_begun && *at <= life_begun + 5 * MS;
                 let alive = main.is_some_and(|main| {
                     main.begun <= *at

@@ -137,7 +137,7 @@ impl LawsOfLives {
             let seen = self.signals.entry(name.clone()).or_default();
             for (at, run) in &reading.signals[*seen..] {
                 let stops = |event: &Event| event.message.contains("the host is stopping");
-                // What it was stopped for first: that the host stops as well is told later.
+                // The first reason of its stop: that the host stops as well is reported later.
                 let told = book.events.iter().find(|(_, event)| {
                     *event.service == **name && event.run == *run && event.state == State::Stopping
                 });
@@ -151,8 +151,9 @@ impl LawsOfLives {
                         continue;
                     };
                     let lives = main.ended.is_none_or(|ended| ended > *at);
-                    // What it runs with orders the stop, and so does a file that was read and is still to be taken up.
-                    // One that was written but not read does not, and what an earlier incarnation had read is gone.
+                    // The file that it runs with orders the stop, and so does a file that was read and is
+                    // still to be taken up. One that was written but not read does not, and what an earlier
+                    // incarnation had read is gone.
                     let known = play.house.manager.spec(user).filter(|_| *at >= play.life_begun);
                     let needs = [Some(world.version(&main.command)), known.as_deref()]
                         .into_iter()

@@ -51,7 +51,7 @@ pub struct Story {
 
 impl Drop for Story {
     fn drop(&mut self) {
-        // Who looks on holds the host, which holds who looks on: the files of each host would stay open.
+        // An onlooker holds the host, which holds the onlooker: the files of each host would stay open.
         let Some((ruin, _)) = &self.host else { return };
         let onlooker = ruin.stage.onlooker.lock().map(|mut onlooker| onlooker.take());
         drop(onlooker);
@@ -270,7 +270,7 @@ impl Story {
         }
         if !closing {
             play.house.manager.begin();
-            // Whoever was having the files read does so again.
+            // A request to read the files is made again.
             play.read_files();
         }
         Ok(play)

@@ -108,7 +108,7 @@ pub fn follow(
     tokio::spawn(async move {
         let mut newest = manager.newest_event();
         loop {
-            // What one that is dead goes on telling itself is heard by nobody.
+            // Nobody receives the messages that a dead incarnation goes on sending to itself.
             if !fate.is_dead() {
                 let mut book = book.lock().unwrap();
                 let mut next = book.next();
