@@ -4,7 +4,7 @@
 //! before. Three things are kept apart here, since each fails on its own:
 //!
 //! - **containerd's records** (container, snapshot, task) are made and removed by calls, each with a deadline
-//!   (crate `containerd`). What could not be removed is removed by the next start (`leftovers`).
+//!   (crate `containerd`). The next start removes objects that could not be removed (`leftovers`).
 //! - **the process** is the kernel's: signalled by pidfd, killed through the service's cgroup, seen to end (`pidfd`).
 //! - **its exit status** is the shim's to tell, through containerd, however often that went away meanwhile (`watch`).
 //!

@@ -1,7 +1,7 @@
 //! The restart policy: how a run ended, what went before and the time lead to another run after a delay, or to the end.
 //!
-//! Pure: no clock, no dice, no process; those are arguments. It serves any [`Runner`](crate::Runner). What an operator
-//! asks for never comes here: it is immediate and not counted.
+//! Pure: no clock, no dice, no process; those are arguments. It serves any [`Runner`](crate::Runner). An
+//! operator's request never comes here: it is immediate and not counted.
 //!
 //! - Only failures count against `attempts`. A success under `forever` starts again without being counted.
 //! - Every restart that follows a short run waits twice as long as the one before, up to `maxDelay`, also after a

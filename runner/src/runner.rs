@@ -214,8 +214,8 @@ pub trait Runner: Send {
     /// Takes up what an earlier incarnation of the same PID 1 began, in place of `open` and `run`: what was opened is
     /// known again, and a run that goes on, or ended meanwhile and has left its status, is returned as by `run`.
     ///
-    /// `None`: there is no such run (none was named; or the PID is by now a stranger's, which is never signalled).
-    /// What it left is still cleared by `stop`. One that was not opened is left as it is.
+    /// `None`: there is no such run (none was named; or the PID is by now a stranger's, which is never
+    /// signalled). `stop` still clears its leftovers. One that was not opened is left as it is.
     fn attach(&mut self, attachment: Attachment) -> BoxFuture<'_, Result<Option<Running>, RunnerError>> {
         let _ = attachment;
         Box::pin(std::future::ready(Ok(None)))

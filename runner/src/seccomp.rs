@@ -1,8 +1,8 @@
 //! Kelson's default seccomp profile: the usual container profile, as a small program for the kernel.
 //!
-//! A profile allows what ordinary programs need, and of the rest what the capabilities of the service make sense of.
-//! What is not allowed is refused with EPERM; `clone3`, whose flags a filter cannot see, and calls newer than this
-//! list with ENOSYS, so that a libc falls back to what it did before.
+//! A profile allows what ordinary programs need, and of the rest what the capabilities of the service make
+//! sense of. A call that is not allowed fails with EPERM; `clone3`, whose flags a filter cannot see, and
+//! calls newer than this list fail with ENOSYS, so that a libc falls back to an older call.
 //!
 //! The program is a binary search over ranges of call numbers. A list of comparisons, one a call, would be ten times
 //! as large, and the kernel runs a new filter once for each of its call numbers when it is installed: that would

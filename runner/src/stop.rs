@@ -12,9 +12,9 @@ use crate::runner::{StopPlan, StopReport};
 /// How long a stop waits before it looks whether the service is frozen. That is rare, and asking costs as much as a stop.
 const PROMPT: Duration = Duration::from_millis(100);
 
-/// Signal, timeout, kill, of the process `pid`, which `send` signals and `ended` waits for. What is frozen in `cgroup` is
-/// thawed on the way. `signal`: its stop signal, which the plan leaves out (0) where it was sent before. Tells whether it
-/// was killed, and why its signal did not end it. Cancelled by dropping.
+/// Signal, timeout, kill, of the process `pid`, which `send` signals and `ended` waits for. Thaws a frozen
+/// `cgroup` on the way. `signal`: its stop signal, which the plan leaves out (0) where it was sent before.
+/// Tells whether it was killed, and why its signal did not end it. Cancelled by dropping.
 pub(crate) async fn end<F: Future>(
     pid: i32,
     plan: StopPlan,
@@ -26,7 +26,7 @@ pub(crate) async fn end<F: Future>(
     if plan.signal != 0 {
         send(plan.signal);
     }
-    // What is stopped would sleep through it.
+    // A stopped process would sleep through it.
     send(libc::SIGCONT);
     let prompt = PROMPT.min(plan.timeout.checked_div(2).unwrap_or_default());
     if timeout(prompt, ended()).await.is_ok() {

@@ -453,7 +453,7 @@ async fn v3_a_stranger_is_not_taken_for_a_container() {
         assert!(host.runner.attach(told).await.unwrap().is_none(), "{change}");
         host.runner.stop(GENTLE).await.unwrap();
         if told.opened {
-            // What it was opened for is cleared away all the same.
+            // Its preparations are cleared away all the same.
             host.runner.close().await.unwrap();
             host.nothing_is_left("nothing was taken up");
         } else {

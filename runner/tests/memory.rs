@@ -61,7 +61,7 @@ fn a_running_service_keeps_less_than_500_bytes() {
         let specs: Vec<Arc<ServiceSpec>> = (0..SERVICES)
             .map(|number| Arc::new(ServiceSpec::process(&format!("web-{number}"), ["/bin/sleep", "1000"])))
             .collect();
-        // What is made once: threads, the filter.
+        // The allocations that are made once: threads, the filter.
         processes.spawn(Command::new("/bin/true")).await.unwrap().exit.await;
         let mut services: Vec<(Box<dyn Runner>, Running)> = Vec::with_capacity(SERVICES);
         let before = IN_USE.load(SeqCst);

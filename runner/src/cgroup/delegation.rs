@@ -55,8 +55,9 @@ impl Cgroup {
         u32::try_from(of_run).unwrap_or(u32::MAX)
     }
 
-    /// Makes it ready for a run. What is in one that was there before (`is_new`: not) is ended, and it is made again: it
-    /// has been killed, maybe, and has the limits and counts of an earlier run. Returns as [`Cgroup::set_up`].
+    /// Makes it ready for a run. Processes in one that was there before (`is_new`: not) are ended, and it is
+    /// made again: it has been killed, maybe, and has the limits and counts of an earlier run. Returns as
+    /// [`Cgroup::set_up`].
     ///
     /// # Errors
     /// When a process outlives its kill, or the kernel refuses.

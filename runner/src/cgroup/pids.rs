@@ -1,8 +1,9 @@
 //! The reserve of PIDs: however much services fork, PID 1 can make a process.
 //!
-//! A service whose file says nothing of `pidsMax` gets a share of what this host can have, and all services together
-//! leave some of it. What the host can have is the least of the kernel's two limits and of what the cgroups around
-//! PID 1 say; it is read when the first service is set up, after the machine file's own settings.
+//! A service whose file says nothing of `pidsMax` gets a share of what this host can have, and all services
+//! together leave some of it. The number of PIDs of the host is the least of the kernel's two limits and of
+//! those of the cgroups around PID 1; it is read when the first service is set up, after the machine file's
+//! own settings.
 
 use std::fs;
 use std::path::Path;

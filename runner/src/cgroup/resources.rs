@@ -22,8 +22,8 @@ pub struct Usage {
 }
 
 impl Cgroup {
-    /// Writes the limits, and of PIDs the usual one where there is none. What cannot be applied is no failure: it is
-    /// returned, a sentence each.
+    /// Writes the limits, and of PIDs the usual one where there is none. A limit that cannot be applied is no
+    /// failure: it is returned, a sentence each.
     pub fn limit(&self, resources: &Resources) -> Vec<String> {
         let mut resources = resources.clone();
         if self.root.controllers().contains(&"pids") {

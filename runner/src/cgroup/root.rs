@@ -175,9 +175,9 @@ impl CgroupRoot {
     }
 }
 
-/// Makes a folder and takes it for this process alone; `None` where another host that lives has it. What is in a
-/// folder is taken for left over from an earlier incarnation and killed: two hosts in one would kill each other's
-/// services.
+/// Makes a folder and takes it for this process alone; `None` where another host that lives has it. Processes
+/// in a folder are taken for leftovers of an earlier incarnation and killed: two hosts in one would kill each
+/// other's services.
 fn claim(path: &Path) -> Result<Option<OwnedFd>, RunnerError> {
     let cannot =
         |error: &io::Error| RunnerError::system(format_args!("cannot make cgroup {}", path.display()), error);

@@ -1,7 +1,7 @@
 //! One run of a container, from the leftovers of the last to a process that runs.
 //!
-//! It goes on in a task of its own: a start that is given up half way must not leave a process that nobody knows. Who
-//! gives it up says so, and waits for a moment until it has stopped where it is.
+//! It goes on in a task of its own: a start that is given up half way must not leave a process that nobody
+//! knows. A caller that gives it up reports that, and waits for a moment until it has stopped where it is.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;

@@ -20,8 +20,9 @@ pub(super) fn most_files(capabilities: u64) -> u64 {
     }
 }
 
-/// Those of the service file. What a container is not given it has from its shim, and that from containerd, which has
-/// as many files as the host can bear; programs that walk through all numbers up to the limit would take minutes.
+/// Those of the service file. A container inherits the other limits from its shim, and that from containerd,
+/// which has as many files as the host can bear; programs that walk through all numbers up to the limit would
+/// take minutes.
 pub(super) fn rlimits(of_service: &[ResourceLimit], most_files: u64) -> Vec<Rlimit> {
     let own = of_service.iter().filter_map(|limit| rlimit(limit.resource, limit.soft, limit.hard));
     let files = of_service.iter().all(|limit| limit.resource != libc::RLIMIT_NOFILE);

@@ -69,8 +69,9 @@ unsafe impl Send for Slots {}
 unsafe impl Sync for Slots {}
 
 impl Slots {
-    /// Maps `file` (made 4096 bytes long) or, without one, memory of its own. What stands in it is returned; those
-    /// slots are used again only after [`Slots::forget`]. A file of another layout is made empty.
+    /// Maps `file` (made 4096 bytes long) or, without one, memory of its own. Returns the children that stand
+    /// in it; their slots are used again only after [`Slots::forget`]. A file of another layout is made
+    /// empty.
     ///
     /// # Errors
     /// When the file cannot be sized or mapped.
@@ -263,7 +264,7 @@ mod tests {
                 making.pid().unwrap().store(child.pid, SeqCst);
             }
             if release == "variant" {
-                // What this release does not use of a record.
+                // The bytes of a record that this release does not use.
                 let all = slots.records().iter().flat_map(|slot| &slot.reserved);
                 all.for_each(|word| word.store(u64::MAX, SeqCst));
             }

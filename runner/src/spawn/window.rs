@@ -1,11 +1,11 @@
 //! Low descriptor numbers that belong to one spawner thread, so that a start does not cost the copy of PID 1's table.
 //!
-//! With 1,000 services PID 1 holds thousands of descriptors. A child with a table of its own begins with a copy of them
-//! all, and its exec closes each: more than all the rest of the start. Therefore the child shares the table
-//! (`CLONE_FILES`), and its first step takes a copy of the numbers below [`Window::end`] alone
-//! (`close_range(end, ~0, CLOSE_RANGE_UNSHARE)`). What it needs stands there: its spawner puts it at the numbers of its
-//! window before the clone, and puts the placeholder back after it, as a pipe's write end that stayed open in PID 1
-//! would keep its reader from ever seeing the end.
+//! With 1,000 services PID 1 holds thousands of descriptors. A child with a table of its own begins with a
+//! copy of them all, and its exec closes each: more than all the rest of the start. Therefore the child
+//! shares the table (`CLONE_FILES`), and its first step takes a copy of the numbers below [`Window::end`]
+//! alone (`close_range(end, ~0, CLOSE_RANGE_UNSHARE)`). The descriptors of the child stand there: its spawner
+//! puts them at the numbers of its window before the clone, and puts the placeholder back after it, as a
+//! pipe's write end that stayed open in PID 1 would keep its reader from ever seeing the end.
 //!
 //! Until that first step the table is PID 1's own: the child opens and closes nothing before it.
 
@@ -127,7 +127,7 @@ mod tests {
         first.clear();
         assert_eq!(target(number), "anon_inode:[eventfd]");
         assert_eq!(target(other), "/dev/null");
-        // What stands low enough already stays where it is.
+        // A descriptor that stands low enough already stays where it is.
         assert_eq!(first.hold(second.placeholder.as_fd()), Some(second.placeholder.as_raw_fd()));
     }
 

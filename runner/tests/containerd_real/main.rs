@@ -329,7 +329,7 @@ fn v5_a_container_that_ended_between_two_lives_is_told_of() {
         second.stop(KILL).await.unwrap();
         second.close().await.unwrap();
         nothing_is_left(&host);
-        // What was only opened is known again.
+        // A container that was only opened is known again.
         let mut first = host.runner("v5-late", &["/bin/busybox", "true"]);
         first.open().await.unwrap();
         drop(first);

@@ -176,7 +176,7 @@ fn v3_what_is_not_proven_ours_is_not_taken_up() {
         assert_eq!(all_processes().len(), 2);
         assert!(web.attach(Attachment { pid: 0, ..kept }).await.unwrap().is_none());
         assert_eq!(all_processes().len(), 2);
-        // What is in it is of a run that nobody took up: it goes before the next.
+        // Its processes are of a run that nobody took up: they go before the next.
         let running = run(&mut web, vec![]).await;
         assert_eq!(running.exit.await, Exit::Status(6));
         eventually("nothing is left", || all_processes().is_empty()).await;

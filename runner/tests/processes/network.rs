@@ -103,7 +103,7 @@ fn v3_the_network_of_a_stranger_is_not_opened() {
         other.signal(libc::SIGKILL);
         other.exit.await;
         assert_eq!(open_network(other.pid, other.start_time).unwrap_err().message, gone);
-        // What is open stays good.
+        // An open namespace stays good.
         let link = "readlink /proc/self/ns/net";
         let text = output(&processes, confined(&processes, link).network_of(namespace)).await;
         assert!(text.starts_with("net:["), "{text}");

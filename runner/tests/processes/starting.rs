@@ -215,7 +215,7 @@ fn a_start_without_a_place_for_it_closes_no_descriptor_of_another() {
         let over = Arc::new(AtomicBool::new(false));
         let other = {
             let over = Arc::clone(&over);
-            // What it opens takes the numbers that are free.
+            // Its descriptors take the numbers that are free.
             std::thread::spawn(move || {
                 while !over.load(Relaxed) {
                     let file = std::fs::File::open("/dev/null").unwrap();
