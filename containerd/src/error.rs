@@ -11,13 +11,13 @@ const STATUS: &str = "`kelsonctl status containerd` tells why";
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
-    /// No connection could be made. What was asked was not done.
+    /// No connection could be made. The call was not made.
     #[error("containerd cannot be reached ({}); {STATUS}", io::Error::from_raw_os_error(*errno))]
     Unreachable { socket: Arc<str>, errno: i32 },
-    /// The connection was lost. What was asked may have been done.
+    /// The connection was lost. The call may have taken effect.
     #[error("containerd cannot be reached ({}); {STATUS}", bounded(.0))]
     Away(String),
-    /// `call`: the path of the call. What was asked may have been done.
+    /// `call`: the path of the call. The call may have taken effect.
     #[error("containerd did not answer {} within {} s", name(call), within.as_secs())]
     Silent { call: &'static str, within: Duration },
     /// `text`: containerd's words, of any length.

@@ -5,8 +5,9 @@
 //! and the next life goes on from what is written down, as after `kelsonctl reexec` ([`crate::reexec`],
 //! `docs/recovery.md`).
 //!
-//! - [`handler`] is where a fault arrives. What it does is safe in a signal handler: it writes down what happened
-//!   ([`page`], [`trace`]) and executes the program with arguments that were made ready when all was well ([`plan`]).
+//! - [`handler`] is where a fault arrives. All its steps are safe in a signal handler: it writes down the
+//!   crash ([`page`], [`trace`]) and executes the program with arguments that were prepared in time
+//!   ([`plan`]).
 //! - [`watcher`] notices a main loop that does not turn.
 //! - [`report`] tells of it in the next incarnation.
 //! - [`last_resort`] ends the run when PID 1 crashes again and again.

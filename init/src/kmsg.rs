@@ -248,7 +248,7 @@ mod tests {
     fn a_pipe_that_nobody_reads_is_not_waited_for() {
         let (reader, writer) = std::io::pipe().unwrap();
         never_waits(&over_stderr(&writer), reader);
-        // Whoever shares it waits as before.
+        // Other users of the description wait as before.
         let flags = nix::fcntl::fcntl(&writer, nix::fcntl::FcntlArg::F_GETFL).unwrap();
         assert_eq!(flags & libc::O_NONBLOCK, 0);
     }

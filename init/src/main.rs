@@ -215,7 +215,7 @@ fn run(options: Options, started: Duration, now: Duration, boot_reason: BootReas
     let sequence = Sequence::new(age, kernel, earlier);
     let reexec_state: Option<reexec::ReexecState> =
         past.as_mut().and_then(|past| past.paper(Kind::ReexecState, ""));
-    // What PID 1 raised for itself was raised already: its children get back what the first life began with.
+    // PID 1 has raised its limits already: its children get those that the first incarnation began with.
     let limits = reexec_state.as_ref().map_or(limits, |reexec_state| reexec_state.limits.clone());
     let reexec_state = reexec::ReexecState { limits, oom_score, ..reexec_state.unwrap_or_default() };
     tracing::info!("version {}, {} mode", env!("CARGO_PKG_VERSION"), options.mode.name());

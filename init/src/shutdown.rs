@@ -1,9 +1,10 @@
 //! The end of the run, after all services are down: the processes that are left, swap, mounts, sync, reboot(2).
 //!
-//! Nothing here can hang it: each call that may touch a disk is `kelson-task`'s, with a deadline, and whatever is given
-//! up on is named in the log. The root comes off too: PID 1 runs from memory ([`crate::memory`]), so it pivots to a
-//! small tmpfs, and then the old root is a mount like any other. What cannot be unmounted is made read-only, and what
-//! cannot even be that has at least been synced.
+//! Nothing here can hang it: each call that may touch a disk is `kelson-task`'s, with a deadline, and
+//! whatever is given up on is named in the log. The root comes off too: PID 1 runs from memory
+//! ([`crate::memory`]), so it pivots to a small tmpfs, and then the old root is a mount like any other. A
+//! file system that cannot be unmounted is made read-only, and one that cannot even be that has at least been
+//! synced.
 //!
 //! The hardware watchdog is fed on the way, and it learns each step beforehand ([`progress`]): should one of them hang
 //! against all care, the machine starts again all the same.
@@ -60,7 +61,7 @@ pub struct Finish {
     pub launcher: Arc<dyn Launcher>,
     /// The root of the services' cgroups, which a container leaves as it found it.
     pub cgroups: Option<CgroupRoot>,
-    /// For all of it together. What is over then is skipped.
+    /// For all of it together. Steps that are left then are skipped.
     pub patience: Duration,
     /// A failed boot ends here as well.
     pub failure: Option<Failure>,

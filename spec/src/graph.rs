@@ -52,8 +52,8 @@ struct Link {
 }
 
 impl Graph {
-    /// Of one service there may be several specs: the one that it was started with and the one that its file says now.
-    /// What one of them names counts.
+    /// Of one service there may be several specs: the one that it was started with and the one that its file
+    /// says now. A dependency that one of them names counts.
     ///
     /// Specs that passed [`check`] have no cycle among what they need. Alternatives may form one, and then none of that
     /// cycle's alternatives orders the stop. Two specs of a service may form one with each other, and then nothing in that

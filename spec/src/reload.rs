@@ -70,7 +70,7 @@ mod tests {
         assert_eq!(reload.applied, ["shutdown"]);
         assert_eq!(reload.waiting, ["hostname", "images"]);
         assert_eq!(reload.spec, MachineSpec { shutdown_timeout: Duration::from_secs(7), ..booted.clone() });
-        // What was applied is no change any more, what waits still does.
+        // An applied key is no change any more, a waiting one still is.
         let again = reload.spec.reload(&read);
         assert_eq!((again.applied, again.waiting), (vec![], vec!["hostname", "images"]));
         let back = reload.spec.reload(&booted);

@@ -22,7 +22,8 @@ struct Half {
     inheritable: u32,
 }
 
-/// Gives up every capability of this thread. What it has open stays open, and its user's files stay its own.
+/// Gives up every capability of this thread. Its open descriptors stay open, and its user's files stay its
+/// own.
 ///
 /// # Errors
 /// When the kernel refuses.

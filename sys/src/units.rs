@@ -1,4 +1,4 @@
-//! Durations and sizes for people. What a configuration file says is written by the parser's own units.
+//! Durations and sizes for people. The parser writes the values of a configuration file in its own units.
 
 use std::fmt::Write as _;
 use std::time::Duration;

@@ -116,7 +116,7 @@ impl Device {
     /// (`nowayout`) stays armed.
     pub fn disarm(&self) {
         let mut file: &File = &self.0;
-        // What it answers changes nothing: this is the machine's end.
+        // Its answer changes nothing: this is the machine's end.
         let _ = file.write(b"V");
         // SAFETY: closed once, at the very end of PID 1's life; nobody uses the number after this.
         unsafe { libc::close(self.0.as_raw_fd()) };

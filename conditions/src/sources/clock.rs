@@ -1,8 +1,9 @@
 //! Whether the kernel's clock is synchronised.
 //!
-//! The kernel knows (adjtimex(2)) but tells nobody of a change, so it is asked: once by each question, which costs a
-//! system call that cannot wait, and every second while somebody waits for a change, by one task for all. What anyone
-//! learns goes through one watch channel, whose count of changes keeps every waiter from missing one.
+//! The kernel knows (adjtimex(2)) but tells nobody of a change, so it is asked: once by each question, which
+//! costs a system call that cannot wait, and every second while somebody waits for a change, by one task for
+//! all. Each finding goes through one watch channel, whose count of changes keeps every waiter from missing
+//! one.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,9 +1,10 @@
 //! The folder of what must outlive a reboot, on a root that is an overlay.
 //!
-//! The snapshots of containers are overlays themselves, and the kernel takes no folder of an overlay to write them to.
-//! So the folder gets a file system beneath it that is none: the disk (or the memory) that is laid over the root's image,
-//! whose mount our own initramfs leaves under `/run/kelson/root/`; where there is none, memory of its own. What the
-//! machine file mounts there counts: by then its place is no overlay any more.
+//! The snapshots of containers are overlays themselves, and the kernel takes no folder of an overlay to write
+//! them to. So the folder gets a file system beneath it that is none: the disk (or the memory) that is laid
+//! over the root's image, whose mount our own initramfs leaves under `/run/kelson/root/`; where there is
+//! none, memory of its own. A mount of the machine file there counts: by then its place is no overlay any
+//! more.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

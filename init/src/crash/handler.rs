@@ -1,8 +1,9 @@
 //! Where a fault of PID 1 arrives, and what becomes of it: it is written down, and the program is executed again.
 //!
-//! All that runs in here may have interrupted anything, an allocation or a lock included. So there is no memory to ask
-//! for, no lock to take and no format to make: numbers are stored and system calls are made. Whatever goes wrong while
-//! it is written down (a stack that was overwritten, another fault) costs the backtrace and not the next incarnation.
+//! All that runs in here may have interrupted anything, an allocation or a lock included. So there is no
+//! memory to ask for, no lock to take and no format to make: numbers are stored and system calls are made. A
+//! failure while it is written down (a stack that was overwritten, another fault) costs the backtrace and not
+//! the next incarnation.
 
 use std::ffi::{c_int, c_void};
 use std::io::Write as _;
@@ -70,7 +71,7 @@ pub fn install() -> std::io::Result<()> {
         }
         let said = panic.payload();
         let said = said.downcast_ref::<&str>().copied().or_else(|| said.downcast_ref().map(String::as_str));
-        // What does not fit is left out.
+        // The rest is left out if it does not fit.
         let _ = rest.write_all(said.unwrap_or("it did not say why").as_bytes());
         let left = rest.len();
         let text = text.get(..text.len().saturating_sub(left)).unwrap_or_default();
@@ -117,7 +118,7 @@ extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut 
     // SAFETY: the kernel hands over a siginfo of its own.
     let info = unsafe { info.as_ref() };
     let code = info.map_or(0, |info| info.si_code);
-    // What is there depends on who made the signal: a process has a PID, a fault has an address.
+    // The contents depend on the origin of the signal: a process has a PID, a fault has an address.
     let (sender, address) = match info {
         // SAFETY: signals that processes send bear their PID.
         Some(info) if code <= 0 => (unsafe { info.si_pid() }, 0),
@@ -172,7 +173,7 @@ fn tell(plan: &Plan, facts: &Facts<'_>, place: Option<Place>) {
 /// Executes the program again.
 fn go_on(plan: &Plan) -> ! {
     alarm_after(Duration::ZERO);
-    // What comes meanwhile waits for the next incarnation.
+    // Signals that arrive meanwhile wait for the next incarnation.
     signals::block();
     for _ in 0..TRIES {
         plan.execute();

@@ -40,7 +40,7 @@ pub struct Plan {
     pub mode: Mode,
 }
 
-/// Makes it ready. What was made before stays.
+/// Makes it ready. An earlier plan stays.
 ///
 /// # Errors
 /// When there is no descriptor of the program.

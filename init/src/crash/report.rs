@@ -48,7 +48,7 @@ pub fn backtrace(crash: &Crash) -> String {
 pub fn build_id() -> Option<String> {
     use std::io::Read as _;
     let mut start = Vec::new();
-    // The copy in memory: no disk is waited for. What is looked for stands at its start.
+    // The copy in memory: no disk is waited for. The build id stands at its start.
     std::fs::File::open("/proc/self/exe").ok()?.take(64 << 10).read_to_end(&mut start).ok()?;
     note(&start).map(|id| id.iter().map(|byte| format!("{byte:02x}")).collect())
 }

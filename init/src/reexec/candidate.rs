@@ -1,8 +1,9 @@
 //! The program of the next incarnation: the file on disk where it can be had, else the one that runs.
 //!
-//! The file may have been replaced: that is how Kelson is upgraded in place. Its disk may be dead, so another process
-//! reads it, into memory that PID 1 made. What cannot run as PID 1 would be the end of the host: it is tried as a child
-//! first, and asked whether it reads the state that this incarnation has written.
+//! The file may have been replaced: that is how Kelson is upgraded in place. Its disk may be dead, so another
+//! process reads it, into memory that PID 1 made. A program that cannot run as PID 1 would be the end of the
+//! host: it is tried as a child first, and asked whether it reads the state that this incarnation has
+//! written.
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -95,7 +96,7 @@ async fn attempt(personalities: &Personalities, program: &OwnedFd) -> Result<Str
     let Child { pidfd, exit, .. } = personalities.processes.spawn(command).await?;
     let ended = async {
         let mut said = Vec::new();
-        // What is no text says nothing.
+        // Bytes that are no text count as no answer.
         let _ = pipe::Receiver::from_owned_fd(reader).at("a pipe")?.take(ANSWER).read_to_end(&mut said).await;
         Ok::<_, Error>((said, exit.await))
     };

@@ -48,7 +48,7 @@ pub async fn end_all(targets: &Targets<'_>, grace: Duration, kill: Duration) -> 
         return Vec::new();
     }
     (targets.signal)(Signal::SIGTERM);
-    // Who is stopped cannot end.
+    // A process stopped by SIGSTOP cannot react to SIGTERM.
     (targets.signal)(Signal::SIGCONT);
     let stubborn = wait_until_gone(targets, grace).await;
     if stubborn.is_empty() {

@@ -81,7 +81,8 @@ impl Environment {
         let found = CgroupRoot::discover()
             .map_err(|error| tracing::warn!("{error}; strays are found by their KELSON_RUN, best effort"))
             .ok()?;
-        // What another host has left here counts for nobody: neither its CPU time nor its kills for memory.
+        // Cgroups that another host has left here count for nobody: neither their CPU time nor their kills
+        // for memory.
         remove_empty(found.path());
         if let Some(store) = &self.store {
             store.keep(found.claim(), Descriptor::Cgroups { path: found.path().to_owned() });

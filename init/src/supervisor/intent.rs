@@ -164,7 +164,7 @@ mod tests {
         };
         let intents = Intents::default();
         intents.ask(Reboot, "alice");
-        // What was asked for before there was a place for it is written as soon as there is.
+        // A request from before there was a place for it is written as soon as there is one.
         intents.remember_in(StateStore::create(&folder, &incarnation).unwrap());
         assert_eq!(written(), Some((Reboot, "alice".to_owned())));
         intents.ask(PowerOff, "bob");

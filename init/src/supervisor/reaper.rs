@@ -55,7 +55,7 @@ pub fn attend(mode: Mode, processes: &Processes, intents: &Intents) -> io::Resul
     let signals = Signals::new(mode)?;
     let (intents, (reload, _)) = (intents.clone(), mpsc::channel(1));
     tokio::spawn(async move {
-        // What ended before.
+        // Children that ended before.
         reaper.reap().await;
         listen(signals, reaper, intents, reload).await;
     });

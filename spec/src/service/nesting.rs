@@ -51,7 +51,8 @@ mod tests {
     use super::*;
 
     fn nested(depth: usize) -> Vec<u8> {
-        // What postcard writes of `any` with one alternative, and of `time: synced` within all of them.
+        // The bytes that postcard writes of `any` with one alternative, and of `time: synced` within all of
+        // them.
         let any = postcard::to_allocvec(&Requirement::Any(vec![Requirement::TimeSynced])).unwrap();
         let (level, inmost) = any.split_at(any.len() - 1);
         [level.repeat(depth), inmost.to_vec()].concat()

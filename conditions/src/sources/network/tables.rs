@@ -59,7 +59,7 @@ impl Tables {
             Content::DefaultRoute { gone: true, .. } => true,
             Content::DefaultRoute { gone: false, route: Route { interfaces, .. } } => {
                 let new = self.routes.insert(interfaces);
-                // What the kernel tells unasked may have replaced another.
+                // A route that the kernel reports unasked may have replaced another.
                 new && !asked && self.routes.len() > 1
             }
             Content::Done | Content::Error(_) | Content::Other => false,

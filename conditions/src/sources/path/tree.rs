@@ -78,7 +78,7 @@ enum Cause {
 }
 
 impl Tree {
-    /// Opens what it needs. What cannot be opened is made up for by looking every second.
+    /// Opens what it needs. A look every second makes up for a part that cannot be opened.
     pub(super) fn new() -> Tree {
         let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)
             .map_err(io::Error::from)
