@@ -1,7 +1,7 @@
 //! The answer of a helper that does one piece of work: frames over a pipe, and then its end.
 //!
-//! A frame is its length (four bytes, the least first) and as many bytes of the form that its helper's messages have. What
-//! is longer than its reader allows, or empty, is no frame, and ends the reading.
+//! A frame is its length (four bytes, the least first) and as many bytes of the form that its helper's
+//! messages have. A frame that is longer than its reader allows, or empty, is none, and ends the reading.
 
 use std::io;
 use std::os::fd::{OwnedFd, RawFd};

@@ -32,7 +32,7 @@ pub enum Kind {
 
 const KINDS: [Kind; 5] = [Kind::Message, Kind::Missing, Kind::Unfit, Kind::Failed, Kind::End];
 
-/// A whole frame. What is too long for one is cut, which only a sentence can be.
+/// A whole frame. A content that is too long for one is cut, which can only be a sentence.
 pub fn frame(kind: Kind, content: &[u8]) -> Vec<u8> {
     let content = content.get(..FRAME_MAX).unwrap_or(content);
     answer::frame(&[&[kind as u8], content].concat())

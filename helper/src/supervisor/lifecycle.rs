@@ -1,8 +1,8 @@
 //! The state machine of one supervised helper: absent, launching or running. Pure.
 //!
 //! [`Lifecycle::step`] takes an event, [`Lifecycle::tick`] the time; both give the actions that the
-//! [`Supervisor`](super::Supervisor) performs. What ends a helper is followed by the next one: after a pause that grows
-//! while they keep ending, and at once where it was asked to end.
+//! [`Supervisor`](super::Supervisor) performs. After the end of a helper the next one follows: after a pause
+//! that grows while they keep ending, and at once where it was asked to end.
 
 #[cfg(test)]
 mod tests;

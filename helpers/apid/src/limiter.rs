@@ -1,7 +1,8 @@
 //! Strangers in numbers: nobody takes all the room in which handshakes are made, nor all of the log.
 //!
-//! An address (of IPv6 a network of 64 bits, which is what one customer gets) may have some handshakes under way and
-//! begin some a second. What is above that is closed at once, so that it costs next to nothing and the others find room.
+//! An address (of IPv6 a network of 64 bits, which is what one customer gets) may have some handshakes under
+//! way and begin some a second. Connections above that are closed at once, so that they cost next to nothing
+//! and the others find room.
 
 use std::collections::HashMap;
 use std::fmt;

@@ -143,7 +143,8 @@ async fn accept(listener: TcpListener, endpoint: Arc<Endpoint>) {
     let mut closed = endpoint.closed.clone();
     let mut connections = JoinSet::new();
     loop {
-        // Who finds no room here waits in the kernel's queue, at most as long as a handshake may take.
+        // A connection that finds no room here waits in the kernel's queue, at most as long as a handshake
+        // may take.
         let next = async {
             let handshake = Arc::clone(&endpoint.handshakes).acquire_owned().await;
             (handshake, listener.accept().await)
@@ -210,7 +211,7 @@ async fn connection(
     let known = Peer::of(chain.first().ok_or(Refusal::NoCertificate)?, peer);
     let guard = Guard::new(chain, endpoint.trust.clone(), endpoint.lifetime);
     let mut guard = guard.ok_or(Refusal::NotTrusted)?;
-    // Who does not say what it speaks, speaks HTTP/1.1: so do clients of a plain HTTP library.
+    // A client that does not name its protocol speaks HTTP/1.1: so do clients of a plain HTTP library.
     let is_http2 = stream.get_ref().1.alpn_protocol() == Some(tls::HTTP_2);
     let place = Arc::clone(&endpoint.connections).try_acquire_owned();
     let _place = place.map_err(|_| Refusal::Full(CONNECTIONS))?;

@@ -182,7 +182,7 @@ impl Pages {
     fn new(reader: Reader) -> Pages {
         let reader = Arc::new(Mutex::new(Some(reader)));
         let late = Arc::clone(&reader);
-        // Who takes nothing asks for nothing either: only a clock of its own ends it.
+        // A client that takes nothing asks for nothing either: only a clock of its own ends it.
         let limit = tokio::spawn(async move {
             tokio::time::sleep(LIMIT).await;
             late.lock().unwrap_or_else(PoisonError::into_inner).take();

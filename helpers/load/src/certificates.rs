@@ -1,6 +1,7 @@
 //! Certificates in PEM, by which a check knows the server it asks.
 //!
-//! Only what is needed here: which parts of a text are certificates. What stands in them is for who uses them to judge.
+//! Only what is needed here: which parts of a text are certificates. Their contents are for their users to
+//! judge.
 
 /// The most that a file of certificates may hold, in bytes.
 pub const MAX_CERTIFICATES: u64 = 64 << 10;

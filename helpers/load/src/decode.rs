@@ -1,7 +1,8 @@
 //! From the tree of a file to the spec it means, with every mistake on the way.
 //!
-//! A decoder never stops at a mistake: it notes it, leaves that value out, and goes on. Whoever called it looks at the end
-//! whether anything was noted. Functions give `None` exactly when they noted a mistake (or a caller above them did).
+//! A decoder never stops at a mistake: it notes it, leaves that value out, and goes on. Its caller looks at
+//! the end whether anything was noted. Functions give `None` exactly when they noted a mistake (or a caller
+//! above them did).
 
 use std::borrow::Cow;
 use std::cell::{OnceCell, RefCell};

@@ -90,7 +90,7 @@ mod tests {
         let read = || {
             ["a: b", "c: d", "e: f"].map(|text| {
                 let tree = parse(text);
-                // What the parser would do.
+                // Behaves as the parser would.
                 if tree.is_some() && text != "c: d" {
                     GUARD.with_borrow_mut(|guard| guard.as_mut().unwrap().parsing = Some(text.to_owned()));
                     panic!("a fault of the parser");

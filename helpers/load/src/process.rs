@@ -1,8 +1,9 @@
 //! The personality `kelson-load`: reads the files of a configuration folder so that PID 1 does not have to.
 //!
-//! `kelson-load --config DIR [--mode machine|container] [--containerd on|off|unset]` writes one [`kelson_spec::wire`]
-//! message, as one frame ([`kelson_helper::answer`]), to standard output and exits 0. What is wrong with the files is in
-//! the message. Only what keeps it from writing one gives another status, and a line on standard error.
+//! `kelson-load --config DIR [--mode machine|container] [--containerd on|off|unset]` writes one
+//! [`kelson_spec::wire`] message, as one frame ([`kelson_helper::answer`]), to standard output and exits 0.
+//! Mistakes in the files are in the message. Only what keeps it from writing one gives another status, and a
+//! line on standard error.
 
 use std::ffi::OsString;
 use std::io::Write as _;

@@ -12,8 +12,8 @@ pub struct Console {
 }
 
 impl Console {
-    /// Writes the lines that end in `bytes`, each with the name of its service; `held` is the beginning of the first.
-    /// What the console does not take is dropped: it is in the log.
+    /// Writes the lines that end in `bytes`, each with the name of its service; `held` is the beginning of
+    /// the first. Bytes that the console does not take are dropped: they are in the log.
     pub fn write(&mut self, service: &str, held: &[u8], bytes: &[u8]) {
         let Some(end) = bytes.iter().rposition(|byte| *byte == b'\n') else { return };
         self.line.clear();

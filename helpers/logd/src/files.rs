@@ -62,8 +62,8 @@ impl Files {
         self.open.remove(service);
     }
 
-    /// Appends whole lines, rotating where a file would grow beyond its size. What could not be written of a line is
-    /// taken off again, so that the file ends with a whole one.
+    /// Appends whole lines, rotating where a file would grow beyond its size. A line that could not be
+    /// written whole is removed again, so that the file ends with a whole one.
     pub fn append(&mut self, service: &Arc<str>, limits: Limits, bytes: &[u8]) -> Written {
         let mut kept: usize = 0;
         let result = self.append_all(service, limits, bytes, &mut kept);

@@ -11,7 +11,7 @@ use nix::time::{ClockId, clock_gettime};
 use super::store::Lost;
 
 const SECOND: Duration = Duration::from_secs(1);
-/// A writer waits no longer than 50 ms in any second because its pipe is left alone. What is missing here is for a late
+/// A writer waits no longer than 50 ms in any second because its pipe is left alone. The rest is for a late
 /// wake-up.
 const WAIT: Duration = Duration::from_millis(40);
 /// Less is not worth a wait.

@@ -135,7 +135,7 @@ async fn only_lines_of_the_last_while() {
 #[tokio::test]
 async fn each_line_knows_its_run_and_lines_are_chosen_by_run_time_and_text() {
     let host = Host::new("runs");
-    // What an older release wrote, and two runs of an earlier start of the host.
+    // Lines of an older release, and of two runs of an earlier start of the host.
     let earlier = "2020-01-01T00:00:00.000000000Z stdout F before\n\
                    2020-01-01T00:00:01.000000000Z stdout F:2:0001 earlier\n\
                    2020-01-01T00:00:02.000000000Z stdout F:9:0001 last\n";

@@ -449,7 +449,7 @@ async fn v1_logd_goes_on_over_the_lives_of_pid_1_and_no_line_is_lost_or_doubled(
         nix::unistd::write(&web, b"half ").unwrap();
         host = host.another_life();
         nix::unistd::write(&web, b"a line\n").unwrap();
-        // What was made in the previous incarnation, and what is made in this one.
+        // Pipes of the previous incarnation, and pipes of this one.
         write(&web_err, &mut number);
         assert_eq!((host.up().await, host.restarts()), (logd, 0));
         (web, web_err) = host.collector.pipes("web", 0, OPTIONS).unwrap();

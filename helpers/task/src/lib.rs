@@ -42,7 +42,7 @@ pub fn main(arguments: &[OsString]) -> u8 {
         return watch_paths();
     }
     let result = Request::from_arguments(arguments).and_then(|request| perform(&request));
-    // Whoever asked may have given up; there is nobody else to tell.
+    // The process that asked may have given up; there is nobody else to report to.
     let _ = std::io::stdout().write_all(&frame(&write_answer(&result)));
     let _ = std::io::stdout().flush();
     result.is_err().into()

@@ -17,7 +17,7 @@ use crate::superblock::identify;
 
 /// Interfaces that not every kernel has, each with its options, where programs look for it.
 const INTERFACES: [(&str, &str, &str); 3] = [
-    // What programs of the kernel's BPF machine share.
+    // Objects that programs of the kernel's BPF machine share.
     ("bpf", "/sys/fs/bpf", "mode=0700"),
     // The last words of a kernel that panicked, where the firmware keeps them.
     ("pstore", "/sys/fs/pstore", ""),

@@ -1,9 +1,9 @@
 //! Makes mounts that came later read-only in the mount namespaces of services whose root is read-only.
 //!
-//! The kernel has a mount arrive in other namespaces with the attributes that it has on the machine, and only who is in
-//! a namespace may change its mounts. So this process enters each of them. What a service has mounted there itself, as
-//! one that may do so, is left as it is: a mount of the machine is known by its file system, and by what of that is
-//! mounted.
+//! The kernel has a mount arrive in other namespaces with the attributes that it has on the machine, and only
+//! who is in a namespace may change its mounts. So this process enters each of them. A mount that a service
+//! made there itself, as one that may do so, is left as it is: a mount of the machine is known by its file
+//! system, and by the part of it that is mounted.
 
 use std::collections::BTreeSet;
 use std::ffi::c_long;

@@ -5,7 +5,8 @@
 //! the blobs that are wanted, in the order in which they lie, and proves size and digest of each. [`LayerCheck`] looks
 //! into the layers on the way. [`Catalog`] remembers what the archives hold.
 //!
-//! All of it is synchronous; an [`Archive`] can be shared by threads. Whatever the archive says, memory stays bounded.
+//! All of it is synchronous; an [`Archive`] can be shared by threads. Memory stays bounded, whatever the
+//! archive contains.
 //!
 //! The name of an image that an archive gives only a tag, or nothing: see [`Reference::of_archive`].
 

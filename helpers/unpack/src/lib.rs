@@ -1,9 +1,9 @@
 //! `kelson-unpack`: one piece of work on images, done in a process that can do little else.
 //!
-//! It reads archives that others made, so it first gives away what it does not need ([`sandbox`]). What it does can be
-//! cut off at any moment, by a `stop` or by the power: all of it can be done again, what stands is found and used, and
-//! what hangs half done is removed by the next ([`lease`], [`locks`]). One task speaks with containerd, threads read
-//! and check the archive; what is on its way between them is bounded ([`blobs`]).
+//! It reads archives that others made, so it first gives away what it does not need ([`sandbox`]). Its work
+//! can be cut off at any moment, by a `stop` or by the power: all of it can be done again, finished parts are
+//! found and used, and the next process removes unfinished ones ([`lease`], [`locks`]). One task speaks with
+//! containerd, threads read and check the archive; what is on its way between them is bounded ([`blobs`]).
 
 mod account;
 pub mod archive;

@@ -62,7 +62,7 @@ fn read_file(root: &OwnedFd, path: &str) -> io::Result<Vec<u8>> {
         .resolve(ResolveFlag::RESOLVE_IN_ROOT | ResolveFlag::RESOLVE_NO_MAGICLINKS);
     let file = match openat2(root, path, how) {
         Ok(file) => File::from(file),
-        // What is not there, or no file, knows no users.
+        // A file that is not there, or is no file, knows no users.
         Err(nix::Error::ENOENT | nix::Error::ENOTDIR | nix::Error::ELOOP | nix::Error::ENXIO) => {
             return Ok(Vec::new());
         }

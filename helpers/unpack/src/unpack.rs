@@ -132,7 +132,7 @@ async fn attempt(
                 context.reporter.at_layer(present.chain_ids.len());
                 (present, true)
             }
-            // Whatever containerd has, the archive has it whole.
+            // The archive has it whole, whatever containerd has.
             (_, Some(source)) => (import(context, &lease, &name, wanted, source, &snapshotter).await?, false),
             (Err(error), None) => return Err(error),
             (Ok(_), None) => return Err(missing()),

@@ -84,7 +84,7 @@ async fn http2(apid: &Apid, method: &str) -> Response<Incoming> {
 async fn try_http2(apid: &Apid, method: &str) -> Result<Response<Incoming>, hyper::Error> {
     let mut sender = speak(connect(apid, "h2").await).await;
     let request = Request::builder().method(method).uri("https://127.0.0.1/metrics");
-    // What a client says of itself does not count.
+    // A client's own description of itself does not count.
     let request = request.header("kelson-identity", "CN=root").body(Body::empty()).unwrap();
     let response = sender.send_request(request).await?;
     // The connection lives as long as its sender.

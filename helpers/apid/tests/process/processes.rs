@@ -99,7 +99,7 @@ async fn certificates_are_read_again_when_they_change() {
     std::fs::write(apid.socket("key.pem"), key).unwrap();
     apid.logged("certificate files have changed");
     assert_eq!(shown(&apid).await, CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap());
-    // Who was there stays.
+    // Existing connections stay.
     assert_eq!(version(&ann).await.unwrap().version, "init");
     std::fs::remove_file(apid.socket("ca.pem")).unwrap();
     apid.logged("cannot read the CA");

@@ -26,7 +26,7 @@ impl Raw {
         let request = Request::post(format!("https://127.0.0.1{path}"))
             .header("content-type", "application/grpc")
             .header("te", "trailers")
-            // Whatever a client says of itself.
+            // A client's own description of itself does not count.
             .header("kelson-role", "os:admin")
             .body(message)
             .unwrap();
@@ -47,8 +47,8 @@ fn documented() -> String {
 #[tokio::test]
 async fn every_method_as_each_role_is_what_the_docs_say() {
     let mut apid = Apid::open();
-    // What stands in for PID 1 serves one of the services: of the others it says that it does not know them, to whoever
-    // gets as far as that.
+    // The stand-in for PID 1 serves one of the services. For the others it answers that it does not know
+    // them, to each caller that gets as far as that.
     world::serve(&apid.socket("init.sock"), Echo::new("init").metrics());
     world::serve(&apid.socket("log.sock"), Echo::new("logd").logs());
     let mut clients = Vec::new();

@@ -129,7 +129,7 @@ async fn a_connection_has_a_lifetime_and_nobody_notices() {
         })
         .collect();
     assert_eq!(ports.len(), 4);
-    // What has ended gives its place up.
+    // A connection that has ended gives up its place.
     let places = || std::fs::read_dir(format!("/proc/{}/fd", apid.worker())).unwrap().count();
     let before = places();
     drop(streams);

@@ -122,7 +122,7 @@ pub fn security(held: u64) -> Mapping<Security> {
 fn capabilities_of(security: &Security, held: u64) -> (u64, u64) {
     let mask = security.capabilities.unwrap_or(held);
     let gone = held & !mask;
-    // What `add` brings back is all there is.
+    // `add` brings back the only ones.
     let all = gone == held || (gone != 0 && mask == security.ambient);
     (if all { kernel::ALL_CAPABILITIES } else { gone }, security.ambient)
 }

@@ -48,7 +48,7 @@ pub fn environments<S: 'static>(
             ("environmentFiles", "", files),
             || Kind::List(Box::new(Kind::Form(form("path", "^-?/", "-/etc/web.env"))), 0..=usize::MAX),
             |_, _, _| {},
-            // What they say stands in `environment`.
+            // Their contents stand in `environment`.
             |_, _| Json::List(Vec::new()),
         )
 }

@@ -1,4 +1,4 @@
-//! The machine file. What is wrong in it is left out; the rest of it holds.
+//! The machine file. A wrong part is left out; the rest of it holds.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;

@@ -45,9 +45,9 @@ pub fn service_name(stem: &str) -> Option<&str> {
     (is_name(stem) && !is_reserved(stem)).then_some(stem)
 }
 
-/// `spec` as the keys of a service file: only what differs from the default. What was resolved stays resolved: the environment
-/// holds what the environment files said, secrets too, and the user's group stands beside its name. As a file it gives the
-/// same spec.
+/// `spec` as the keys of a service file: only what differs from the default. Resolved values stay resolved:
+/// the environment holds the contents of the environment files, secrets too, and the user's group stands
+/// beside its name. As a file it gives the same spec.
 pub fn written(spec: &ServiceSpec) -> Json {
     service_file().encode(spec, Extent::Differences)
 }
@@ -135,7 +135,7 @@ pub fn service_file() -> Mapping<ServiceSpec> {
             ),
             || (container_user().kind)(),
             |d, seen, spec| match &mut spec.workload {
-                // Who that is stands in the image.
+                // The image names the user.
                 Workload::Container(container) => {
                     container.user = seen.read(d, "user", |d, node| container_user().decode(d, node));
                 }

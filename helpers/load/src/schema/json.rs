@@ -1,7 +1,8 @@
 //! The JSON schema (draft 2020-12) of a file, for editors and other programs that check a file while it is written.
 //!
-//! It asks for numbers, `true` and `false` without quotes; the decoder takes them with quotes too. What a schema cannot
-//! say (a cycle, a delay that is longer than its `maxDelay`, a user that there is not) is for `kelsonctl validate`.
+//! It asks for numbers, `true` and `false` without quotes; the decoder takes them with quotes too. Rules that
+//! a schema cannot express (a cycle, a delay that is longer than its `maxDelay`, an unknown user) are for
+//! `kelsonctl validate`.
 
 use std::collections::BTreeMap;
 

@@ -108,7 +108,7 @@ fn capabilities_count_from_the_usual_ones() {
         let loaded = folder.load();
         assert_eq!(loaded.diagnostics, []);
         let security = box_of(&loaded).0.security.clone();
-        // What is shown means the same.
+        // The text that is shown means the same.
         folder.service("box", written(box_of(&loaded).0).file());
         assert_eq!(box_of(&folder.load()).0.security, security, "{text}");
         security.capabilities

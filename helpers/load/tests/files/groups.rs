@@ -252,7 +252,7 @@ fn a_cycle_through_a_group_says_so() {
     );
     let loaded = folder.load();
     assert_eq!(loaded.faulty(), ["migrate", "worker"]);
-    // What merely waits for the cycle is sound.
+    // A service that merely waits for the cycle is sound.
     assert_eq!(waits(&loaded, "web"), "migrate!finished proxy");
 }
 

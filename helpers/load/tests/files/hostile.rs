@@ -244,7 +244,7 @@ fn a_member_that_was_damaged_is_never_passed_over() {
         }
         folder.service("migrate", &content);
         let loaded = folder.load();
-        // What cannot even be read as text says nothing.
+        // A content that is no text says nothing.
         if !std::str::from_utf8(&content).is_ok_and(|text| text.contains(GROUP)) {
             continue;
         }

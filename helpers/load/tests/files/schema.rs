@@ -177,7 +177,7 @@ fn beyond(kind: &Kind) -> Vec<String> {
             vec!["word".into(), "{\"\": x}".into(), format!("{{A.B: {}}}", beyond(of).join(", "))]
         }
         Kind::Mapping(_) => vec!["word".into()],
-        // What one of them does not take another might.
+        // A value that one of them refuses another might take.
         Kind::Either(_) => vec!["-".into()],
     }
 }

@@ -86,7 +86,7 @@ impl Reader {
             }
             flow::thread_time()
         });
-        // What is not kept is read whole, since it rests long afterwards.
+        // A pipe whose lines are dropped is read whole, since it rests long afterwards.
         let exhausted = flow.rate.as_ref().is_some_and(Rate::is_exhausted);
         let reads = if exhausted { reads.max(WHOLE) } else { reads };
         let mut ended = false;

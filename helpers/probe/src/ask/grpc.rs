@@ -145,7 +145,7 @@ async fn message(stream: &mut RecvStream) -> Result<Vec<u8>, Answer> {
     let mut bytes = Vec::new();
     while let Some(data) = stream.data().await {
         let data = data.map_err(|error| failure(&error))?;
-        // What is read makes room for more; if the connection is gone, the next step says so.
+        // Reading makes room for more; if the connection is gone, the next step reports it.
         let _ = stream.flow_control().release_capacity(data.len());
         bytes.extend_from_slice(&data);
         if bytes.len() > ANSWER_MAX {

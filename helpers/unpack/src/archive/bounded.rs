@@ -65,7 +65,7 @@ impl<T: Serialize, const N: usize> Serialize for List<T, N> {
 pub(super) fn parse<T: DeserializeOwned>(file: &str, bytes: &[u8]) -> Result<T, Trouble> {
     serde_json::from_slice(bytes).map_err(|error| Trouble::Json {
         file: file.to_owned(),
-        // What it found may be long and may hold anything.
+        // The error's text may be long and may hold anything.
         text: harmless(&error.to_string(), None).take(200).collect(),
     })
 }

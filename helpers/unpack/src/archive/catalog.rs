@@ -169,7 +169,7 @@ impl Scan {
                             shadowed.push(name);
                         }
                         None => {
-                            // What cannot run here takes no name from what can.
+                            // An image that cannot run here takes no name from one that can.
                             if trouble.is_none() {
                                 taken.insert(name.clone(), (manifest, known.path.clone()));
                             }
@@ -259,7 +259,7 @@ fn list(folder: &Path, notes: &mut Vec<String>) -> Vec<PathBuf> {
     names.iter().map(|name| folder.join(name)).collect()
 }
 
-/// Opens an archive that is new or has changed. What will be wrong with it tomorrow is remembered too.
+/// Opens an archive that is new or has changed. Faults that will matter later are remembered too.
 fn look(path: &Path, stamp: Stamp, host: &Platform) -> Result<(Known, Option<Archive>), ArchiveError> {
     let mut known = Known { path: path.to_owned(), stamp, images: List::default(), notes: List::default() };
     match Archive::open(path) {

@@ -77,7 +77,7 @@ pub(super) fn read_docker(
             Ok(candidate) => {
                 documents.hold(candidate.documents())?;
                 draft.candidates.push(Arc::new(candidate));
-                // What the layout has of this image is not whole.
+                // The layout's part of this image is not whole.
                 drafts.retain(|other| {
                     !other.candidates.is_empty() || !other.names.iter().any(|name| draft.names.contains(name))
                 });

@@ -31,7 +31,8 @@ pub(super) struct Draft {
 }
 
 impl Draft {
-    /// Takes what a descriptor's annotation or a `docker save` calls the image. What is no name is passed over.
+    /// Takes what a descriptor's annotation or a `docker save` calls the image. A text that is no name is
+    /// passed over.
     pub(super) fn call(&mut self, name: &str) {
         if name.contains(['/', ':']) {
             self.names.extend(Reference::parse(name));

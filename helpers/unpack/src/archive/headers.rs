@@ -284,7 +284,7 @@ fn is_time(field: &[u8]) -> bool {
         Some((first, rest)) if first & 0x80 != 0 => {
             let sign = if first & 0x40 == 0 { 0 } else { 0xff };
             let (high, low) = rest.split_at(rest.len().saturating_sub(8));
-            // What lies above 64 bits repeats the sign, and so does the highest of these.
+            // The bits above 64 repeat the sign, and so does the highest of these.
             let first = (first & 0x7f) | (sign & 0x80);
             first == sign
                 && high.iter().all(|byte| *byte == sign)

@@ -71,7 +71,7 @@ impl Walk<'_, '_> {
         }
         match self.open(descriptor, &images, depth) {
             Ok(()) => Ok(()),
-            // What is wrong with one image does not hide the others.
+            // A fault of one image does not hide the others.
             Err(trouble) if trouble.is_of_one_image() => {
                 let platform = descriptor.platform.as_ref().and_then(|platform| platform.read());
                 self.for_each(&images, |draft| {

@@ -41,8 +41,8 @@ pub(super) struct Known {
 }
 
 impl Known {
-    /// Nothing was wrong with it. What is wrong with a directory may be that its blobs are still being copied, which its
-    /// stamp does not tell.
+    /// Nothing was wrong with it. The fault of a directory may be that its blobs are still being copied,
+    /// which its stamp does not show.
     pub(super) fn is_sound(&self) -> bool {
         self.notes.0.is_empty() && self.images.0.iter().all(|image| image.trouble.is_none())
     }

@@ -1,6 +1,6 @@
 //! Where the entries of a layer would land, with the symbolic links of the same layer followed as inside a root.
 //!
-//! An absolute link is legal and begins at the root of the image. What is refused is an entry whose way leads above
+//! An absolute link is legal and begins at the root of the image. It refuses an entry whose way leads above
 //! that root by `..`, be it in its own name or in a link that it is written through.
 
 use std::collections::BTreeMap;
@@ -102,7 +102,7 @@ impl Paths {
     /// Where a folder is after all links on the way to it. The error names the first link by which the way was lost.
     fn folder(&self, parts: &[&[u8]]) -> Result<Vec<u8>, (Vec<u8>, Lost)> {
         let mut place = Vec::new();
-        // What is still to be walked, the next part last.
+        // The parts that are still to be walked, the next one last.
         let mut ahead: Vec<&[u8]> = parts.iter().rev().copied().collect();
         let mut followed = 0_usize;
         let mut link: Vec<u8> = Vec::new();
