@@ -78,7 +78,7 @@ fn chain(status: &Status) -> String {
 fn connection(status: &Status) -> Option<Failure> {
     let mut cause = status.source();
     while let Some(error) = cause {
-        // What stands in an io::Error is not among its sources.
+        // The inner error of an io::Error is not among its sources.
         let inner = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
         let inner = inner.map(|inner| inner as &(dyn Error + 'static));
         if let Some(failure) = said(error).or_else(|| inner.and_then(said)) {

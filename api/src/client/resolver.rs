@@ -18,7 +18,7 @@ pub async fn addresses(host: &str, look_up: LookUp) -> Result<Vec<IpAddr>, Failu
     if let Ok(address) = host.parse() {
         return Ok(vec![address]);
     }
-    // What it means needs no file.
+    // The meaning of this name needs no file.
     if host == "localhost" {
         return Ok(vec![IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)]);
     }

@@ -98,7 +98,7 @@ impl<R: Fn(u64, usize) -> EventBatch> Reader<R> {
         for event in events {
             // Without `follow`, what came after the client asked does not concern it.
             let up_to = self.last.map_or(event.seq, |last| event.seq.min(last.saturating_add(1)));
-            // What is older than the client wants it did not miss.
+            // The client did not miss events that are older than those it wants.
             if self.wanted.not_before.is_none_or(|from| event.time >= from) {
                 missed = missed.saturating_add(up_to.saturating_sub(expected));
             }

@@ -50,7 +50,7 @@ impl InspectApi {
         message.map(Response::new).ok_or_else(|| Status::internal("kelson-inspect has said nothing"))
     }
 
-    /// All messages, as fast as the client takes them. What is wrong with the question shows before the first.
+    /// All messages, as fast as the client takes them. A mistake in the question shows before the first.
     async fn many<T>(&self, question: Question) -> Result<Response<BoxStream<T>>, Status>
     where
         T: Message + Default + Send + 'static,
@@ -141,7 +141,7 @@ async fn write(
             }
         }
     };
-    // Whatever happened, it cleans up.
+    // It cleans up, whatever the outcome.
     let ended = writing.end().await;
     match cut_short {
         Some(status) => Err(status),

@@ -50,7 +50,8 @@ fn reason(caller: &str, given: &str) -> String {
 }
 
 impl MachineApi {
-    /// The services' part in the boot, in order of their start. What was started later is none of the boot's.
+    /// The services' part in the boot, in order of their start. Services that were started later are no part
+    /// of the boot.
     fn boot_services(&self, boot: &BootReport) -> Vec<v1::BootService> {
         let graph = self.manager.graph();
         let mut after: HashMap<String, Vec<String>> = HashMap::new();

@@ -230,7 +230,7 @@ impl Services for ServicesApi {
                 None => std::future::pending().await,
             }
         };
-        // What holds already is reached, also with a timeout of 0.
+        // An event that holds already is reached, also with a timeout of 0.
         let reached = tokio::select! {
             biased;
             reached = self.manager.wait(&names, awaited) => reached.map(|()| true).map_err(model::status)?,

@@ -1,8 +1,9 @@
 //! One command and its caller: bytes both ways, as fast as the slower of the two takes them.
 //!
-//! Nothing is collected. Output is read only when there is a place for it among the responses, and that is free when
-//! the client has read; input is taken from the stream only when the command has read what came before. Whatever ends
-//! the session before the command has ended (the client went away or made a mistake, PID 1 ends) kills the command.
+//! Nothing is collected. Output is read only when there is a place for it among the responses, and that is
+//! free when the client has read; input is taken from the stream only when the command has read what came
+//! before. A session that ends before the command (the client went away or made a mistake, PID 1 ends) kills
+//! the command.
 
 use std::io;
 use std::os::fd::OwnedFd;

@@ -92,7 +92,7 @@ impl Samples {
         self.push(labels, Value::Number(number));
     }
 
-    // What is not known has no sample.
+    // An unknown value has no sample.
 
     fn count(&mut self, labels: &[&str], count: impl Into<Option<u64>>) {
         if let Some(count) = count.into() {
