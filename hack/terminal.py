@@ -2,7 +2,7 @@
 import html
 import re
 
-# What the terminal's colours are in the picture: on a light page, on a dark one.
+# The terminal's colours in the picture: on a light page, on a dark one.
 TONES = {
     "1": ("strong", "#1f2328", "#f0f6fc"),
     "38;5;28": ("good", "#1a7f37", "#3fb950"),

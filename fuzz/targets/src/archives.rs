@@ -102,7 +102,7 @@ pub fn layer(data: &[u8]) {
         .chunks(1 + data.len() / 7)
         .try_for_each(|piece| pieces.update(piece))
         .and_then(|()| pieces.finish());
-    // What is wrong first may depend on it: the tar, or the compression around it.
+    // The first error may depend on it: the tar, or the compression around it.
     assert_eq!(at_once.as_ref().ok(), in_pieces.as_ref().ok(), "how it is cut is nothing to a layer");
     if let Ok(checked) = at_once {
         assert!(checked.entries <= 1 + checked.size / BLOCK as u64);
@@ -174,7 +174,7 @@ pub fn catalog(data: &[u8]) {
         for note in &scan.notes {
             assert!(note.len() < 16 << 10);
         }
-        // What it has written it reads.
+        // It reads its own file.
         let again = Catalog::open(&path.join("state")).scan(&[path.join("images")], &host());
         assert_eq!(again, scan);
         let _ = fs::remove_dir_all(path.join("state"));

@@ -57,7 +57,7 @@ fn check(loaded: &Loaded) {
 pub fn service_file(data: &[u8]) {
     let loaded = read(&[("config/services/web.yaml", data), ("root/etc/web.env", b"A=1\n"), PASSWD]);
     check(&loaded);
-    // What `kelsonctl status` shows is a service file with the same meaning.
+    // The output of `kelsonctl status` is a service file with the same meaning.
     let Some(spec) = loaded.services.first() else { return };
     let text = written(spec).file();
     let again = read(&[("config/services/web.yaml", text.as_bytes()), PASSWD, ("root/etc/none", b"")]);

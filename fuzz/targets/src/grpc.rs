@@ -49,7 +49,7 @@ pub async fn call(sender: &SendRequest<Bytes>, call: &Call<'_>) {
     if let Some(identity) = call.identity {
         request = request.header("kelson-identity", identity).header("kelson-role", "os:admin");
     }
-    // What cannot stand in a header cannot be sent.
+    // A value that cannot stand in a header cannot be sent.
     let Ok(request) = request.body(()) else { return };
     let Ok(mut sender) = sender.clone().ready().await else { return };
     let Ok((response, mut body)) = sender.send_request(request, false) else { return };
@@ -69,7 +69,7 @@ pub async fn call(sender: &SendRequest<Bytes>, call: &Call<'_>) {
         }
         let _ = stream.trailers().await;
     };
-    // What follows goes on for as long as somebody listens.
+    // The rest goes on for as long as somebody listens.
     let _ = tokio::time::timeout(LISTENS, rest).await;
 }
 

@@ -28,7 +28,7 @@ impl<'a> Input<'a> {
     }
 }
 
-/// A text of several files: each begins with a line `=== NAME`. What stands before the first is called `first`.
+/// A text of several files: each begins with a line `=== NAME`. The text before the first is called `first`.
 pub fn files<'a>(text: &'a [u8], first: &'a str) -> Vec<(&'a str, &'a [u8])> {
     const MARK: &[u8] = b"=== ";
     let mut found: Vec<(&str, &[u8])> = Vec::new();

@@ -32,7 +32,7 @@ pub fn file(data: &[u8]) {
         let leftovers = processes.leftovers().to_vec();
         assert!(leftovers.len() <= SLOTS && leftovers.iter().all(|leftover| leftover.pid != 0));
         for leftover in &leftovers {
-            // Whatever the number: this process has no children.
+            // No number is a child: this process has none.
             assert_eq!(processes.child_started(leftover.pid), None);
             assert!(processes.adopt(leftover.pid, leftover.run).is_ok_and(|child| child.is_none()));
             processes.forget(*leftover);

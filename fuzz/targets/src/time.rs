@@ -9,7 +9,7 @@ fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().start_paused(true).build().expect("a runtime")
 }
 
-/// Runs `work` for at most so long, by a clock that jumps. What it has left running is ended with it.
+/// Runs `work` for at most so long, by a clock that jumps. Tasks that it has left running end with it.
 pub fn within<F: Future>(limit: Duration, work: F) -> Option<F::Output> {
     runtime().block_on(async { tokio::time::timeout(limit, work).await.ok() })
 }
