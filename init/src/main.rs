@@ -238,7 +238,8 @@ fn run(options: Options, started: Duration, now: Duration, boot_reason: BootReas
                     mode,
                     cgroups: ended.personalities.processes.cgroups().cloned(),
                     launcher: ended.personalities.tasks(),
-                    patience: failure::TIMEOUT,
+                    // The owner of a container waits for no more than the total deadline.
+                    patience: if mode == Mode::Container { ended.left } else { failure::TIMEOUT },
                     failure,
                     watchdog: ended.watchdog,
                 })

@@ -10,6 +10,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use kelson_spec::MachineSpec;
 use kelson_sys::command_line;
 
 use crate::kernel_words::KernelWords;
@@ -29,6 +30,14 @@ impl Mode {
         match self {
             Mode::Machine => "machine",
             Mode::Container => "container",
+        }
+    }
+
+    /// The machine file of a host that has none.
+    pub fn machine_defaults(self) -> MachineSpec {
+        match self {
+            Mode::Machine => MachineSpec::default(),
+            Mode::Container => MachineSpec::of_container(),
         }
     }
 }

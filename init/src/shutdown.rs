@@ -80,7 +80,7 @@ pub async fn finish(finish: Finish) -> ! {
     match finish.mode {
         Mode::Machine => machine(&progress, deadline).await,
         Mode::Container => {
-            end_processes().await;
+            end_processes(GRACE.min(finish.patience)).await;
             if let Some(root) = &finish.cgroups {
                 cgroups::leave(root.path());
             }
@@ -105,7 +105,7 @@ async fn machine(progress: &Progress, deadline: Instant) {
         tracing::warn!("shutdown: the random seed was not saved: {error}");
     }
     progress.step("ending the processes that are left", GRACE.saturating_add(KILL));
-    end_processes().await;
+    end_processes(GRACE).await;
     progress.step("letting go of the disks", CALL);
     disks::swap_off(launcher, CALL.saturating_mul(3)).await;
     unmount::all_but_root(launcher, CALL, deadline).await;
@@ -115,8 +115,9 @@ async fn machine(progress: &Progress, deadline: Instant) {
     }
 }
 
-async fn end_processes() {
-    let left = processes::end_all(&processes::everybody(), GRACE, KILL).await;
+/// `grace`: from SIGTERM to SIGKILL.
+async fn end_processes(grace: Duration) {
+    let left = processes::end_all(&processes::everybody(), grace, KILL).await;
     if !left.is_empty() {
         tracing::error!("shutdown: gave up on {}: not even SIGKILL ended them", left.join(", "));
     }

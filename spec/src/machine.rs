@@ -184,6 +184,11 @@ fn replace<T: Clone>(value: &mut T, by: Option<&T>) {
 }
 
 impl MachineSpec {
+    /// The defaults in container mode. Docker kills a container 10 s after it has asked for its end.
+    pub fn of_container() -> MachineSpec {
+        MachineSpec { shutdown_timeout: Duration::from_secs(8), ..MachineSpec::default() }
+    }
+
     /// Its changes to a built-in service, where there are any.
     pub fn builtin(&self, name: &str) -> Option<&BuiltinSpec> {
         self.builtins.iter().find(|builtin| builtin.name == name)

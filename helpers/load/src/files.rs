@@ -2,6 +2,7 @@
 
 use crate::grammar::{group_file, machine_file, service_file};
 use crate::schema::Mapping;
+use kelson_spec::machine::MachineSpec;
 
 pub fn service() -> Mapping {
     service_file().describe()
@@ -12,7 +13,7 @@ pub fn group() -> Mapping {
 }
 
 pub fn machine() -> Mapping {
-    machine_file().describe()
+    machine_file(MachineSpec::default).describe()
 }
 
 /// All files, each named as its mapping is.

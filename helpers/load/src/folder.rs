@@ -38,7 +38,7 @@ pub fn load_with(config: &Path, sources: &Sources) -> Loaded {
 
 fn read_all(config: &Path, sources: &Sources) -> Loaded {
     let mut reading = Reading::new(sources);
-    let mut machine = reading.machine_file(config);
+    let mut machine = reading.machine_file(config, sources.mode.machine_defaults());
     reading.service_files(&config.join("services"));
     let groups = reading.group_files(&config.join(GROUPS));
     let containerd = reading.containers(&machine.spec, sources);
@@ -101,10 +101,11 @@ impl Reading {
         self.diagnostics.push(diagnostic(file, Position::FILE, service, message));
     }
 
-    fn machine_file(&mut self, config: &Path) -> DecodedMachine {
+    fn machine_file(&mut self, config: &Path, defaults: fn() -> MachineSpec) -> DecodedMachine {
+        let absent = || DecodedMachine { spec: defaults(), ..DecodedMachine::default() };
         if let Err(error) = std::fs::metadata(config) {
             self.note(config, None, format!("the folder cannot be read: {}", error_text(&error)));
-            return DecodedMachine::default();
+            return absent();
         }
         let misnamed = config.join("machine.yml");
         if misnamed.symlink_metadata().is_ok() {
@@ -112,9 +113,9 @@ impl Reading {
         }
         let path = config.join(MACHINE);
         if path.symlink_metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
-            return DecodedMachine::default();
+            return absent();
         }
-        self.file(&path, None, |d, root, _| Some(grammar::machine(d, root?))).unwrap_or_default()
+        self.file(&path, None, |d, root, _| Some(grammar::machine(d, root?, defaults))).unwrap_or_else(absent)
     }
 
     fn service_files(&mut self, folder: &Path) {

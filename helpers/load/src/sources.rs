@@ -22,6 +22,14 @@ impl Mode {
             _ => None,
         }
     }
+
+    /// The machine file of a host that has none.
+    pub(crate) fn machine_defaults(self) -> fn() -> MachineSpec {
+        match self {
+            Mode::Machine => MachineSpec::default,
+            Mode::Container => MachineSpec::of_container,
+        }
+    }
 }
 
 /// Where the files lie that specs refer to (`/etc/passwd`, `/etc/group`, environment files), and for whom they are read.

@@ -36,8 +36,7 @@ pub fn run(
     let machine: MachineSpec = past
         .as_mut()
         .and_then(|past| past.paper::<Loaded>(Kind::Configuration, ""))
-        .map(|loaded| loaded.machine)
-        .unwrap_or_default();
+        .map_or_else(|| options.mode.machine_defaults(), |loaded| loaded.machine);
     let intents = Intents::default();
     if let Some(intent) = past.as_mut().and_then(|past| past.paper::<Intent>(Kind::Intent, "")) {
         tracing::info!("{} was asked for by {} and goes on", verb(intent.action), intent.reason);

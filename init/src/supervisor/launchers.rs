@@ -61,6 +61,7 @@ impl Personalities {
                 service: None,
                 message: format!("{failure}, no service is known"),
             }],
+            machine: mode.machine_defaults(),
             ..Loaded::default()
         })
     }

@@ -26,6 +26,8 @@ pub struct Ended {
     /// The boot failed: why.
     pub failure: Option<BootFailure>,
     pub watchdog: Option<Watchdog>,
+    /// The time of the total deadline that is left.
+    pub left: Duration,
 }
 
 /// Serves the host, unless its boot has failed, and stops its services.
@@ -74,7 +76,8 @@ pub(super) async fn serve(
     manager.close().await;
     context.later_mounts.end().await;
     context.api.close().await;
-    Ended { intents: context.intents, personalities: context.personalities, failure, watchdog }
+    let left = deadline.saturating_duration_since(Instant::now());
+    Ended { intents: context.intents, personalities: context.personalities, failure, watchdog, left }
 }
 
 /// Answers until somebody asks for the end of the host.

@@ -111,3 +111,15 @@ fn s3_a_process_that_not_even_sigkill_ends_is_given_up_on_by_name() {
     assert!(events.iter().any(|event| event.message == named), "{events:#?}");
     assert_eq!(super::first(&events, "good", "stopped").service, "good");
 }
+
+#[test]
+fn s3_a_stop_in_a_container_takes_8_seconds_at_most() {
+    let mut host = Host::builder().runs_deaf("web", "stop: {timeout: 5m}").up(&["web"]);
+    let asked = Instant::now();
+    host.signal(libc::SIGTERM);
+    assert_eq!(host.wait_exit(), 0);
+    let took = asked.elapsed();
+    // On a busy computer, too; without the default it would be 60 s.
+    assert!(took >= Duration::from_secs(8) && took < Duration::from_secs(20), "{took:?}: {}", host.console());
+    assert!(host.console().contains("the total deadline of the stop has passed"), "{}", host.console());
+}

@@ -135,7 +135,9 @@ fn alone(path: &Path, kind: FileKind, sources: &Sources) -> LoadedFile {
             reading.file(path, None, |d, root, _| grammar::group(d, &stem, root?));
         }
         FileKind::Machine => {
-            reading.file(path, None, |d, root, _| Some(grammar::machine(d, root?)));
+            reading.file(path, None, |d, root, _| {
+                Some(grammar::machine(d, root?, sources.mode.machine_defaults()))
+            });
         }
     }
     let unchecked = reading.context.unchecked();

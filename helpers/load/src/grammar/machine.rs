@@ -46,13 +46,13 @@ pub struct DecodedMachine {
 }
 
 /// Decodes the tree of the machine file.
-pub fn machine(d: &mut Decoder<'_>, root: &Node) -> DecodedMachine {
-    let spec = machine_file().decode(d, root).unwrap_or_default();
+pub fn machine(d: &mut Decoder<'_>, root: &Node, defaults: fn() -> MachineSpec) -> DecodedMachine {
+    let spec = machine_file(defaults).decode(d, root).unwrap_or_else(defaults);
     DecodedMachine { spec, references: std::mem::take(&mut d.builtin_references) }
 }
 
-/// The whole file.
-pub fn machine_file() -> Mapping<MachineSpec> {
+/// The whole file, with the defaults of a mode.
+pub fn machine_file(defaults: fn() -> MachineSpec) -> Mapping<MachineSpec> {
     let module = word("name of a module", "^[A-Za-z0-9_-]+$", "virtio_net").but(|text| {
         let sound = text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
         (!sound)
@@ -74,7 +74,7 @@ pub fn machine_file() -> Mapping<MachineSpec> {
         .of_kind(move || Kind::Either(vec![Kind::Choice(vec!["off"]), kind()]))
         .around(|d, node, inner| if node.is("off") { Some(None) } else { inner(d, node) });
     keys! {
-        Mapping::new("machine", MachineSpec::default);
+        Mapping::new("machine", defaults);
         means "hostname" hostname = host_name().optional(),
             "`ip=` of the kernel's command line, else `/etc/hostname`, else `kelson`",
             "letters, digits, `-` and `.`, at most 64";
@@ -91,7 +91,7 @@ pub fn machine_file() -> Mapping<MachineSpec> {
         means "api" api = Mapping::codec(api).optional(), "no apid", "the API endpoint on the network";
         key "builtins" builtins = builtins(), "changes to the built-in services";
         key "health" health = Mapping::codec(health), "when the host counts as healthy, and when as failed";
-        key "shutdown" shutdown_timeout = Mapping::codec(shutdown),
+        key "shutdown" shutdown_timeout = Mapping::codec(move || shutdown(defaults)),
             "how long [a shutdown](shutdown.md) may take";
         means "watchdog" watchdog = watchdog, "`/dev/watchdog`, if there is one, with 30 s",
             "the hardware watchdog";
@@ -251,11 +251,12 @@ fn health() -> Mapping<NodeHealthSpec> {
     })
 }
 
-fn shutdown() -> Mapping<Duration> {
-    let about = "the total deadline for stopping services during a shutdown";
+fn shutdown(defaults: fn() -> MachineSpec) -> Mapping<Duration> {
+    let about = "the total deadline for stopping services during a shutdown. In container mode the default is \
+                 8 s, because Docker kills a container 10 s after it has asked for its end";
     let least = Duration::from_secs(1);
     keys! {
-        Mapping::new("shutdown", || MachineSpec::default().shutdown_timeout);
+        Mapping::new("shutdown", move || defaults().shutdown_timeout);
         key "timeout" (At::whole()) = duration_from(least), about;
     }
 }

@@ -2,6 +2,8 @@
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::symlink;
 
+use kelson_load::Mode;
+
 use crate::folder::Folder;
 
 /// A sound beginning of four lines, so that what a case adds starts in line 5.
@@ -161,6 +163,27 @@ hostnmae: x
     assert_eq!((machine.mounts.len(), machine.api.is_none()), (0, true));
     assert_eq!(machine.builtins.len(), 2);
     assert_eq!((machine.shutdown_timeout.as_secs(), machine.images.len()), (60, 1));
+}
+
+#[test]
+fn the_total_deadline_is_shorter_in_a_container() {
+    let timeout = |machine: Option<&str>, mode| {
+        let folder = host();
+        if let Some(machine) = machine {
+            folder.machine(machine);
+        }
+        folder.load_for(mode).machine.shutdown_timeout.as_secs()
+    };
+    for machine in
+        [None, Some("hostname: a"), Some("shutdown: {}"), Some("shutdown: {timeout: soon}"), Some("[")]
+    {
+        assert_eq!(
+            (timeout(machine, Mode::Machine), timeout(machine, Mode::Container)),
+            (60, 8),
+            "{machine:?}"
+        );
+    }
+    assert_eq!(timeout(Some("shutdown: {timeout: 1m}"), Mode::Container), 60);
 }
 
 #[test]
