@@ -25,13 +25,12 @@ use std::ffi::CString;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kelson_services::host::ShutdownAction;
 use tokio::sync::watch;
 
 use crate::options::{CrashLimit, Mode};
 use crate::supervisor::Intent;
-pub use page::Crash;
 use page::Page;
+pub use page::{Crash, Ending};
 pub use stack::alternate_stack;
 
 /// The reason why an incarnation begins.
@@ -44,7 +43,7 @@ pub struct BootReason {
     /// How many crashes there have been within the time of the limit, this one included.
     pub crashes: u32,
     /// The previous incarnation was past its services, and on its way to this.
-    pub ending: Option<ShutdownAction>,
+    pub ending: Option<Ending>,
 }
 
 /// Makes PID 1 survive what comes. To be called once `/proc` is there, before there is a second thread.
@@ -80,22 +79,19 @@ impl BootReason {
     }
 
     /// From now on the services are past: a next incarnation goes on with the end.
-    pub fn ends(&self, action: ShutdownAction) {
+    pub fn ends(&self, ending: Ending) {
         if let Some(page) = &self.page {
-            page.end(action);
+            page.end(ending);
         }
     }
 
     /// As [`BootReason::ends`], to what is asked for now and later.
     pub fn follow(&self, mut asked: watch::Receiver<Option<Intent>>) {
         let boot_reason = self.clone();
-        // A failed boot starts again.
-        self.ends(asked.borrow().as_ref().map_or(ShutdownAction::Reboot, |intent| intent.action));
+        self.ends(Ending::of(asked.borrow().as_ref()));
         tokio::spawn(async move {
             while asked.changed().await.is_ok() {
-                if let Some(intent) = asked.borrow_and_update().as_ref() {
-                    boot_reason.ends(intent.action);
-                }
+                boot_reason.ends(Ending::of(asked.borrow_and_update().as_ref()));
             }
         });
     }

@@ -40,13 +40,12 @@ use std::time::Duration;
 
 use boot::{Sequence, history};
 use crash::watcher::Watcher;
-use crash::{BootReason, last_resort, report};
+use crash::{BootReason, Ending, last_resort, report};
 use error::{At as _, Error};
-use kelson_services::host::ShutdownAction;
 use kelson_services::state_store::Kind;
 use options::{Mode, Options};
 use shutdown::{Failure, Finish};
-use supervisor::Intents;
+use supervisor::{Intent, Intents};
 use tokio::runtime::Runtime;
 
 const USAGE: &str = "\
@@ -184,8 +183,8 @@ fn run(options: Options, started: Duration, now: Duration, boot_reason: BootReas
     if options.mode == Mode::Machine {
         swap.look();
     }
-    if let Some(action) = boot_reason.ending {
-        end_again(&options, &boot_reason, action);
+    if let Some(ending) = boot_reason.ending {
+        end_again(&options, &boot_reason, ending);
     }
     let (began, kernel, earlier) = match options.mode {
         Mode::Machine => {
@@ -264,13 +263,14 @@ fn runtime() -> std::io::Result<(Runtime, Watcher)> {
 }
 
 /// The previous incarnation crashed on its way to the end of the run, past its services: the way is gone on.
-fn end_again(options: &Options, boot_reason: &BootReason, action: ShutdownAction) -> ! {
+fn end_again(options: &Options, boot_reason: &BootReason, Ending { action, status }: Ending) -> ! {
     let crash = boot_reason.crash.as_ref().map(report::what).unwrap_or_default();
     tracing::error!("PID 1 crashed on its way to the {}: {crash}; it goes on", supervisor::verb(action));
     boot_reason.reported();
     boot_reason.last(failure::TIMEOUT.saturating_mul(2));
     let intents = Intents::default();
-    intents.ask(action, "the life before");
+    let reason = "the previous incarnation".to_owned();
+    intents.resume(Intent { action, reason, begun: history::since_kernel(), status });
     failure::end(options, &intents, None, kelson_runner::Options::default(), async |_| {})
 }
 

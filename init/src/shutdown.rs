@@ -94,8 +94,11 @@ pub async fn finish(finish: Finish) -> ! {
         final_call::show_failure(finish.mode, failure, &finish.intents).await;
     }
     // Nobody asked: a failed boot starts again.
-    let action = finish.intents.current().map_or(ShutdownAction::Reboot, |intent| intent.action);
-    final_call::make(finish.mode, action, finish.failure.is_some(), progress.watchdog)
+    let intent = finish.intents.current();
+    let action = intent.as_ref().map_or(ShutdownAction::Reboot, |intent| intent.action);
+    let decided = intent.and_then(|intent| intent.status);
+    let status = final_call::exit_status(action, decided, finish.failure.is_some());
+    final_call::make(finish.mode, action, status, progress.watchdog)
 }
 
 async fn machine(progress: &Progress, deadline: Instant) {

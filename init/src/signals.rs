@@ -27,6 +27,8 @@ pub enum Meaning {
     Reload,
     /// Children have ended.
     Child,
+    /// It is meant for the main service of a container. Without one it has the meaning of [`without_main`].
+    Main,
 }
 
 /// The sender of a signal, as far as that is known.
@@ -103,7 +105,11 @@ impl Signals {
                 Err(errno) => return Err(errno.into()),
             };
             let number = i32::try_from(info.ssi_signo).unwrap_or_default();
-            if let Some(meaning) = meaning(number, self.mode) {
+            let meaning = meaning(number, self.mode);
+            if meaning == Some(Meaning::Main) && !is_for_main(number, info.ssi_code, info.ssi_pid) {
+                continue;
+            }
+            if let Some(meaning) = meaning {
                 return Ok(Signal {
                     meaning,
                     number,
@@ -158,23 +164,50 @@ pub fn wait(patience: Option<std::time::Duration>) -> bool {
 /// The action that a signal asks for; `None`: nothing.
 fn meaning(number: i32, mode: Mode) -> Option<Meaning> {
     use ShutdownAction::{Halt, PowerOff, Reboot};
-    let realtime = number.checked_sub(libc::SIGRTMIN());
-    let action = match number {
-        libc::SIGCHLD => return Some(Meaning::Child),
-        libc::SIGHUP => return Some(Meaning::Reload),
-        // A container's owner who says SIGTERM wants it to end.
-        libc::SIGTERM if mode == Mode::Container => PowerOff,
-        libc::SIGTERM | libc::SIGINT => Reboot,
-        libc::SIGUSR1 => Halt,
-        libc::SIGUSR2 | libc::SIGPWR => PowerOff,
-        _ => match realtime {
-            Some(3) => Halt,
-            Some(4) => PowerOff,
-            Some(5) => Reboot,
-            _ => return None,
-        },
+    let action = match (mode, number) {
+        (_, libc::SIGCHLD) => return Some(Meaning::Child),
+        // A container's owner who sends one of these wants it to end.
+        (Mode::Container, libc::SIGTERM | libc::SIGINT) => PowerOff,
+        (Mode::Container, _) => return Some(Meaning::Main),
+        (Mode::Machine, libc::SIGHUP) => return Some(Meaning::Reload),
+        (Mode::Machine, libc::SIGTERM | libc::SIGINT) => Reboot,
+        (Mode::Machine, libc::SIGUSR1) => Halt,
+        (Mode::Machine, libc::SIGUSR2) => PowerOff,
+        (Mode::Machine, _) => return of_any_mode(number).map(Meaning::Shutdown),
     };
     Some(Meaning::Shutdown(action))
+}
+
+/// By which managers of containers and virtual machines ask for an end.
+fn of_any_mode(number: i32) -> Option<ShutdownAction> {
+    match number {
+        libc::SIGPWR => Some(ShutdownAction::PowerOff),
+        _ => match number.checked_sub(libc::SIGRTMIN()) {
+            Some(3) => Some(ShutdownAction::Halt),
+            Some(4) => Some(ShutdownAction::PowerOff),
+            Some(5) => Some(ShutdownAction::Reboot),
+            _ => None,
+        },
+    }
+}
+
+/// The action that a signal to a container asks for that has no main service; `None`: nothing.
+pub fn without_main(number: i32) -> Option<Meaning> {
+    match number {
+        libc::SIGHUP => Some(Meaning::Reload),
+        _ => of_any_mode(number).map(Meaning::Shutdown),
+    }
+}
+
+/// Whether the main service gets a signal that came to PID 1. It does not get those that PID 1 causes itself (SIGPIPE), nor
+/// those by which the kernel reports the state of a terminal: that is PID 1's, and the service has none.
+fn is_for_main(number: i32, code: i32, sender: u32) -> bool {
+    let of_terminal = match number {
+        libc::SIGTTIN | libc::SIGTTOU => true,
+        libc::SIGTSTP | libc::SIGWINCH => code == libc::SI_KERNEL,
+        _ => false,
+    };
+    !of_terminal && sender != std::process::id()
 }
 
 fn sender(code: i32, pid: u32, uid: u32, number: i32) -> Sender {
@@ -217,8 +250,39 @@ mod tests {
         assert_eq!(machine(libc::SIGCHLD), Some(Meaning::Child));
         assert_eq!(machine(libc::SIGWINCH), None);
         assert_eq!(machine(libc::SIGRTMIN() + 6), None);
-        assert_eq!(meaning(libc::SIGTERM, Mode::Container), shutdown(PowerOff));
-        assert_eq!(meaning(libc::SIGINT, Mode::Container), shutdown(Reboot));
+    }
+
+    #[test]
+    fn a_container_stops_on_two_signals_and_its_main_service_gets_the_others() {
+        let container = |number| meaning(number, Mode::Container);
+        let shutdown = |action| Some(Meaning::Shutdown(action));
+        assert_eq!(container(libc::SIGTERM), shutdown(PowerOff));
+        assert_eq!(container(libc::SIGINT), shutdown(PowerOff));
+        assert_eq!(container(libc::SIGCHLD), Some(Meaning::Child));
+        let realtime = libc::SIGRTMIN();
+        for number in [libc::SIGHUP, libc::SIGQUIT, libc::SIGUSR1, libc::SIGWINCH, realtime + 3, realtime + 9]
+        {
+            assert_eq!(container(number), Some(Meaning::Main));
+        }
+        assert_eq!(without_main(libc::SIGHUP), Some(Meaning::Reload));
+        assert_eq!(without_main(libc::SIGPWR), shutdown(PowerOff));
+        assert_eq!(without_main(realtime + 3), shutdown(Halt));
+        assert_eq!(without_main(realtime + 5), shutdown(Reboot));
+        for number in [libc::SIGUSR1, libc::SIGUSR2, libc::SIGQUIT, realtime + 6] {
+            assert_eq!(without_main(number), None);
+        }
+    }
+
+    #[test]
+    fn the_main_service_does_not_get_the_signals_of_a_terminal() {
+        let outside = 0;
+        for number in [libc::SIGWINCH, libc::SIGTSTP] {
+            assert!(is_for_main(number, libc::SI_USER, outside));
+            assert!(!is_for_main(number, libc::SI_KERNEL, outside));
+        }
+        assert!(!is_for_main(libc::SIGTTOU, libc::SI_USER, outside));
+        assert!(is_for_main(libc::SIGHUP, libc::SI_KERNEL, outside));
+        assert!(!is_for_main(libc::SIGPIPE, libc::SI_USER, std::process::id()));
     }
 
     #[test]

@@ -17,6 +17,7 @@ mod intent;
 mod later_mounts;
 mod launchers;
 mod listeners;
+mod main_service;
 mod opening;
 mod reaper;
 mod reexec;
@@ -44,6 +45,9 @@ use crate::signals::Signals;
 use incarnation::Incarnation;
 use reaper::{Reaper, listen};
 
+/// How many signals may wait for the main loop.
+const SIGNALS: usize = 16;
+
 /// Boots the host, or goes on with it, runs it, and stops its services. Returns when none is left.
 ///
 /// # Errors
@@ -59,12 +63,12 @@ pub async fn run(
     let intents = Intents::default();
     let reaper = Reaper::default();
     let signals = Signals::new(options.mode).at("signalfd")?;
-    let (reload, reloads) = mpsc::channel(1);
-    tokio::spawn(listen(signals, reaper.clone(), intents.clone(), reload));
+    let (sender, requests) = mpsc::channel(SIGNALS);
+    tokio::spawn(listen(signals, reaper.clone(), intents.clone(), sender));
     let sequence = Arc::new(sequence);
     let incarnation = Incarnation { options, sequence, reexec_state, binary, intents, reaper, boot_reason };
     match past {
-        Some(past) => incarnation.resume(past, reloads).await,
-        None => incarnation.begin(reloads).await,
+        Some(past) => incarnation.resume(past, requests).await,
+        None => incarnation.begin(requests).await,
     }
 }

@@ -92,6 +92,11 @@ impl RunnerError {
         RunnerError { message: message.into(), errno: None, kind, origin: Origin::Host }
     }
 
+    /// The exit status of a program that a system call kept from being started, as a shell has it.
+    pub fn exit_status(&self) -> Option<i32> {
+        self.errno.map(|errno| if errno == libc::ENOENT { 127 } else { 126 })
+    }
+
     /// `what: why`, as `cannot make cgroup web: permission denied`.
     pub(crate) fn system(what: impl std::fmt::Display, error: &std::io::Error) -> Self {
         match error.raw_os_error() {

@@ -19,6 +19,7 @@ pub mod metrics;
 pub mod model;
 pub mod node_health;
 pub mod prober;
+pub mod run_end;
 pub mod runners;
 pub mod service_runner;
 pub mod state_store;

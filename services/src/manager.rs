@@ -19,6 +19,7 @@ use crate::events::EventLog;
 use crate::groups::GroupRestarts;
 pub use crate::metrics::Usage;
 use crate::model::{Event, Snapshot, State};
+use crate::run_end::{ServiceEnd, exit_status};
 use crate::service_runner::gate::Registry;
 use crate::service_runner::host_context::HostContext;
 use crate::service_runner::table::Input;
@@ -249,6 +250,17 @@ impl Manager {
     /// after the last event.
     pub fn newest_event(&self) -> watch::Receiver<u64> {
         self.log().newest()
+    }
+
+    /// Returns once a service has ended by whose end the host ends. Cancelled by dropping, without loss.
+    pub async fn service_end(&self) -> ServiceEnd {
+        self.inner.host_context.run_end.next().await
+    }
+
+    /// The exit status of the main service's last run; `None`: there is none, or it has not ended.
+    pub fn main_status(&self) -> Option<u8> {
+        let main = self.get(self.inner.host_context.run_end.main.as_deref()?)?;
+        (main.exit.is_some() && main.state.at_rest()).then(|| exit_status(&main))
     }
 
     /// No more events will come, and nothing is waited for.

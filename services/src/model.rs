@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use kelson_conditions::Missing;
+use kelson_runner::Exit;
 use kelson_spec::ServiceSpec;
 use tokio::time::Instant;
 
@@ -230,6 +231,8 @@ pub struct Snapshot {
     pub status_text: Option<Arc<str>>,
     /// Number of the current or last run; 0 before the first.
     pub run: u64,
+    /// How that run ended, as far as it has; where its program could not be started, as a shell has it.
+    pub exit: Option<Exit>,
     pub oneshot: bool,
     /// The group of which it is a member.
     pub group: Option<Arc<str>>,
@@ -274,6 +277,7 @@ impl Snapshot {
             stopped: false,
             status_text: None,
             run: 0,
+            exit: None,
             oneshot: false,
             group: None,
             required: true,

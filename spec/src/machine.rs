@@ -30,6 +30,8 @@ pub struct MachineSpec {
     /// `None`: the hardware watchdog is not used.
     pub watchdog: Option<WatchdogSpec>,
     pub images: Vec<PathBuf>,
+    /// The service whose end is the end of the host, with its exit status.
+    pub main: Option<String>,
 }
 
 impl Default for MachineSpec {
@@ -46,6 +48,7 @@ impl Default for MachineSpec {
             shutdown_timeout: Duration::from_secs(60),
             watchdog: Some(WatchdogSpec::default()),
             images: vec![PathBuf::from("/usr/share/kelson/images")],
+            main: None,
         }
     }
 }

@@ -29,6 +29,7 @@ impl MachineSpec {
             shutdown_timeout,
             watchdog,
             images,
+            main,
         } = read;
         let live =
             [("health", self.health != *health), ("shutdown", self.shutdown_timeout != *shutdown_timeout)];
@@ -42,6 +43,7 @@ impl MachineSpec {
             ("builtins", self.builtins != *builtins),
             ("watchdog", self.watchdog != *watchdog),
             ("images", self.images != *images),
+            ("main", self.main != *main),
         ];
         let changed = |keys: &[(&'static str, bool)]| {
             keys.iter().filter(|(_, changed)| *changed).map(|(key, _)| *key).collect()

@@ -6,6 +6,7 @@
 
 mod checks;
 mod confinement;
+mod ending;
 mod nesting;
 mod workload;
 
@@ -16,6 +17,7 @@ use serde::{Deserialize, Serialize};
 
 pub use checks::{Asks, Check, GrpcProbe, HttpProbe, NetworkProbe, Probe, ProbeTls};
 pub use confinement::{ApiAccess, Credentials, ResourceLimit, Resources, Seccomp, Security};
+pub use ending::{OnExit, StopSpec};
 pub use workload::{ContainerDevice, ContainerMount, ContainerNetwork, ContainerSpec, ProcessSpec, Workload};
 
 /// One service as PID 1 runs it. Made by `kelson-load` from a file; nothing in it needs the disk again.
@@ -48,6 +50,7 @@ pub struct ServiceSpec {
     pub health: Vec<Check>,
     pub hooks: Hooks,
     pub stop: StopSpec,
+    pub on_exit: OnExit,
     /// `None`: the user of PID 1 (root).
     pub user: Option<Credentials>,
     pub resources: Resources,
@@ -85,6 +88,7 @@ impl ServiceSpec {
             health: Vec::new(),
             hooks: Hooks::default(),
             stop: StopSpec::default(),
+            on_exit: OnExit::default(),
             user: None,
             resources: Resources::default(),
             delegate: false,
@@ -363,22 +367,6 @@ pub enum Readiness {
     Notify,
     /// A newline on this descriptor.
     Descriptor(i32),
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct StopSpec {
-    /// Signal number.
-    pub signal: i32,
-    pub timeout: Duration,
-    /// Between "no longer up" and the signal.
-    pub delay: Duration,
-}
-
-impl Default for StopSpec {
-    fn default() -> Self {
-        StopSpec { signal: libc::SIGTERM, timeout: Duration::from_secs(10), delay: Duration::ZERO }
-    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -2,5 +2,5 @@
 
 mod calls;
 mod limit;
-mod shutdown;
+pub mod shutdown;
 mod survives;

@@ -24,6 +24,7 @@ mod metrics;
 mod processes;
 mod recovery;
 mod restarts;
+mod run_end;
 mod scale;
 mod schemas;
 mod stock_client;

@@ -20,7 +20,8 @@ use kelson_spec::group::GroupSpec;
 use kelson_spec::loaded::{Diagnostic, Loaded, Refused};
 use kelson_spec::machine::MachineSpec;
 use kelson_spec::names::{GROUPS, MACHINE, is_name};
-use kelson_spec::quote::{error_text, shown};
+use kelson_spec::near::near;
+use kelson_spec::quote::{error_text, quoted, shown};
 use kelson_spec::service::ServiceSpec;
 
 pub(crate) mod single;
@@ -45,6 +46,7 @@ fn read_all(config: &Path, sources: &Sources) -> Loaded {
     reading.groups();
     reading.check_builtins(&config.join(MACHINE), &mut machine);
     let services = reading.check_graph();
+    reading.check_main(&config.join(MACHINE), &mut machine, &services);
     let sorted = |mut found: Vec<Diagnostic>| {
         found.sort_by(|a, b| {
             let key = |d: &Diagnostic| (d.line, d.column);
@@ -291,7 +293,7 @@ impl Reading {
 
     /// Takes out of the machine file what makes a built-in service wait for an unknown one, or for one that waits for it.
     fn check_builtins(&mut self, file: &Path, machine: &mut DecodedMachine) {
-        let DecodedMachine { spec: machine, references } = machine;
+        let DecodedMachine { spec: machine, references, .. } = machine;
         if machine.builtins.iter().all(|builtin| builtin.depends.is_empty()) {
             return;
         }
@@ -312,6 +314,26 @@ impl Reading {
             let text = format!("builtins.{}.{}", builtin.name, problem.message);
             self.diagnostics.push(diagnostic(file, at, None, text));
         }
+    }
+
+    /// Takes a `main` out of the machine file that is the name of no service.
+    fn check_main(&mut self, file: &Path, machine: &mut DecodedMachine, services: &[ServiceSpec]) {
+        let Some(main) = &machine.spec.main else { return };
+        let is_builtin = builtin::of(main).is_some();
+        let known = self.diagnostics.iter().filter_map(|found| found.service.as_deref());
+        let mut names = services.iter().map(|spec| spec.name.as_str()).chain(known);
+        if !is_builtin && names.any(|name| name == main) {
+            return;
+        }
+        let hint = near(main, services.iter().map(|spec| spec.name.as_str()));
+        let text = match (is_builtin, hint) {
+            (true, _) => format!("{} is a built-in service; name a service that has a file", quoted(main)),
+            (false, Some(near)) => format!("there is no service {}; did you mean {near}?", quoted(main)),
+            (false, None) => format!("there is no service {}; name a service that has a file", quoted(main)),
+        };
+        machine.spec.main = None;
+        let at = machine.main.unwrap_or(Position::START);
+        self.diagnostics.push(diagnostic(file, at, None, format!("main: {text}")));
     }
 
     /// Takes out the services that name unknown ones or wait for each other.

@@ -14,11 +14,12 @@ use std::time::Duration;
 use kelson_services::host::ShutdownAction;
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, SigmaskHow, Signal, sigaction, sigprocmask};
 
-use super::page::{Cause, Facts};
+use super::page::{Cause, Ending, Facts};
 use super::plan::{Plan, plan};
 use super::stack::alternate_stack;
 use super::trace::Place;
 use crate::options::Mode;
+use crate::shutdown::final_call::exit_status;
 use crate::signals;
 
 /// The signals of a fault of the process itself.
@@ -37,8 +38,6 @@ const REPORT_TIMEOUT: Duration = Duration::from_millis(500);
 const TRIES: u32 = 50;
 /// How long the last sync may take.
 const SYNC: Duration = Duration::from_secs(5);
-/// A container is to be started again.
-const REBOOT_STATUS: c_int = 10;
 /// The signal to a main loop that stands still.
 const STALL: c_int = libc::SIGABRT;
 
@@ -186,10 +185,8 @@ fn go_on(plan: &Plan) -> ! {
 fn end(plan: &Plan) -> ! {
     alarm_after(Duration::ZERO);
     if plan.mode == Mode::Container {
-        let status = match plan.page.ending() {
-            Some(ShutdownAction::PowerOff | ShutdownAction::Halt) => 0,
-            Some(ShutdownAction::Reboot) | None => REBOOT_STATUS,
-        };
+        let Ending { action, status } = plan.page.ending().unwrap_or_else(|| Ending::of(None));
+        let status = exit_status(action, status, false);
         // SAFETY: it ends the process.
         unsafe { libc::_exit(status) };
     }
@@ -208,7 +205,7 @@ fn end(plan: &Plan) -> ! {
             waited = waited.saturating_add(Duration::from_millis(50));
         }
     }
-    let how = match plan.page.ending() {
+    let how = match plan.page.ending().map(|ending| ending.action) {
         Some(ShutdownAction::PowerOff) => libc::RB_POWER_OFF,
         Some(ShutdownAction::Halt) => libc::RB_HALT_SYSTEM,
         _ => libc::RB_AUTOBOOT,

@@ -16,7 +16,7 @@ use kelson_services::state_store::{Kind, Past};
 use kelson_spec::{Loaded, MachineSpec, ServiceSpec};
 use tokio::time::Instant;
 
-use super::BootReason;
+use super::{BootReason, Ending};
 use crate::failure::{self, TIMEOUT};
 use crate::options::Options;
 use crate::reexec::ReexecState;
@@ -46,7 +46,7 @@ pub fn run(
     }
     let total = machine.shutdown_timeout;
     let patience = intents.current().map_or(total, |intent| intent.left_of(total));
-    boot_reason.ends(intents.current().map_or(ShutdownAction::Reboot, |intent| intent.action));
+    boot_reason.ends(Ending::of(intents.current().as_ref()));
     boot_reason.last(patience.saturating_add(TIMEOUT));
     let cgroups = past.as_mut().and_then(cgroups);
     let reexec_state: ReexecState =

@@ -18,6 +18,7 @@ use nix::fcntl::{FcntlArg, FdFlag, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
 use crate::entry;
+use crate::supervisor::Intent;
 
 /// Names the descriptor in the environment.
 const VARIABLE: &str = "KELSON_CRASHES";
@@ -45,7 +46,9 @@ struct Words {
     last: AtomicU64,
     /// Of all of it, in words.
     length: AtomicU64,
-    _later: [AtomicU64; 10],
+    /// 0: no service has decided the exit status of the run; else one more than it.
+    status: AtomicU64,
+    _later: [AtomicU64; 9],
     // The newest crash.
     cause: AtomicU64,
     signal: AtomicU64,
@@ -104,6 +107,22 @@ pub struct Crash {
     pub frames: Vec<u64>,
     /// The message of a panic.
     pub text: String,
+}
+
+/// How the run ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ending {
+    pub action: ShutdownAction,
+    /// The exit status, where a service has decided it.
+    pub status: Option<u8>,
+}
+
+impl Ending {
+    /// What is asked for. A failed boot starts again.
+    pub fn of(intent: Option<&Intent>) -> Ending {
+        let reboot = Ending { action: ShutdownAction::Reboot, status: None };
+        intent.map_or(reboot, |intent| Ending { action: intent.action, status: intent.status })
+    }
 }
 
 /// The facts about a crash at its place, in a form that a signal handler can make.
@@ -265,7 +284,8 @@ impl Page {
     }
 
     /// The services are past.
-    pub fn end(&self, action: ShutdownAction) {
+    pub fn end(&self, Ending { action, status }: Ending) {
+        set(&self.words.status, status.map_or(0, |status| u64::from(status).saturating_add(1)));
         let action = match action {
             ShutdownAction::Reboot => 1,
             ShutdownAction::PowerOff => 2,
@@ -274,14 +294,16 @@ impl Page {
         set(&self.words.ending, action);
     }
 
-    /// The action that ends the run, once the services are stopped.
-    pub fn ending(&self) -> Option<ShutdownAction> {
-        match get(&self.words.ending) {
-            1 => Some(ShutdownAction::Reboot),
-            2 => Some(ShutdownAction::PowerOff),
-            3 => Some(ShutdownAction::Halt),
-            _ => None,
-        }
+    /// How the run ends, once the services are stopped.
+    pub fn ending(&self) -> Option<Ending> {
+        let action = match get(&self.words.ending) {
+            1 => ShutdownAction::Reboot,
+            2 => ShutdownAction::PowerOff,
+            3 => ShutdownAction::Halt,
+            _ => return None,
+        };
+        let status = get(&self.words.status).checked_sub(1).and_then(|status| u8::try_from(status).ok());
+        Some(Ending { action, status })
     }
 
     /// There will be no other life.

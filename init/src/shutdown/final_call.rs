@@ -43,14 +43,14 @@ pub async fn show_failure(mode: Mode, failure: &Failure, intents: &Intents) {
 
 /// Does not return. The watchdog stays armed, as the kernel's own way down may hang as well; but a machine that was asked
 /// to halt is to stay so, and nobody could feed it then.
-pub fn make(mode: Mode, action: ShutdownAction, failed: bool, watchdog: Option<Watchdog>) -> ! {
+pub fn make(mode: Mode, action: ShutdownAction, status: i32, watchdog: Option<Watchdog>) -> ! {
     match &watchdog {
         Some(watchdog) if action == ShutdownAction::Halt => watchdog.disarm(),
         Some(watchdog) => watchdog.last_meal(),
         None => {}
     }
     match mode {
-        Mode::Container => std::process::exit(status(action, failed)),
+        Mode::Container => std::process::exit(status),
         Mode::Machine => {
             tracing::info!("{}", words(action));
             log::settle_for_good(LAST_LINES);
@@ -81,12 +81,12 @@ fn words(action: ShutdownAction) -> &'static str {
     }
 }
 
-/// The exit status of a container.
-fn status(action: ShutdownAction, failed: bool) -> i32 {
+/// The exit status of the run, in which a service may have decided it by its end.
+pub fn exit_status(action: ShutdownAction, decided: Option<u8>, failed: bool) -> i32 {
     match action {
         _ if failed => 1,
         ShutdownAction::Reboot => REBOOT_STATUS,
-        ShutdownAction::PowerOff | ShutdownAction::Halt => 0,
+        ShutdownAction::PowerOff | ShutdownAction::Halt => decided.map_or(0, i32::from),
     }
 }
 
@@ -96,10 +96,13 @@ mod tests {
 
     #[test]
     fn a_containers_exit_status_says_how_it_ended() {
-        assert_eq!(status(ShutdownAction::PowerOff, false), 0);
-        assert_eq!(status(ShutdownAction::Halt, false), 0);
-        assert_eq!(status(ShutdownAction::Reboot, false), 10);
-        assert_eq!(status(ShutdownAction::Reboot, true), 1);
+        use ShutdownAction::{Halt, PowerOff, Reboot};
+        assert_eq!(exit_status(PowerOff, None, false), 0);
+        assert_eq!(exit_status(Halt, None, false), 0);
+        assert_eq!(exit_status(PowerOff, Some(143), false), 143);
+        assert_eq!(exit_status(Reboot, None, false), 10);
+        assert_eq!(exit_status(Reboot, Some(3), false), 10);
+        assert_eq!(exit_status(Reboot, Some(3), true), 1);
     }
 
     #[tokio::test(start_paused = true)]

@@ -11,9 +11,10 @@ use super::serve::{Ended, serve};
 use crate::boot::{self, BootFailure, Phase};
 use crate::error::Result;
 use crate::options::Mode;
+use crate::signals::Signal;
 
 impl Incarnation {
-    pub(super) async fn begin(self, reloads: mpsc::Receiver<String>) -> Result<Ended> {
+    pub(super) async fn begin(self, signals: mpsc::Receiver<Signal>) -> Result<Ended> {
         let options = &self.options;
         // The kernel's file systems are mounted by children that have no cgroup yet: cgroup2 is one of those.
         let early = self.personalities(None, None)?;
@@ -58,7 +59,7 @@ impl Incarnation {
                 context.watch_boot(&self.sequence);
             }
         }
-        Ok(serve(context, reloads, failure).await)
+        Ok(serve(context, signals, failure).await)
     }
 
     /// Runs phases of the boot, until somebody asks for an end.

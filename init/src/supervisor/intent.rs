@@ -25,6 +25,9 @@ pub struct Intent {
     /// incarnations of PID 1.
     #[serde(default = "since_kernel")]
     pub begun: Duration,
+    /// The exit status of the run, once a service has decided it.
+    #[serde(default)]
+    pub status: Option<u8>,
 }
 
 fn reboot() -> ShutdownAction {
@@ -85,11 +88,32 @@ impl Intents {
 
     /// Takes a request in and answers with what is really under way.
     pub fn ask(&self, action: ShutdownAction, reason: &str) -> String {
+        self.ask_for(action, reason, None)
+    }
+
+    /// As [`Intents::ask`] for a power off, with the exit status of the service that has ended.
+    pub fn end_with(&self, status: u8, reason: &str) -> String {
+        self.ask_for(ShutdownAction::PowerOff, reason, Some(status))
+    }
+
+    /// Gives the run an exit status, where no service has decided it by its end.
+    pub fn settle(&self, status: u8) {
+        self.current.send_if_modified(|current| match current {
+            Some(intent) if intent.status.is_none() => {
+                intent.status = Some(status);
+                self.remember(intent);
+                true
+            }
+            _ => false,
+        });
+    }
+
+    fn ask_for(&self, action: ShutdownAction, reason: &str, status: Option<u8>) -> String {
         let mut answer = String::new();
         self.current.send_if_modified(|current| match current {
             None => {
                 answer = format!("{} has begun", verb(action));
-                let intent = Intent { action, reason: reason.to_owned(), begun: since_kernel() };
+                let intent = Intent { action, reason: reason.to_owned(), begun: since_kernel(), status };
                 self.remember(current.insert(intent));
                 true
             }
@@ -97,7 +121,7 @@ impl Intents {
                 if under_way.action == ShutdownAction::Reboot && action == ShutdownAction::PowerOff =>
             {
                 answer = format!("power off replaces the reboot that was asked for by {}", under_way.reason);
-                *under_way = Intent { action, reason: reason.to_owned(), begun: under_way.begun };
+                *under_way = Intent { action, reason: reason.to_owned(), begun: under_way.begun, status };
                 self.remember(under_way);
                 true
             }
@@ -181,6 +205,7 @@ mod tests {
             action: Reboot,
             reason: "alice".to_owned(),
             begun: since_kernel().saturating_sub(total / 2),
+            status: None,
         };
         assert_eq!(before.left_at(total, before.begun), total);
         assert_eq!(before.left_at(total, before.begun + total / 3), total / 3 * 2);
@@ -218,6 +243,23 @@ mod tests {
         assert_eq!(intents.current().map(|intent| intent.action), Some(PowerOff));
     }
 
+    #[test]
+    fn the_service_that_ends_the_run_decides_its_status() {
+        let intents = Intents::default();
+        intents.settle(7);
+        assert_eq!(intents.current(), None, "nobody has asked for an end");
+        intents.end_with(3, "the end of web");
+        intents.settle(143);
+        assert_eq!(intents.current().map(|intent| (intent.action, intent.status)), Some((PowerOff, Some(3))));
+        // Its end in a stop that somebody has asked for is no decision, and counts all the same.
+        let intents = Intents::default();
+        intents.ask(PowerOff, "alice");
+        intents.end_with(3, "the end of web");
+        assert_eq!(intents.current().unwrap().status, None);
+        intents.settle(143);
+        assert_eq!(intents.current().unwrap().status, Some(143));
+    }
+
     const STORED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/state");
 
     /// The contents of the stored state of each release, beside those that the services store.
@@ -231,7 +273,12 @@ mod tests {
             oom_score: None,
         };
         (
-            Intent { action: PowerOff, reason: "user 0".to_owned(), begun: Duration::from_secs(77) },
+            Intent {
+                action: PowerOff,
+                reason: "user 0".to_owned(),
+                begun: Duration::from_secs(77),
+                status: None,
+            },
             reexec_state,
         )
     }

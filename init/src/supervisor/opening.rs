@@ -18,6 +18,7 @@ use kelson_services::inspect::{INSPECT, Inspector};
 use kelson_services::manager::Manager;
 use kelson_services::node_health::{HealthSpecs, NodeHealth};
 use kelson_services::prober::{self, Prober};
+use kelson_services::run_end::RunEnd;
 use kelson_services::runners::Runners;
 use kelson_services::service_runner::gate::Registry;
 use kelson_services::service_runner::host_context::{HostContext, TURNS};
@@ -66,7 +67,7 @@ impl Incarnation {
             runtime_dir: Arc::from(options.runtime_dir.as_path()),
             probes,
         });
-        let manager = self.manager(&personalities, &environment, registry, runners, &collector);
+        let manager = self.manager(&personalities, &environment, registry, runners, &collector, loaded);
         manager.set_groups(&loaded.groups);
         if let Some(warning) = entrance::closed(&options.runtime_dir) {
             manager.warn(warning);
@@ -144,6 +145,7 @@ impl Incarnation {
         registry: Registry,
         runners: Arc<Runners>,
         collector: &Collector,
+        loaded: &Loaded,
     ) -> Manager {
         let (groups, asked) = Groups::new();
         let host_context = Arc::new(HostContext {
@@ -155,6 +157,7 @@ impl Incarnation {
             logs: Arc::new(logd::Pipes(collector.clone())),
             notify_directory: notify_directory(&self.options.runtime_dir),
             groups,
+            run_end: RunEnd::new(loaded.machine.main.as_deref()),
             turns: Arc::new(tokio::sync::Semaphore::new(TURNS)),
             origin: Instant::now().checked_sub(self.sequence.elapsed()).unwrap_or_else(Instant::now),
         });

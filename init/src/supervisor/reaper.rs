@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 
 use super::intent::Intents;
 use crate::options::Mode;
-use crate::signals::{Meaning, Signals};
+use crate::signals::{Meaning, Signal, Signals};
 
 /// The maker of children, and the store that records their exits.
 type Whose = (Processes, Option<StateStore>);
@@ -53,11 +53,11 @@ pub fn attend(mode: Mode, processes: &Processes, intents: &Intents) -> io::Resul
     let reaper = Reaper::default();
     reaper.set(processes, None);
     let signals = Signals::new(mode)?;
-    let (intents, (reload, _)) = (intents.clone(), mpsc::channel(1));
+    let (intents, (requests, _)) = (intents.clone(), mpsc::channel(1));
     tokio::spawn(async move {
         // Children that ended before.
         reaper.reap().await;
-        listen(signals, reaper, intents, reload).await;
+        listen(signals, reaper, intents, requests).await;
     });
     Ok(())
 }
@@ -67,7 +67,7 @@ pub(super) async fn listen(
     mut signals: Signals,
     reaper: Reaper,
     intents: Intents,
-    reload: mpsc::Sender<String>,
+    requests: mpsc::Sender<Signal>,
 ) {
     loop {
         match signals.next().await {
@@ -77,8 +77,8 @@ pub(super) async fn listen(
                     let answer = intents.ask(action, &signal.to_string());
                     tracing::info!("{signal}: {answer}");
                 }
-                // One reading is enough for all that asked before it began.
-                Meaning::Reload => drop(reload.try_send(signal.to_string())),
+                // Where many wait, one more of the same number changes little: the kernel merges them too.
+                Meaning::Reload | Meaning::Main => drop(requests.try_send(signal)),
             },
             Err(error) => {
                 tracing::error!("signals cannot be read: {error}");

@@ -11,9 +11,10 @@ use super::intent::Intent;
 use super::serve::{Ended, serve};
 use crate::crash::report;
 use crate::error::Result;
+use crate::signals::Signal;
 
 impl Incarnation {
-    pub(super) async fn resume(mut self, mut past: Past, reloads: mpsc::Receiver<String>) -> Result<Ended> {
+    pub(super) async fn resume(mut self, mut past: Past, signals: mpsc::Receiver<Signal>) -> Result<Ended> {
         let mut environment = Environment::of(&mut past);
         if let Some(crash) = &self.boot_reason.crash {
             self.reexec_state.crashes = self.reexec_state.crashes.saturating_add(1);
@@ -93,6 +94,6 @@ impl Incarnation {
             context.watch_boot(&self.sequence);
         }
         crate::heap::give_back();
-        Ok(serve(context, reloads, None).await)
+        Ok(serve(context, signals, None).await)
     }
 }

@@ -11,6 +11,7 @@ use super::context::Context;
 use super::intent::{Intents, verb};
 use super::launchers::Personalities;
 use crate::boot::BootFailure;
+use crate::signals::Signal;
 use crate::watchdog::Watchdog;
 
 /// How long the probes have to end: they hold nothing.
@@ -33,11 +34,11 @@ pub struct Ended {
 /// Serves the host, unless its boot has failed, and stops its services.
 pub(super) async fn serve(
     mut context: Context,
-    reloads: mpsc::Receiver<String>,
+    mut signals: mpsc::Receiver<Signal>,
     failure: Option<BootFailure>,
 ) -> Ended {
     if failure.is_none() {
-        answer(&mut context, reloads).await;
+        answer(&mut context, &mut signals).await;
     }
     let intent = context.intents.current();
     let timeout = context.configuration.machine().shutdown_timeout;
@@ -65,7 +66,11 @@ pub(super) async fn serve(
         tokio::select! {
             () = &mut stopping => break,
             Some(request) = context.requests.recv() => context.answer(request),
+            Some(signal) = signals.recv() => context.signalled(&signal),
         }
+    }
+    if let Some(status) = manager.main_status() {
+        context.intents.settle(status);
     }
     if let Some(intent) = context.intents.current() {
         manager.host_event(&format!(
@@ -81,10 +86,12 @@ pub(super) async fn serve(
 }
 
 /// Answers until somebody asks for the end of the host.
-async fn answer(context: &mut Context, mut reloads: mpsc::Receiver<String>) {
+async fn answer(context: &mut Context, signals: &mut mpsc::Receiver<Signal>) {
     let intents = context.intents.clone();
     let asked = intents.asked();
-    tokio::pin!(asked);
+    let manager = context.manager.clone();
+    let service_end = manager.service_end();
+    tokio::pin!(asked, service_end);
     loop {
         tokio::select! {
             biased;
@@ -92,12 +99,13 @@ async fn answer(context: &mut Context, mut reloads: mpsc::Receiver<String>) {
                 context.manager.host_event(&format!("{}: asked for by {}", verb(intent.action), intent.reason));
                 return;
             }
+            end = &mut service_end => {
+                // From here on there is an intent, and the next turn returns.
+                context.intents.end_with(end.status, &format!("the end of {}: {}", end.name, end.message));
+            }
             Some(request) = context.requests.recv() => context.answer(request),
             Some(fit) = context.reexec.found() => context.reexec.execute(fit).await,
-            Some(by) = reloads.recv() => {
-                context.manager.host_event(&format!("reading the files again: asked for by {by}"));
-                context.reload(None);
-            }
+            Some(signal) = signals.recv() => context.signalled(&signal),
         }
     }
 }

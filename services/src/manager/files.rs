@@ -82,6 +82,10 @@ impl Manager {
             // The same in every incarnation of PID 1.
             snapshot.since = told.time;
         }
+        let run_end = &self.inner.host_context.run_end;
+        if run_end.is_by(&name, spec.as_deref()) {
+            run_end.ended(&snapshot);
+        }
         let (publisher, receiver) = watch::channel(snapshot);
         self.inner.host_context.registry.add(Arc::clone(&name), receiver);
         self.entries_mut().insert(name, Entry { spec, kind: Kind::Faulty(publisher) });

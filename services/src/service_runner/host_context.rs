@@ -20,6 +20,7 @@ use crate::groups::Groups;
 use crate::health::OwnCheck;
 use crate::health::network::Network;
 use crate::metrics::Dropped;
+use crate::run_end::RunEnd;
 use crate::state_store::StateStore;
 
 /// The number of [`HostContext::turns`].
@@ -105,6 +106,8 @@ pub struct HostContext {
     pub runners: Arc<dyn RunnerFactory>,
     pub logs: Arc<dyn LogPipes>,
     pub groups: Groups,
+    /// Learns of services by whose end the host ends.
+    pub run_end: RunEnd,
     /// Where the sockets of sd_notify are made.
     pub notify_directory: PathBuf,
     /// PID 1's start: all times of the table count from here.

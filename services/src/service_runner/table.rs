@@ -236,6 +236,7 @@ impl ServiceState {
             }
             (Spawning { owes_post }, Input::Spawned(Ok(pid))) => self.spawned(pid, *owes_post, at),
             (Spawning { .. }, Input::Spawned(Err(error))) => {
+                self.exit = error.exit_status().map(kelson_runner::Exit::Status);
                 self.leave_run(After::not_started(format!("could not start: {error}"), error.kind), at);
             }
             (

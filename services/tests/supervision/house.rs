@@ -291,6 +291,7 @@ impl House {
             notify_directory: directory.join("notify"),
             origin,
             groups,
+            run_end: kelson_services::run_end::RunEnd::new(None),
             turns: Arc::clone(&turns),
         });
         let manager = Manager::new(Arc::clone(&host_context), Arc::new(stage.clone()));

@@ -27,6 +27,7 @@ mod readiness;
 mod recovery;
 mod reload;
 mod restarts;
+mod run_end;
 mod stage;
 mod stopping;
 mod when_down;

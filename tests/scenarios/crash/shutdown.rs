@@ -48,14 +48,14 @@ fn v4_the_total_deadline_counts_at_the_crash_limit() {
 }
 
 /// A process in the namespace of a host that says when it is asked to end, and does not.
-struct Stranger {
+pub struct Stranger {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
 }
 
 impl Stranger {
     #[track_caller]
-    fn of(host: &Host) -> Stranger {
+    pub fn of(host: &Host) -> Stranger {
         let script = "trap 'echo asked' TERM; echo ready; while :; do sleep 1000; done";
         let mut child = Command::new("nsenter")
             .args(["--target", &host.init_pid().to_string(), "--pid", "sh", "-c", script])
@@ -69,7 +69,7 @@ impl Stranger {
     }
 
     #[track_caller]
-    fn wait(&mut self, word: &str) {
+    pub fn wait(&mut self, word: &str) {
         let line = self.lines.next().expect("it lives").expect("its output can be read");
         assert_eq!(line, word);
     }

@@ -12,7 +12,7 @@ pub const FAULT: Fault = Fault { name: "signals", host: with_shooters, inject: s
 /// Those by which root ends the host, and has it read the files again, as init(8) says. And those of a fault of the process
 /// itself: PID 1 takes them for one.
 fn meaningful() -> BTreeSet<i32> {
-    let asks = [libc::SIGHUP, libc::SIGTERM, libc::SIGINT, libc::SIGUSR1, libc::SIGUSR2, libc::SIGPWR];
+    let asks = [libc::SIGHUP, libc::SIGTERM, libc::SIGINT, libc::SIGPWR];
     let realtime = (3..=5).map(|n| libc::SIGRTMIN() + n);
     let faults =
         [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGABRT, libc::SIGSYS];

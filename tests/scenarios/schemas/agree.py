@@ -85,8 +85,12 @@ def taken_groups(whole):
 
 
 def taken_machines(whole):
+    whole["main"] = "web"
     for variant in variants(whole):
         with tempfile.TemporaryDirectory() as folder:
+            services = pathlib.Path(folder, "services")
+            services.mkdir()
+            (services / "web.yaml").write_text(json.dumps({"name": "web", "process": {"command": ["/web"]}}))
             pathlib.Path(folder, "machine.yaml").write_text(json.dumps(variant))
             if not faulty(folder):
                 yield variant
@@ -114,7 +118,9 @@ def main():
     for key in ("group", "lifecycle", "user"):
         del process[key]
     del process["restart"]["scope"]
-    machine = dict(documents.files(TOP / "docs/machine-file.md"))["machine.yaml"]
+    # The first one is the whole file, and the others show one key.
+    machines = documents.files(TOP / "docs/machine-file.md")
+    machine = next(text for name, text in machines if name == "machine.yaml")
     found = set(disagreements("service", taken_services([process, container])))
     group = dict(documents.files(TOP / "docs/group-file.md"))["groups/shop.yaml"]
     found |= set(disagreements("group", taken_groups(documents.load(group))))

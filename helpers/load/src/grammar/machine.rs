@@ -16,7 +16,7 @@ use super::requirement::{Use, requirements};
 use super::restart::restart;
 use super::service::service_file;
 use super::values::{
-    address, any_word, boolean, duration, duration_from, duration_within, host_name, map, path,
+    address, any_word, boolean, duration, duration_from, duration_within, host_name, map, name, path,
     start_timeout, text, word,
 };
 use crate::decode::{Decoder, quoted};
@@ -38,17 +38,19 @@ const LONGEST_WATCHDOG: Duration = Duration::from_secs(3600);
 /// With connections of less, clients would do little but make handshakes.
 const SHORTEST_LIFETIME: Duration = Duration::from_secs(1);
 
-/// The machine file, and where the `depends` of each of its `builtins` name services.
+/// The machine file, and where the `depends` of each of its `builtins` name services, and where `main` does.
 #[derive(Debug, Default)]
 pub struct DecodedMachine {
     pub spec: MachineSpec,
     pub references: Vec<Vec<Position>>,
+    pub main: Option<Position>,
 }
 
 /// Decodes the tree of the machine file.
 pub fn machine(d: &mut Decoder<'_>, root: &Node, defaults: fn() -> MachineSpec) -> DecodedMachine {
     let spec = machine_file(defaults).decode(d, root).unwrap_or_else(defaults);
-    DecodedMachine { spec, references: std::mem::take(&mut d.builtin_references) }
+    let main = root.get("main").map(|main| main.at);
+    DecodedMachine { spec, references: std::mem::take(&mut d.builtin_references), main }
 }
 
 /// The whole file, with the defaults of a mode.
@@ -97,6 +99,8 @@ pub fn machine_file(defaults: fn() -> MachineSpec) -> Mapping<MachineSpec> {
             "the hardware watchdog";
         key "images" images = path().list("a list of directories"),
             "folders of [service images](images.md), read at the boot";
+        means "main" main = name().optional(), "none",
+            "the service whose end is [the end of the host](#main), with its exit status";
     }
 }
 

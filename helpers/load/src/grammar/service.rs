@@ -21,7 +21,7 @@ use kelson_spec::builtin::is_reserved;
 use kelson_spec::kernel::{ALL_CAPABILITIES, CONTAINER_CAPABILITIES};
 use kelson_spec::names::is_name;
 use kelson_spec::service::{
-    ApiAccess, Credentials, Readiness, Requirement, RestartSpec, ServiceKind, ServiceSpec, StartMode,
+    ApiAccess, Credentials, OnExit, Readiness, Requirement, RestartSpec, ServiceKind, ServiceSpec, StartMode,
     Workload,
 };
 
@@ -113,6 +113,9 @@ pub fn service_file() -> Mapping<ServiceSpec> {
              `none`: no limit. It has no effect without readiness and such a check";
         key "health" health = checks(CheckOf::Service), "checks that must all pass for it to be up";
         by "hooks" hooks = |spec, seen| hooks(is_container(spec, seen)), "", "commands around each run";
+        key "onExit" on_exit = choice([("ignore", OnExit::Ignore), ("stop", OnExit::Stop)]),
+            "`stop`: once the service has ended and `restart` does not start it again, \
+             [the host stops](#onexit), with its exit status";
     };
     let mapping = mapping
         .own(
@@ -196,7 +199,7 @@ fn stop_as_written(spec: &ServiceSpec, extent: Extent) -> Json {
 }
 
 /// Keys of what runs.
-const OF_A_PROGRAM: [&str; 16] = [
+const OF_A_PROGRAM: [&str; 17] = [
     "environment",
     "environmentFiles",
     "type",
@@ -205,6 +208,7 @@ const OF_A_PROGRAM: [&str; 16] = [
     "startTimeout",
     "health",
     "hooks",
+    "onExit",
     "stop",
     "user",
     "resources",

@@ -148,7 +148,7 @@ hostnmae: x
             "machine.yaml:13:89: builtins.probe.logs: probe is there as long as a service has tcp, http or grpc checks and cannot be changed in this; allowed here: resources",
             "machine.yaml:14:21: shutdown.timeout: 0s is out of range; write a duration from 1s to 365d",
             "machine.yaml:15:10: images[0]: \"images\" is not a path from the root; write it with / first",
-            "machine.yaml:16:1: hostnmae: this key is not known; did you mean hostname? Allowed here: hostname, modules, sysctl, network, mounts, api, builtins, health, shutdown, watchdog, images",
+            "machine.yaml:16:1: hostnmae: this key is not known; did you mean hostname? Allowed here: hostname, modules, sysctl, network, mounts, api, builtins, health, shutdown, watchdog, images, main",
         ]
     );
     let loaded = folder.load();
@@ -163,6 +163,25 @@ hostnmae: x
     assert_eq!((machine.mounts.len(), machine.api.is_none()), (0, true));
     assert_eq!(machine.builtins.len(), 2);
     assert_eq!((machine.shutdown_timeout.as_secs(), machine.images.len()), (60, 1));
+}
+
+#[test]
+fn the_main_service_is_one_that_has_a_file() {
+    let main = |name: &str| {
+        let folder = host();
+        folder.service("web", SOUND);
+        folder.service("faulty", "colour: red");
+        folder.machine(&format!("# the service\nmain: {name}\n"));
+        let told = folder.messages().into_iter().filter(|text| text.starts_with("machine.yaml"));
+        (folder.load().machine.main, told.collect::<Vec<String>>())
+    };
+    assert_eq!(main("web"), (Some("web".to_owned()), vec![]));
+    // Its own mistakes are reported, and end the run.
+    assert_eq!(main("faulty"), (Some("faulty".to_owned()), vec![]));
+    let refused = |text: &str| (None, vec![format!("machine.yaml:2:7: main: {text}")]);
+    assert_eq!(main("wbe"), refused("there is no service \"wbe\"; did you mean web?"));
+    assert_eq!(main("zzzzzz"), refused("there is no service \"zzzzzz\"; name a service that has a file"));
+    assert_eq!(main("logd"), refused("\"logd\" is a built-in service; name a service that has a file"));
 }
 
 #[test]

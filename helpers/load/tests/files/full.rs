@@ -59,6 +59,7 @@ hooks:
   postStart: {command: [/bin/tell], timeout: 2s}
   preStop: []
   post: [{command: [rm, -rf, "/run/{web}"]}]
+onExit: stop
 stop: {signal: SIGRTMIN+3, timeout: 20s, delay: 500ms}
 user: www-data:adm
 resources: {memoryMax: 64Mi, memoryHigh: 48Mi, cpuMax: 0.5, cpuWeight: 100, pidsMax: 64}
@@ -179,6 +180,7 @@ fn every_key_of_a_service_file_is_read() {
             pre_stop: vec![],
             post: vec![hook(&["rm", "-rf", "/run/{web}"], 30)],
         },
+        on_exit: OnExit::Stop,
         readiness: Readiness::Descriptor(3),
         start_timeout: Duration::from_millis(90_500),
         health: vec![
@@ -263,7 +265,7 @@ fn what_a_file_does_not_say_has_its_default() {
         (plain.stop.signal, plain.stop.timeout, plain.stop.delay.as_millis()),
         (15, Duration::from_secs(10), 0)
     );
-    assert_eq!(plain.start_timeout, Duration::from_secs(90));
+    assert_eq!((plain.start_timeout, plain.on_exit), (Duration::from_secs(90), OnExit::Ignore));
     assert_eq!((plain.logs.max_size, plain.logs.max_files, plain.logs.console), (1 << 20, 3, false));
     assert!(plain.security.no_new_privileges && plain.security.capabilities.is_none());
 
@@ -393,8 +395,10 @@ health: {minimum: 3s, deadline: 2m}
 shutdown: {timeout: 2m}
 watchdog: {device: /dev/watchdog1, timeout: 1m}
 images: [/images, /more]
+main: web
 "#,
     );
+    folder.service("web", "name: web\nprocess: {command: [/bin/web]}\n");
     let loaded = folder.load();
     assert_eq!(loaded.diagnostics, []);
     let interface = |name: &str, address: &str, prefix, gateway: &str, dns: &[&str]| InterfaceSpec {
@@ -461,6 +465,7 @@ images: [/images, /more]
             expected: true,
         }),
         images: vec!["/images".into(), "/more".into()],
+        main: Some("web".into()),
     };
     assert_eq!(loaded.machine, expected);
     assert_eq!(wire::decode::<Loaded>(&wire::encode(&loaded).unwrap()).unwrap(), loaded);

@@ -1,5 +1,7 @@
 use super::*;
 
+const POWER_OFF: Ending = Ending { action: ShutdownAction::PowerOff, status: None };
+
 fn facts(text: &[u8]) -> Facts<'_> {
     Facts { cause: Cause::Panic, signal: 11, code: -6, sender: 77, address: 0xdead, text }
 }
@@ -54,7 +56,7 @@ fn crashes_of_a_time_are_counted() {
 fn the_next_program_finds_it_and_nothing_else() {
     let page = Page::make().unwrap();
     page.write(&facts(b"found"));
-    page.end(ShutdownAction::PowerOff);
+    page.end(POWER_OFF);
     let named = CString::new(format!("{VARIABLE}={}", page.memory.as_raw_fd())).unwrap();
     let environment = vec![c"KELSON_CRASHES=77".to_owned(), c"KELSON_CRASHESX=1".to_owned()];
     assert_eq!(page.name_in(environment), [c"KELSON_CRASHESX=1".to_owned(), named]);
@@ -63,7 +65,11 @@ fn the_next_program_finds_it_and_nothing_else() {
     let number = std::os::fd::IntoRawFd::into_raw_fd(other).to_string();
     let found = Page::find(&number.into()).unwrap();
     assert_eq!(found.newest(), page.newest());
-    assert_eq!(found.ending(), Some(ShutdownAction::PowerOff));
+    assert_eq!(found.ending(), Some(POWER_OFF));
+    for status in [Some(0), Some(255), None] {
+        page.end(Ending { status, ..POWER_OFF });
+        assert_eq!(found.ending(), Some(Ending { status, ..POWER_OFF }));
+    }
     for wrong in ["", "x", "-1", "0", "2", "100000"] {
         assert!(Page::find(&wrong.into()).is_none(), "{wrong}");
     }
@@ -127,7 +133,7 @@ fn the_stored_crashes_of_each_release_are_read() {
         assert!(!crash.time.is_zero() && !crash.thread.is_empty());
         assert_eq!(page.crashes_since(crash.time), 1);
         assert_eq!(page.crashes_since(Duration::ZERO), 2);
-        assert_eq!((page.ending(), page.is_last()), (Some(ShutdownAction::PowerOff), true));
+        assert_eq!((page.ending(), page.is_last()), (Some(POWER_OFF), true));
         page.reported();
         assert_eq!(page.newest(), None);
         releases += 1;
@@ -145,7 +151,7 @@ fn record_stored_state() {
     page.write(&facts(b"it broke"));
     page.add_frame(7);
     page.add_frame(8);
-    page.end(ShutdownAction::PowerOff);
+    page.end(POWER_OFF);
     page.make_last();
     let bytes = |page: &Page| page.all().iter().flat_map(|word| get(word).to_le_bytes()).collect::<Vec<u8>>();
     let store = |release: &str, bytes: Vec<u8>| {

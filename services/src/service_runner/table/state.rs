@@ -115,6 +115,14 @@ impl ServiceState {
             if matches!(hold, Hold::Free | Hold::Somebody))
     }
 
+    /// It has come to its end, and neither its restart policy nor its group starts it again. One that somebody has
+    /// stopped has not.
+    pub(crate) fn has_ended(&self) -> bool {
+        let Phase::Rest(Rest::Ended(outcome, Hold::Free)) = self.phase else { return false };
+        let is_asked = outcome == Outcome::Stopped { asked: true };
+        !is_asked && self.asked_group.is_none() && !self.leaving && !self.closing()
+    }
+
     /// At rest because it was asked to stop.
     pub fn stopped(&self) -> bool {
         let outcome = Outcome::Stopped { asked: true };

@@ -78,6 +78,7 @@ impl Core {
             stopped: service.stopped(),
             status_text: self.status_text.clone(),
             run: service.run,
+            exit: service.exit,
             oneshot: rules.kind == kelson_spec::service::ServiceKind::Oneshot,
             group: self.group.clone(),
             required: self.spec.required,
@@ -90,6 +91,10 @@ impl Core {
             start_took: self.start_took,
         });
         self.host_context.registry.changed(&self.name);
+        let run_end = &self.host_context.run_end;
+        if service.has_ended() && run_end.is_by(&self.name, Some(&self.spec)) {
+            run_end.ended(&self.publisher.borrow());
+        }
     }
 
     /// Writes down where it stands, for the next incarnation of PID 1.
