@@ -30,7 +30,7 @@ use tokio::sync::watch;
 use crate::options::{CrashLimit, Mode};
 use crate::supervisor::Intent;
 use page::Page;
-pub use page::{Crash, Ending};
+pub use page::{Crash, Ending, VARIABLE};
 pub use stack::alternate_stack;
 
 /// The reason why an incarnation begins.

@@ -51,6 +51,7 @@ use tokio::runtime::Runtime;
 const USAGE: &str = "\
 Kelson, an init for small hosts. It is started by the kernel, or as PID 1 of a PID namespace:
   unshare --pid --fork --mount --mount-proc init --mode container --config DIR --runtime-dir DIR
+  init --mode container -- COMMAND [ARGUMENT…]
 Options:
   --mode machine|container  on what it runs (default: container in a PID namespace, else machine)
   --config DIR              machine.yaml and services/*.yaml (default /etc/kelson)
@@ -59,6 +60,7 @@ Options:
   --log-dir DIR             logs of services (default /var/log/kelson)
   --state-dir DIR           what must outlive a reboot (default /var/lib/kelson)
   --crash-limit N/DURATION  N crashes of PID 1 in that time end in a reboot (default 3/1m)
+  -- COMMAND                in a container: run this command, and end with its exit status
 On the kernel's command line the same words stand as kelson.mode=… and so on, with kelson.panic=SECONDS.
 kelsonctl talks to a running init.
 ";
@@ -156,6 +158,9 @@ fn init(program: &str, rest: &[OsString]) -> ! {
     move_into_memory(started);
     for complaint in &options.complaints {
         tracing::warn!("{complaint}");
+    }
+    if !options.command.is_empty() && rest.iter().any(|word| word.to_str().is_none()) {
+        failure::at_the_start(&options, "the command after -- has a word that is not UTF-8");
     }
     let again = options.clone();
     let reason = run(options, started, now, boot_reason);

@@ -71,6 +71,8 @@ pub struct Options {
     pub crash_limit: CrashLimit,
     /// The parameters of the kernel's command line that are not Kelson's own.
     pub kernel: KernelWords,
+    /// The command after `--`, in container mode; empty: none.
+    pub command: Vec<String>,
     /// Bad values, each as a sentence; they are logged once there is a log.
     pub complaints: Vec<String>,
 }
@@ -88,6 +90,7 @@ impl Options {
             panic: Duration::from_secs(10),
             crash_limit: CrashLimit { count: 3, window: Duration::from_secs(60) },
             kernel: KernelWords::default(),
+            command: Vec::new(),
             complaints: Vec::new(),
         }
     }
@@ -115,6 +118,12 @@ impl Options {
         for (key, value, word) in named {
             options.set(&key, &value, &word);
         }
+        if options.mode == Mode::Machine && !options.command.is_empty() {
+            options.command.clear();
+            options
+                .complaints
+                .push("a command after -- is run in container mode only; this one is not".into());
+        }
         options
     }
 
@@ -123,6 +132,10 @@ impl Options {
         let mut named = Vec::new();
         let mut rest = args.iter();
         while let Some(arg) = rest.next() {
+            if arg == "--" {
+                self.command = rest.cloned().collect();
+                break;
+            }
             let Some(flag) = arg.strip_prefix("--") else {
                 named.extend(kernel_option(arg));
                 continue;
@@ -272,6 +285,17 @@ mod tests {
         let args = vec!["--mode".to_owned(), "container".to_owned()];
         let options = Options::gather(&args, Mode::Machine, || Some("kelson.config=/host".to_owned()));
         assert_eq!(options, Options::new(Mode::Container));
+    }
+
+    #[test]
+    fn what_follows_two_dashes_is_a_command_in_a_container() {
+        let args = ["--config", "/a", "--", "nginx", "-g", "--mode", "--", "machine"].map(str::to_owned);
+        let options = Options::gather(&args, Mode::Container, || None);
+        assert_eq!(options.command, ["nginx", "-g", "--mode", "--", "machine"]);
+        assert_eq!((options.mode, options.config), (Mode::Container, PathBuf::from("/a")));
+        let options = Options::gather(&args, Mode::Machine, || None);
+        assert!(options.command.is_empty());
+        assert!(options.complaints.iter().any(|text| text.contains("in container mode only")));
     }
 
     #[test]

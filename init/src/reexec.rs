@@ -37,6 +37,8 @@ const SUSPENDED: &str = "KELSON_SUSPENDED";
 const FILE: &str = "KELSON_FILE";
 /// Says that this is not the first life. It says no more: what is not in the state of this very life is not believed.
 const AGAIN: &str = "KELSON_AGAIN";
+/// The variables that one execution of PID 1 hands to the next.
+pub const VARIABLES: [&str; 4] = [STARTED, SUSPENDED, FILE, AGAIN];
 /// How long a console has to take the last lines of this incarnation.
 const LAST_LINES: Duration = Duration::from_millis(500);
 /// The version of this program.

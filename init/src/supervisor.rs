@@ -8,6 +8,7 @@
 mod api;
 mod begin;
 mod builtin;
+mod command;
 mod configuration;
 mod context;
 mod entrance;

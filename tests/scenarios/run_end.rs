@@ -1,5 +1,6 @@
 //! The end of the host that a service brings about: `main` of the machine file, and `onExit: stop`.
 
+mod command;
 mod crashes;
 mod signals;
 

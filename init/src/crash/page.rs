@@ -21,7 +21,7 @@ use crate::entry;
 use crate::supervisor::Intent;
 
 /// Names the descriptor in the environment.
-const VARIABLE: &str = "KELSON_CRASHES";
+pub const VARIABLE: &str = "KELSON_CRASHES";
 /// "KELSONC" and the version of what follows.
 const MAGIC: u64 = 0x4b45_4c53_4f4e_4302;
 const SEALS: SealFlag = SealFlag::F_SEAL_SHRINK.union(SealFlag::F_SEAL_GROW).union(SealFlag::F_SEAL_SEAL);

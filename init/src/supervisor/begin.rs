@@ -31,7 +31,7 @@ impl Incarnation {
         let personalities = self.personalities(cgroups, environment.store.as_ref())?;
         self.reaper.set(&personalities.processes, environment.store.as_ref());
         let loaded = tokio::select! {
-            loaded = personalities.load(&options.config, options.mode) => loaded,
+            loaded = self.load(&personalities) => loaded,
             _ = self.intents.asked() => Loaded::default(),
         };
         if failure.is_none() && options.mode == Mode::Machine && self.intents.current().is_none() {

@@ -10,11 +10,12 @@ use kelson_services::manager::Manager;
 use kelson_services::node_health::NodeHealth;
 use kelson_services::prober::Prober;
 use kelson_services::state_store::{Kind, StateStore};
-use kelson_spec::Loaded;
+use kelson_spec::{Loaded, ServiceSpec};
 use tokio::sync::{mpsc, oneshot};
 
 use super::api::Api;
 use super::builtin::{containerd_spec, program_specs};
+use super::command;
 use super::configuration::Configuration;
 use super::intent::Intents;
 use super::later_mounts::LaterMounts;
@@ -117,18 +118,26 @@ impl Context {
         }
     }
 
+    /// The command of `init`, as the boot has made it.
+    fn command(&self) -> Option<Arc<ServiceSpec>> {
+        let main = self.configuration.machine().main.filter(|_| !self.options.command.is_empty());
+        self.manager.spec(&main?)
+    }
+
     /// Reads the files again beside all else: their disk may be slow.
     pub(super) fn reload(&self, reply: Option<oneshot::Sender<Result<ReloadReport, ServicesError>>>) {
         let (personalities, options) = (self.personalities.clone(), self.options.clone());
         let (manager, turn) = (self.manager.clone(), Arc::clone(&self.reloading));
         let (configuration, health) = (self.configuration.clone(), self.health.clone());
         let later_mounts = Arc::clone(&self.later_mounts.services);
+        let command = self.command();
         tokio::spawn(async move {
             // One after the other: the later reading must be the one that counts.
             let _turn = turn.lock().await;
             let booted = configuration.machine();
             let report = match personalities.reload(&options.config, options.mode, &booted).await {
-                Ok(loaded) => {
+                Ok(mut loaded) => {
+                    command::keep(&mut loaded, command);
                     let first = loaded.containerd && loaded.unread().is_none();
                     // The first container has come: containers wait for it from their first moment on.
                     if first && manager.get(containerd::NAME).is_none() {

@@ -39,7 +39,7 @@ impl Incarnation {
             configuration => {
                 // Reading the files needs children that are reaped.
                 self.reaper.set(&personalities.processes, environment.store.as_ref());
-                let read = personalities.load(&self.options.config, self.options.mode).await;
+                let read = self.load(&personalities).await;
                 for spec in read.services.iter().filter(|spec| missing.contains(&spec.name)) {
                     specs.entry(spec.name.clone()).or_insert_with(|| spec.clone());
                 }
