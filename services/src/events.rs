@@ -50,8 +50,9 @@ struct Ring {
     events: VecDeque<Kept>,
     /// The numbers of the events that each service holds, the oldest first.
     held: HashMap<Arc<str>, VecDeque<u64>>,
-    /// Slots in which no event is.
+    /// Slots in which no event is, all below `unused`: from there on no slot was used yet.
     free: Vec<u64>,
+    unused: u64,
     /// Number of the next event.
     next: u64,
     /// Dropped when no more events will come: that ends every stream after its last event.
@@ -63,10 +64,12 @@ impl Ring {
     fn new(kept: Vec<(u64, Event)>) -> Ring {
         let used: HashSet<u64> = kept.iter().map(|(slot, _)| *slot).collect();
         let last = kept.last().map_or(0, |(_, event)| event.seq);
+        let unused = used.iter().max().map_or(0, |slot| slot.saturating_add(1));
         let mut ring = Ring {
             events: VecDeque::new(),
             held: HashMap::new(),
-            free: (0..KEPT as u64).rev().filter(|slot| !used.contains(slot)).collect(),
+            free: (0..unused.min(KEPT as u64)).rev().filter(|slot| !used.contains(slot)).collect(),
+            unused,
             next: last.saturating_add(1),
             newest: Some(watch::channel(last).0),
         };
@@ -86,6 +89,15 @@ impl Ring {
     /// Where the event of this number is, or would be.
     fn position(&self, seq: u64) -> Result<usize, usize> {
         self.events.binary_search_by_key(&seq, |kept| kept.event.seq)
+    }
+
+    /// A slot in which no event is.
+    fn take_free(&mut self) -> Option<u64> {
+        self.free.pop().or_else(|| {
+            let slot = self.unused;
+            self.unused = slot.saturating_add(1);
+            (slot < KEPT as u64).then_some(slot)
+        })
     }
 
     /// Evicts the oldest event of the service that holds most; of several such services, the oldest of all. Returns
@@ -136,7 +148,7 @@ impl EventLog {
             message: message.into(),
             run,
         };
-        let slot = if ring.events.len() < KEPT { ring.free.pop() } else { ring.evict() };
+        let slot = if ring.events.len() < KEPT { ring.take_free() } else { ring.evict() };
         let slot = slot.unwrap_or_default();
         if let Some(store) = &self.inner.store {
             store.event(slot, &event);

@@ -20,9 +20,9 @@
 //! belongs to one incarnation of the host: its header bears the boot id and the start time of PID 1, which `execve`
 //! keeps and a new PID namespace does not.
 //!
-//! Writes are `pwrite` to a tmpfs of our own: they never wait for a disk, and cost no memory of the process.
-//! Room for what is written all the time is taken at once. A record that finds no room all the same is kept
-//! and written later ([`unwritten`]).
+//! Writes are `pwrite` to a tmpfs of our own: they never wait for a disk, and cost no memory of the process. Each file
+//! has room beyond its last slot before that room is needed ([`file`]). A record that finds no room all the same is kept and
+//! written later ([`unwritten`]).
 
 mod checks;
 mod descriptors;
@@ -92,7 +92,6 @@ impl StateStore {
         // That of the services last: without it the host boots again.
         let files = Part::ALL.into_iter().rev().map(|part| Ok((part, part.create(directory, life)?)));
         let writer = Writer::new(files.collect::<io::Result<_>>()?);
-        writer.reserve();
         Ok(StateStore::of(directory, writer, Places::default()))
     }
 

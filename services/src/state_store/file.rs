@@ -10,6 +10,7 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use kelson_proto::state::v1 as stored;
 use nix::fcntl::FallocateFlags;
@@ -28,6 +29,8 @@ const OWNER: usize = 16;
 const OWNER_SLOT: usize = 512;
 /// Where in a slot that begins what it holds.
 pub const PAYLOAD: usize = 16;
+/// How much room is taken beyond the last slot that was written, in bytes.
+const AHEAD: u64 = 8 << 10;
 
 /// An open file of slots of one size.
 #[derive(Debug)]
@@ -35,6 +38,8 @@ pub struct SlotFile {
     file: File,
     slot: usize,
     path: PathBuf,
+    /// The end of the room that the file has, in bytes.
+    room: AtomicU64,
 }
 
 /// The contents of a file of an earlier part of this incarnation.
@@ -58,18 +63,24 @@ impl SlotFile {
         header.extend(u32::try_from(slot).unwrap_or(u32::MAX).to_le_bytes());
         header.extend(owner);
         file.write_all_at(&header, 0)?;
-        Ok(SlotFile { file, slot, path: path.to_owned() })
+        Ok(SlotFile { file, slot, path: path.to_owned(), room: AtomicU64::new(HEADER) })
     }
 
-    /// Takes the room for `slots` slots at once: a write there cannot fail for want of it, even if others fill the
-    /// file system afterwards. The file does not become longer by it.
-    ///
-    /// # Errors
-    /// When there is no room, or the file system knows no such thing.
-    pub fn reserve(&self, slots: usize) -> io::Result<()> {
-        let length = u64::try_from(slots.saturating_mul(self.slot)).unwrap_or(u64::MAX);
-        let length = i64::try_from(HEADER.saturating_add(length)).unwrap_or(i64::MAX);
-        Ok(nix::fcntl::fallocate(&self.file, FallocateFlags::FALLOC_FL_KEEP_SIZE, 0, length)?)
+    /// Takes room up to [`AHEAD`] bytes beyond `end`: the writes that follow cannot fail for want of it, even if others
+    /// fill the file system meanwhile. The file does not become longer by it.
+    fn take_room(&self, end: u64) {
+        let (room, needed) = (self.room.load(Ordering::Relaxed), end.saturating_add(AHEAD));
+        if needed <= room {
+            return;
+        }
+        // Twice as much as is asked for: it is done once for many slots. Room is no file system's duty: without it a
+        // slot gets its room when it is first written, and what finds none is kept.
+        let more = needed.saturating_add(AHEAD).saturating_sub(room);
+        let range = i64::try_from(room).ok().zip(i64::try_from(more).ok());
+        if let Some((from, length)) = range {
+            let _ = nix::fcntl::fallocate(&self.file, FallocateFlags::FALLOC_FL_KEEP_SIZE, from, length);
+        }
+        self.room.fetch_max(room.saturating_add(more), Ordering::Relaxed);
     }
 
     /// Describes a change that somebody else has made to the file since it was made, in a sentence. Kelson
@@ -119,7 +130,8 @@ impl SlotFile {
             return Err(told(&format!("has slots of {there} bytes, {slot} are needed, not used")));
         }
         bytes.truncate(written(&bytes, there));
-        Ok(Found { file: SlotFile { file, slot: there, path: path.to_owned() }, bytes })
+        let room = AtomicU64::new(u64::try_from(bytes.len()).unwrap_or(HEADER).max(HEADER));
+        Ok(Found { file: SlotFile { file, slot: there, path: path.to_owned(), room }, bytes })
     }
 
     /// Writes a slot, and nothing of those beside it.
@@ -127,9 +139,11 @@ impl SlotFile {
     /// # Errors
     /// When the file system is full or gone.
     pub fn write(&self, index: u64, bytes: &[u8]) -> io::Result<()> {
-        let place = index.saturating_mul(u64::try_from(self.slot).unwrap_or(u64::MAX));
+        let slot = u64::try_from(self.slot).unwrap_or(u64::MAX);
+        let place = HEADER.saturating_add(index.saturating_mul(slot));
+        self.take_room(place.saturating_add(slot));
         let bytes = bytes.get(..self.slot).unwrap_or(bytes);
-        self.file.write_all_at(bytes, HEADER.saturating_add(place))
+        self.file.write_all_at(bytes, place)
     }
 }
 

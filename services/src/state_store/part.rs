@@ -30,16 +30,15 @@ impl Part {
     pub const ALL: [Part; 6] =
         [Part::Services, Part::Events, Part::Exits, Part::Descriptors, Part::Checks, Part::Health];
 
-    /// Its name, the length of a slot, and for how many of them room is taken at once: for all events and exits that
-    /// are kept, and for a host of the usual size, with two slots a service and one a descriptor.
-    pub const fn layout(self) -> (&'static str, usize, usize) {
+    /// Its name and the length of a slot.
+    pub const fn layout(self) -> (&'static str, usize) {
         match self {
-            Part::Services => ("services", 1024, 128),
-            Part::Events => ("events", 256, EVENTS),
-            Part::Exits => ("exits", 32, EXITS),
-            Part::Descriptors => ("descriptors", 256, 512),
-            Part::Checks => ("checks", 192, 0),
-            Part::Health => ("health", 512, 128),
+            Part::Services => ("services", 1024),
+            Part::Events => ("events", 256),
+            Part::Exits => ("exits", 32),
+            Part::Descriptors => ("descriptors", 256),
+            Part::Checks => ("checks", 192),
+            Part::Health => ("health", 512),
         }
     }
 
@@ -49,12 +48,12 @@ impl Part {
     }
 
     pub fn create(self, directory: &Path, life: &Incarnation) -> io::Result<SlotFile> {
-        let (name, slot, _) = self.layout();
+        let (name, slot) = self.layout();
         SlotFile::create(&directory.join(name), slot, life)
     }
 
     pub fn open(self, directory: &Path, life: &Incarnation) -> Result<Found, ServicesError> {
-        let (name, slot, _) = self.layout();
+        let (name, slot) = self.layout();
         SlotFile::open(&directory.join(name), slot, life)
     }
 }

@@ -26,6 +26,15 @@ pub struct Rings<K, const SLOTS: u64> {
 struct Ring {
     index: u32,
     writes: u64,
+    /// In how many of its slots something may stand: those of the first writes.
+    used: u64,
+}
+
+impl Ring {
+    /// One that was written before: a torn entry stands in any of its slots.
+    fn found<const SLOTS: u64>(index: u32, writes: u64) -> Ring {
+        Ring { index, writes, used: SLOTS }
+    }
 }
 
 pub fn slot_of<const SLOTS: u64>(index: u32, number: u64) -> u64 {
@@ -52,20 +61,21 @@ impl<K: Ord + Clone, const SLOTS: u64> Rings<K, SLOTS> {
                 *next = index.saturating_add(1);
                 index
             });
-            Ring { index, writes: 0 }
+            Ring { index, writes: 0, used: 0 }
         });
         ring.writes = ring.writes.saturating_add(1);
+        ring.used = ring.used.max(ring.writes.min(SLOTS));
         (slot_of::<SLOTS>(ring.index, ring.writes), ring.writes)
     }
 
-    /// Removes keys. Returns their slots, which the caller clears.
+    /// Removes keys. Returns the slots in which something may stand, which the caller clears.
     pub fn remove(&mut self, keys: RangeInclusive<K>) -> Vec<u64> {
         let gone: Vec<(K, Ring)> = self.by_key.range(keys).map(|(key, ring)| (key.clone(), *ring)).collect();
         let mut slots = Vec::new();
         for (key, ring) in gone {
             self.by_key.remove(&key);
             self.free.push(ring.index);
-            slots.extend(slots_of::<SLOTS>(ring.index));
+            slots.extend((1..=ring.used).map(|number| slot_of::<SLOTS>(ring.index, number)));
         }
         slots
     }
@@ -87,7 +97,7 @@ impl<K: Ord + Clone, const SLOTS: u64> Rings<K, SLOTS> {
             let writes = whole.last().map_or(0, |(number, _)| *number);
             let entries: Vec<&[u8]> = whole.into_iter().map(|(_, entry)| entry).collect();
             match read(index, &entries) {
-                Some(key) => drop(rings.by_key.insert(key, Ring { index, writes })),
+                Some(key) => drop(rings.by_key.insert(key, Ring::found::<SLOTS>(index, writes))),
                 None => {
                     untrusted.extend(slots_of::<SLOTS>(index));
                     rings.free.push(index);
@@ -95,5 +105,39 @@ impl<K: Ord + Clone, const SLOTS: u64> Rings<K, SLOTS> {
             }
         }
         (rings, untrusted)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn removed(rings: &mut Rings<u8, 4>, key: u8) -> Vec<u64> {
+        let mut slots = rings.remove(key..=key);
+        slots.sort_unstable();
+        slots
+    }
+
+    #[test]
+    fn only_what_was_written_is_cleared() {
+        let mut rings = Rings::<u8, 4>::default();
+        let written: Vec<u64> = (0..2).map(|_| rings.next(1).0).collect();
+        assert_eq!(removed(&mut rings, 1), written);
+        // Its place is taken again, and nothing stands there.
+        let written = vec![rings.next(2).0];
+        assert_eq!(removed(&mut rings, 2), written);
+        for _ in 0..9 {
+            rings.next(3);
+        }
+        assert_eq!(removed(&mut rings, 3), [0, 1, 2, 3]);
+        assert!(removed(&mut rings, 3).is_empty());
+    }
+
+    #[test]
+    fn one_that_was_found_is_cleared_whole() {
+        let mut rings = Rings::<u8, 4>::default();
+        rings.by_key.insert(1, Ring::found::<4>(0, 1));
+        rings.next(1);
+        assert_eq!(removed(&mut rings, 1), [0, 1, 2, 3]);
     }
 }

@@ -79,6 +79,35 @@ fn room_that_is_part_of_a_file_is_no_slot() {
     std::fs::remove_dir_all(dir).unwrap();
 }
 
+/// Others may fill the file system: what is written soon has its room by then, and what is not written takes none.
+#[test]
+fn a_file_has_room_for_what_comes_next() {
+    use std::os::unix::fs::MetadataExt as _;
+    let dir = place("ahead");
+    let life = Incarnation::current().unwrap();
+    let store = StateStore::create(&dir, &life).unwrap();
+    let room = |name: &str| std::fs::metadata(dir.join(name)).unwrap().blocks() * 512;
+    assert!(room("services") <= 4096 && room("events") <= 4096);
+    let a: Arc<str> = Arc::from("a");
+    store.record(&a, &record("a", 1));
+    let taken = room("services");
+    assert!(taken >= 4096 + 2 * 1024 + (8 << 10), "{taken}");
+    for run in 2..10 {
+        store.record(&a, &record("a", run));
+    }
+    assert_eq!((room("services"), room("events")), (taken, room("checks")));
+    for number in 0..16 {
+        let name: Arc<str> = Arc::from(format!("b{number}"));
+        store.record(&name, &record(&name, 1));
+    }
+    assert!(room("services") >= 4096 + 17 * 2 * 1024 + (8 << 10) - 1024);
+    // The next incarnation goes on from there.
+    let past = Past::take(&dir, &life).unwrap();
+    past.store.record(&Arc::from("c"), &record("c", 1));
+    assert!(room("services") >= 4096 + 18 * 2 * 1024 + (8 << 10) - 1024);
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
 #[test]
 fn what_was_written_last_is_read_and_a_torn_write_leaves_the_one_before() {
     let dir = place("torn");

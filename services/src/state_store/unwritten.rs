@@ -48,17 +48,6 @@ impl Writer {
         Writer { files, ..Writer::default() }
     }
 
-    /// Takes the room that each file has from the beginning.
-    pub fn reserve(&self) {
-        for (part, file) in &self.files {
-            // Without it each slot gets its room when it is first written.
-            if let Err(error) = file.reserve(part.layout().2) {
-                tracing::warn!("no room for the state of the services is set aside: {error}");
-                return;
-            }
-        }
-    }
-
     fn write_slot(&self, part: Part, index: u64, bytes: &[u8]) -> io::Result<()> {
         self.files.get(&part).ok_or(io::ErrorKind::NotFound)?.write(index, bytes)
     }
