@@ -82,7 +82,12 @@ impl ServiceState {
         if self.retry.is_some() && self.up(rules) {
             self.retry = None;
         }
-        Step { effects: at.effects, answer }
+        let mut effects = at.effects;
+        // Tell records and publishes, too, and each effect sees the state as it is after the step.
+        if effects.contains(&Effect::Tell) && !effects.contains(&Effect::Adopt) {
+            effects.retain(|effect| !matches!(effect, Effect::Publish | Effect::Record));
+        }
+        Step { effects, answer }
     }
 
     /// The table itself. `_` stands for a phase only where all of them do the same. An empty arm lists the pairs that
