@@ -218,7 +218,8 @@ impl Held {
         if let Some(end) = if stderr { err.take() } else { out.take() } {
             // By hand: logd may still hold the same pipe, and then closing does not remove it.
             let _ = self.unread.delete(&end);
-            self.descriptor_store.let_go(end.as_fd());
+            // What is written of it stays until its number is kept again: the next incarnation finds that its inode is
+            // not open there, and passes it over.
         }
         if run.ends.iter().all(Option::is_none) {
             self.runs.remove(&id);

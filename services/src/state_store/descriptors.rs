@@ -2,7 +2,8 @@
 //!
 //! A descriptor is written down first and loses its mark to close after that; letting go is the other way round. So
 //! what the next incarnation finds open and written down is what is written: a number that another descriptor has by
-//! then differs by its inode.
+//! then differs by its inode. For that reason a pipe of a run is just closed: each start and stop would pay for the
+//! writes, and the kernel gives each pipe an inode of its own.
 
 use std::ffi::OsString;
 use std::io;
