@@ -25,6 +25,7 @@ use crate::boot::{history, mounts};
 use crate::error::{At as _, Result};
 use crate::kernel_words::KernelWords;
 use crate::task::{Perform, Request};
+use crate::{memory, reexec};
 
 /// The image of the root within the initramfs.
 const IMAGE: &str = "/root.squashfs";
@@ -37,19 +38,15 @@ pub const DISK: &str = "disk";
 pub const MEMORY: &str = "memory";
 /// Where the root is put together.
 const NEW_ROOT: &str = "/newroot";
-/// The type that statfs(2) reports for the kernel's own rootfs, where that is no tmpfs.
-const RAMFS_MAGIC: libc::__fsword_t = 0x8584_58f6;
 /// How long a disk may take to appear.
 const APPEAR: Duration = Duration::from_secs(20);
 
 /// Whether this is the start in an initramfs that is to be left: the kernel runs `/init` from its own memory file
 /// system, and there is a root to go to. Without one, the initramfs is all there is, and the boot goes on in it.
 pub fn is_first_stage(program: &str, words: &KernelWords) -> bool {
-    use nix::sys::statfs::{FsType, TMPFS_MAGIC, statfs};
-    let in_memory = |kind: FsType| [FsType(RAMFS_MAGIC), TMPFS_MAGIC].contains(&kind);
     program == "/init"
-        && !crate::memory::in_memory()
-        && statfs("/").is_ok_and(|root| in_memory(root.filesystem_type()))
+        && reexec::started().is_none()
+        && memory::has_files_in_memory("/")
         && (Path::new(IMAGE).exists() || words.root.is_some())
 }
 

@@ -149,13 +149,19 @@ fn init(program: &str, rest: &[OsString]) -> ! {
     if let Some(Some(Err(error))) = proc {
         tracing::error!("{error}");
     }
+    let leaves = options.mode == Mode::Machine && initramfs::is_first_stage(program, &options.kernel);
+    let started = reexec::started().unwrap_or(now);
+    if !leaves && memory::in_memory() {
+        reexec::remember_origin(started);
+    }
     let boot_reason = crash::install(options.mode, options.crash_limit);
-    if options.mode == Mode::Machine && initramfs::is_first_stage(program, &options.kernel) {
+    if leaves {
         let Err(reason) = initramfs::run(&options.kernel, kelson_task::perform);
         failure::at_the_start(&options, &reason.to_string());
     }
-    let started = reexec::started().unwrap_or(now);
-    move_into_memory(started);
+    if !memory::in_memory() {
+        move_into_memory(started);
+    }
     for complaint in &options.complaints {
         tracing::warn!("{complaint}");
     }
@@ -168,14 +174,12 @@ fn init(program: &str, rest: &[OsString]) -> ! {
 }
 
 fn move_into_memory(started: Duration) {
-    if memory::in_memory() {
-        return;
+    let (arguments, mut environment) = entry::arguments_and_environment();
+    for (name, value) in reexec::origin(started) {
+        environment = entry::with_variable(environment, name, value.display());
     }
-    let (arguments, environment) = entry::arguments_and_environment();
-    let environment = crash::with_page(reexec::with_origin(environment, started));
-    if let Err(error) = memory::move_into(&arguments, &environment) {
-        tracing::warn!("PID 1 runs from its file and not from memory: {error}; a dead root disk can stop it");
-    }
+    let Err(error) = memory::move_into(&arguments, &crash::with_page(environment));
+    tracing::warn!("PID 1 runs from its file and not from memory: {error}; a dead root disk can stop it");
 }
 
 /// Runs the host. Returns only when that could not begin, with the reason.

@@ -1,21 +1,25 @@
-//! PID 1's copy of itself in memory.
+//! PID 1 runs from memory.
 //!
 //! A page of program text that was dropped is read again from the disk that the program came from. When that disk is
 //! dead, a thread that touches the page sleeps for ever; when the root is to be unmounted, the running program holds
 //! it. So PID 1 copies its file to a memfd, seals it, and executes the copy. Its personalities are spawned from the
 //! same copy, so that a shutdown needs no disk any more either.
+//!
+//! A file of a tmpfs or of the kernel's rootfs lies in memory already, and gets no copy: while it runs, the kernel lets
+//! nobody write to it.
 
+use std::convert::Infallible;
 use std::ffi::CString;
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
 
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::statfs::{FsType, TMPFS_MAGIC, statfs};
 
-/// Its name as `/proc/PID/exe` shows it: `/memfd:kelson (deleted)`.
+/// The copy's name as `/proc/PID/exe` shows it: `/memfd:kelson (deleted)`.
 const NAME: &str = "kelson";
 
 /// `MFD_EXEC` of the kernel's `memfd.h`: this one is made to be executed.
@@ -29,28 +33,27 @@ pub fn exe_fd() -> std::io::Result<OwnedFd> {
     Ok(File::open("/proc/self/exe")?.into())
 }
 
-/// Whether this process already runs from its copy.
+/// What statfs(2) calls the kernel's own rootfs, where that is no tmpfs.
+const RAMFS_MAGIC: FsType = FsType(0x8584_58f6);
+
+/// Whether the program's file lies in memory: a copy of it (the kernel has memfds on a tmpfs), or the file itself.
 pub fn in_memory() -> bool {
-    std::fs::read_link("/proc/self/exe").is_ok_and(|exe| is_copy(&exe))
+    has_files_in_memory("/proc/self/exe")
 }
 
-/// Whether this is the kernel's name for the copy, as links and mappings of `/proc` have it.
-pub fn is_copy(exe: &Path) -> bool {
-    let name = exe.to_str().and_then(|exe| exe.strip_prefix("/memfd:"));
-    name.is_some_and(|name| name.strip_suffix(" (deleted)").unwrap_or(name) == NAME)
+/// Whether the files of this file system are in memory and nowhere else.
+pub fn has_files_in_memory(path: &str) -> bool {
+    statfs(path).is_ok_and(|found| [RAMFS_MAGIC, TMPFS_MAGIC].contains(&found.filesystem_type()))
 }
 
-/// Goes on as a copy in memory, with the same arguments and environment. Does nothing if this is the copy already.
+/// Goes on as a copy in memory, with the same arguments and environment.
 ///
 /// # Errors
 /// Returns only if there is no copy to go on as; PID 1 can go on from its file then, with the weakness described above.
-pub fn move_into(arguments: &[CString], environment: &[CString]) -> std::io::Result<()> {
-    if in_memory() {
-        return Ok(());
-    }
+pub fn move_into(arguments: &[CString], environment: &[CString]) -> std::io::Result<Infallible> {
     let copy = copy_of(&mut File::open("/proc/self/exe")?)?;
     match nix::unistd::execveat(copy.as_fd(), c"", arguments, environment, AtFlags::AT_EMPTY_PATH) {
-        Ok(never) => match never {},
+        Ok(never) => Ok(never),
         Err(errno) => Err(errno.into()),
     }
 }
@@ -87,15 +90,14 @@ pub fn executable_memfd() -> nix::Result<OwnedFd> {
 mod tests {
     use super::*;
     use std::io::Write;
-    use std::path::PathBuf;
 
     #[test]
-    fn a_copy_is_known_by_its_name() {
-        assert!(is_copy(&PathBuf::from("/memfd:kelson (deleted)")));
-        assert!(!is_copy(&PathBuf::from("/sbin/init")));
-        assert!(!is_copy(&PathBuf::from("/memfd:other (deleted)")));
-        assert!(!is_copy(&PathBuf::from("/memfd:kelson-crashes (deleted)")));
-        assert!(!in_memory());
+    fn files_in_memory_are_known_by_their_file_system() {
+        let memory = executable_memfd().unwrap();
+        use std::os::fd::AsRawFd;
+        let memory = format!("/proc/self/fd/{}", memory.as_raw_fd());
+        assert!(has_files_in_memory(&memory) && has_files_in_memory("/dev/shm"));
+        assert!(!has_files_in_memory("/proc") && !has_files_in_memory("/nowhere"));
     }
 
     #[test]

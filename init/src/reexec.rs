@@ -82,14 +82,21 @@ pub fn suspended() -> Duration {
     now.saturating_sub(micros(SUSPENDED).unwrap_or(now))
 }
 
-/// The environment for the copy in memory: when PID 1 began, and the file that it began from.
-pub fn with_origin(mut environment: Vec<CString>, started: Duration) -> Vec<CString> {
-    environment.extend(CString::new(format!("{STARTED}={}", started.as_micros())));
-    environment.extend(CString::new(format!("{SUSPENDED}={}", history::suspended().as_micros())));
-    if let Some(file) = executed() {
-        environment.extend(CString::new(format!("{FILE}={}", file.display())));
+/// The variables that all later programs of this incarnation find: when PID 1 began, and the file that it began from.
+pub fn origin(started: Duration) -> impl Iterator<Item = (&'static str, OsString)> {
+    let times = [(STARTED, started), (SUSPENDED, history::suspended())];
+    let times = times.map(|(name, time)| (name, OsString::from(time.as_micros().to_string())));
+    times.into_iter().chain(executed().map(|file| (FILE, file.into())))
+}
+
+/// Sets these variables, unless an earlier program has. Call it while there is one thread.
+pub fn remember_origin(started: Duration) {
+    if self::started().is_none() {
+        for (name, value) in origin(started) {
+            // SAFETY: nothing else reads or writes the environment: this is the only thread.
+            unsafe { std::env::set_var(name, value) };
+        }
     }
-    environment
 }
 
 /// The path by which this program was executed, its links as they are. Where that does not lead to it (another root, a

@@ -1,7 +1,7 @@
 //! While the machine has swap, PID 1 must not wait for the disk of that swap.
 //!
 //! The memory that PID 1 has used is locked at all times ([`crate::protection`]). Two risks remain. PID 1
-//! runs from a memfd, whose pages are swapped like others: the pages that it has not used yet, the crash
+//! runs from a file in memory, whose pages are swapped like others: the pages that it has not used yet, the crash
 //! handler and the shutdown among them, would have to be read from the swap. And where memory is short, a
 //! process that asks for some writes the pages of others to the swap, and waits if the disk takes no more. So
 //! while there is swap, the whole program is locked, and PID 1 gets memory without input or output. A machine
@@ -153,8 +153,10 @@ fn files(folder: &Path, depth: u32) -> Vec<PathBuf> {
 
 /// The whole program, as it was loaded.
 fn program() -> io::Result<Locked> {
-    let length = loaded_length(&std::fs::read_to_string("/proc/self/maps")?)
-        .ok_or_else(|| io::Error::other("it does not run from memory"))?;
+    let file = std::fs::read_link("/proc/self/exe")?;
+    let maps = std::fs::read_to_string("/proc/self/maps")?;
+    let length = Some(loaded_length(&maps, &file)).filter(|_| memory::in_memory());
+    let length = length.ok_or_else(|| io::Error::other("it does not run from memory"))?;
     Locked::file(&memory::exe_fd()?, length)
 }
 
@@ -193,21 +195,21 @@ impl Drop for Locked {
 }
 
 /// How much of the program's file the kernel has mapped to run it, from the file's beginning: what is behind that is
-/// for debuggers. `None`: the program is no file in memory.
-fn loaded_length(maps: &str) -> Option<usize> {
+/// for debuggers.
+fn loaded_length(maps: &str, file: &Path) -> usize {
     let ends = maps.lines().filter_map(|line| {
         // start-end permissions offset device inode path
         let (range, rest) = line.split_once(' ')?;
         let (_, rest) = rest.split_once(' ')?;
         let (offset, rest) = rest.split_once(' ')?;
-        if !memory::is_copy(Path::new(rest.get(rest.find('/')?..)?)) {
+        if Path::new(rest.get(rest.find('/')?..)?) != file {
             return None;
         }
         let number = |text: &str| usize::from_str_radix(text, 16).ok();
         let (start, end) = range.split_once('-')?;
         number(end)?.checked_sub(number(start)?)?.checked_add(number(offset)?)
     });
-    ends.max()
+    ends.max().unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -250,7 +252,8 @@ mod tests {
             7f0000009000-7f0000010000 rw-p 00000000 00:00 0 \n\
             7f0000020000-7f0000030000 rw-s 00000000 00:01 9  /memfd:kelson-crashes (deleted)\n\
             7ffd00000000-7ffd00021000 rw-p 00000000 00:00 0  [stack]\n";
-        assert_eq!(loaded_length(maps), Some(0x7000));
-        assert_eq!(loaded_length("55550000-55551000 r-xp 00000000 08:01 7 /sbin/init\n"), None);
+        assert_eq!(loaded_length(maps, Path::new("/memfd:kelson (deleted)")), 0x7000);
+        let maps = "55550000-55551000 r-xp 00000000 00:02 7 /sbin/init\n";
+        assert_eq!(loaded_length(maps, Path::new("/sbin/init")), 0x1000);
     }
 }

@@ -33,6 +33,7 @@ pub struct HostBuilder {
     cgroups_left: Vec<String>,
     burdened: bool,
     own_binary: Option<PathBuf>,
+    binary: Option<PathBuf>,
     linked_binary: bool,
     faulty: bool,
     console_unread: bool,
@@ -120,6 +121,12 @@ impl HostBuilder {
     /// Runs from a copy of this `init`, another release's perhaps, in the test's own folder.
     pub fn copy_of(mut self, init: PathBuf) -> HostBuilder {
         self.own_binary = Some(init);
+        self
+    }
+
+    /// Runs from this very file.
+    pub fn binary_at(mut self, init: PathBuf) -> HostBuilder {
+        self.binary = Some(init);
         self
     }
 
@@ -267,6 +274,9 @@ impl HostBuilder {
             command.args([format!("--reuid={user}"), format!("--regid={user}")]);
         }
         let mut binary = if self.faulty { paths::faulty_binary("init") } else { paths::binary("init") };
+        if let Some(given) = &self.binary {
+            binary = given.clone();
+        }
         if let Some(own) = &self.own_binary {
             let copy = dir.join("init");
             fs::copy(own, &copy).expect("the test's folder has room");

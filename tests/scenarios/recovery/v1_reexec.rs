@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::Path;
 
 use kelson_tests::{Host, PATIENCE, eventually, paths};
 
@@ -157,6 +158,32 @@ fn v1_a_file_that_cannot_go_on_is_refused_and_nothing_changes() {
     assert!(said.stdout.contains(&init.display().to_string()), "{said:?}");
     assert_eq!((host.pid_of("web"), host.service("web").restarts), (pid, 0));
     host.poweroff();
+}
+
+#[test]
+fn v1_a_program_on_a_tmpfs_gets_no_copy_and_goes_on() {
+    let folder = Path::new("/dev/shm").join(format!("kelson-init-{}", std::process::id()));
+    fs::create_dir_all(&folder).expect("/dev/shm is a tmpfs");
+    let init = folder.join("init");
+    fs::copy(paths::binary("init"), &init).expect("/dev/shm has room");
+    let mut host = Host::builder().runs("web", "'beat=5ms:40:$DIR/web'").binary_at(init.clone()).start();
+    host.wait_log("web", "beat 1 ");
+    let pid = host.pid_of("web");
+    let program = |process: i32| fs::read_link(format!("/proc/{process}/exe")).expect("it lives");
+    assert_eq!(
+        (program(host.init_pid()), program(host.outer_pid(host.pid_of("logd")))),
+        (init.clone(), init.clone())
+    );
+    host.crash(|| host.signal(libc::SIGSEGV));
+    assert_eq!(program(host.init_pid()), init);
+    // Its times count from the first incarnation, and the file is found again.
+    let said = host.ctl(&["reexec"]).ok();
+    assert!(said.stdout.contains(&format!("from {} ", init.display())), "{said:?}");
+    assert_eq!((host.pid_of("web"), host.service("web").restarts), (pid, 0));
+    host.poweroff();
+    let log = host.log_text("web");
+    assert!(numbers(&log).windows(2).all(|pair| pair[1] == pair[0] + 1), "lines are lost or doubled:\n{log}");
+    fs::remove_dir_all(folder).expect("it is the test's own");
 }
 
 /// The same program under another version.
