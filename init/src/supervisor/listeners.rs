@@ -4,7 +4,7 @@
 //! signals. The folder is watched by inotify, which costs nothing until something is removed there.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, AsRawFd, RawFd};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -14,11 +14,12 @@ use kelson_proto::call::LOG_SOCKET;
 use kelson_services::collector::Collector;
 use kelson_services::events::EventLog;
 use kelson_services::state_store::{Descriptor, KeptDescriptor, StateStore};
-use kelson_sys::descriptor::Watched;
-use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
+use kelson_sys::descriptor::{Owned, Watched};
+use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, WatchDescriptor};
 use tokio::sync::mpsc;
 
 use super::environment::for_server;
+use super::intent::Intents;
 use crate::error::{At as _, Error, Result};
 
 /// From the first that is removed to the look at what is missing, and from one look to the next.
@@ -33,6 +34,7 @@ pub struct Listeners {
     pub store: Option<StateStore>,
     pub collector: Collector,
     pub events: EventLog,
+    pub intents: Intents,
     /// Takes the new listener of the API.
     pub listeners: mpsc::Sender<UnixListener>,
 }
@@ -41,10 +43,11 @@ impl Listeners {
     /// Keeps `listener` open, and whatever takes its place. Never returns; cancelled by dropping.
     pub async fn keep(self, mut listener: KeptDescriptor) {
         let mut told = None;
+        let mut ended = None;
         loop {
             // Watched before it is looked at: nothing is removed unseen.
             let folder = self.socket.parent().unwrap_or(Path::new("/"));
-            let watch = watch(folder);
+            let watch = watch(folder).ok().filter(|_| ended.is_none());
             let failed = self.look(folder, &mut listener).await.err().map(|error| error.to_string());
             if let Some(why) = failed.as_ref().filter(|why| told.as_ref() != Some(*why)) {
                 self.events.host(why);
@@ -52,7 +55,13 @@ impl Listeners {
             let retry = failed.is_some();
             told = failed;
             match watch {
-                Ok(watch) if !retry => drop(watch.readable().await),
+                Some(watch) if !retry => tokio::select! {
+                    _ = watch.readable() => {}
+                    _ = self.intents.asked() => {
+                        watch.get_ref().end();
+                        ended = Some(watch);
+                    }
+                },
                 _ => tokio::time::sleep(AGAIN).await,
             }
             tokio::time::sleep(SETTLE).await;
@@ -87,16 +96,40 @@ fn is_gone(socket: &Path) -> bool {
     matches!(std::fs::symlink_metadata(socket), Err(error) if error.kind() == io::ErrorKind::NotFound)
 }
 
+/// An eye on a folder.
+struct Watch {
+    inotify: Inotify,
+    of: WatchDescriptor,
+}
+
+impl Watch {
+    /// Sees nothing more. While there is a watch, the kernel takes some milliseconds to close an inotify; so it ends when
+    /// the host begins to stop, and PID 1 does not wait at its own end.
+    fn end(&self) {
+        // A folder that is gone has no watch.
+        let _ = self.inotify.rm_watch(self.of);
+    }
+}
+
+impl AsRawFd for Watch {
+    fn as_raw_fd(&self) -> RawFd {
+        self.inotify.as_fd().as_raw_fd()
+    }
+}
+
+// SAFETY: an `Inotify` is one descriptor from its making to its drop.
+unsafe impl Owned for Watch {}
+
 /// Can be read once something in the folder, or the folder itself, was removed or moved away.
-fn watch(folder: &Path) -> io::Result<Watched<OwnedFd>> {
+fn watch(folder: &Path) -> io::Result<Watched<Watch>> {
     let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?;
     let removed = AddWatchFlags::IN_DELETE
         | AddWatchFlags::IN_MOVE
         | AddWatchFlags::IN_DELETE_SELF
         | AddWatchFlags::IN_MOVE_SELF
         | AddWatchFlags::IN_ONLYDIR;
-    inotify.add_watch(folder, removed)?;
-    Watched::reading(inotify.into())
+    let of = inotify.add_watch(folder, removed)?;
+    Watched::reading(Watch { inotify, of })
 }
 
 #[cfg(test)]
@@ -107,7 +140,7 @@ mod tests {
     async fn what_is_removed_is_noticed_and_what_is_made_is_not() {
         let folder = std::env::temp_dir().join(format!("kelson-doors-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
-        let notices = |watched: Watched<OwnedFd>| async move {
+        let notices = |watched: Watched<Watch>| async move {
             tokio::time::timeout(Duration::from_millis(200), watched.readable()).await.is_ok()
         };
         let watched = watch(&folder).unwrap();

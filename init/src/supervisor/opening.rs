@@ -105,6 +105,7 @@ impl Incarnation {
             store: store.clone(),
             collector: collector.clone(),
             events: events.clone(),
+            intents: self.intents.clone(),
             listeners: renewed,
         };
         let api = Api::open(server, listeners, listener);
