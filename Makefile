@@ -9,7 +9,7 @@
 #   make costs                          measures what does not depend on load (system calls, wake-ups, sizes) against docs/costs.md; make test does it, too
 #   make pictures                       writes docs/img from running machines
 #   make docs                           a book of docs/ in out/book; hack/docs --renew regenerates the generated pages
-#   make bench                          compares with a bare C loop, s6 and runit: one table; needs a quiet machine and root
+#   make bench                          compares with dinit, s6, runit and others: one table; needs a quiet machine and root
 #   make check                          format, clippy, unit tests and layers, in some minutes; run it before each commit
 #   make lint                           rustfmt, clippy, shellcheck, protobuf, layers, words, links and schemas of the documents
 

@@ -1,6 +1,8 @@
 /* The service of all measurements: says when it started, says that it is ready, and waits for a signal.
  *
- *   service BOARD:SLOT:COUNT:READY     READY is - (nothing), s (sd_notify) or 3 (a newline on descriptor 3)
+ *   service BOARD:SLOT:COUNT:READY     READY is - (nothing), s (sd_notify), 3 (a newline on descriptor 3), w (has written
+ *                                      64 MiB of lines to its standard output) or k (tells the kernel's log of the first
+ *                                      start and of the last, and after that one runs /bench/off)
  *
  * One word, so that it fits into a #! line too: a run script of s6 or runit then costs no shell. Further words are
  * ignored (the kernel adds the script's name). It holds BOARD.alive open for writing: when the last service has
@@ -75,6 +77,40 @@ static void notify(char **environment)
     end(120);
 }
 
+/* Lines of 64 bytes, 64 at a time, as stdio writes to what is no terminal. */
+static void write_lines(void)
+{
+    static char lines[4096];
+    for (unsigned i = 0; i < sizeof lines; i++)
+        lines[i] = i % 64 == 63 ? '\n' : (char)('a' + i % 26);
+    for (long left = 64 << 20; left > 0;) {
+        long wrote = call(SYS_write, 1, (long)lines, sizeof lines, 0, 0, 0);
+        if (wrote < 0)
+            end(126);
+        left -= wrote;
+    }
+}
+
+static void log_to_kernel(const char *line, long length)
+{
+    long fd = call(SYS_open, (long)"/dev/kmsg", O_WRONLY, 0, 0, 0, 0);
+    if (fd < 0 || call(SYS_write, fd, (long)line, length, 0, 0, 0) != length)
+        end(118);
+    call(SYS_close, fd, 0, 0, 0, 0, 0);
+}
+#define LOG_TO_KERNEL(line) log_to_kernel(line, sizeof line - 1)
+
+/* Of PID 1's kind; a child, so that the service still is one that runs. */
+static void power_off(char **environment)
+{
+    static char *words[] = {(char *)"/bench/off", 0};
+    if (call(SYS_fork, 0, 0, 0, 0, 0, 0) == 0) {
+        call(SYS_setsid, 0, 0, 0, 0, 0, 0);
+        call(SYS_execve, (long)words[0], (long)words, (long)environment, 0, 0, 0);
+        end(117);
+    }
+}
+
 static void run(long count, char **words, char **environment)
 {
     struct timespec now;
@@ -95,7 +131,7 @@ static void run(long count, char **words, char **environment)
         end(122);
 
     long fd = call(SYS_open, (long)path, O_RDWR, 0, 0, 0, 0);
-    if (fd < 0 || call(SYS_open, (long)alive, O_WRONLY | O_NONBLOCK, 0, 0, 0, 0) < 0)
+    if (fd < 0 || (ready != 'k' && call(SYS_open, (long)alive, O_WRONLY | O_NONBLOCK, 0, 0, 0, 0) < 0))
         end(123);
     long size = (long)(sizeof(struct board) + slots * sizeof(struct slot));
     struct board *board = (void *)call(SYS_mmap, 0, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -111,7 +147,16 @@ static void run(long count, char **words, char **environment)
         notify(environment);
     else if (ready == '3' && (call(SYS_write, 3, (long)"\n", 1, 0, 0, 0) != 1 || call(SYS_close, 3, 0, 0, 0, 0, 0)))
         end(125);
-    if (atomic_fetch_add(&board->count, 1) + 1 == atomic_load(&board->target)) {
+    else if (ready == 'w')
+        write_lines();
+    uint32_t started = atomic_fetch_add(&board->count, 1) + 1;
+    if (ready == 'k' && started == 1)
+        LOG_TO_KERNEL("<0>bench: first");
+    if (ready == 'k' && started == slots) {
+        LOG_TO_KERNEL("<0>bench: last");
+        power_off(environment);
+    }
+    if (started == atomic_load(&board->target)) {
         atomic_store(&board->reached, 1);
         call(SYS_futex, (long)&board->reached, FUTEX_WAKE, INT_MAX, 0, 0, 0);
     }

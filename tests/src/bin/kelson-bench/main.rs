@@ -1,13 +1,13 @@
-//! Kelson beside a bare C loop, s6 and runit, in one run: how long they take, and what they cost.
+//! Kelson beside its peers and a bare C loop, in one run: how long they take, and what they cost.
 //!
-//! `make bench` runs it; docs/bench.md says how it measures and why. The table goes to stdout, every number that was
-//! measured to the file that `--json` names.
+//! `hack/bench` runs it; docs/bench.md says how it measures and why. Every number that was measured goes to the file that
+//! `--json` names.
 
 mod board;
 mod cost;
+mod figures;
 mod measure;
 mod system;
-mod table;
 
 use std::ffi::{CStr, CString};
 use std::fs;
@@ -16,17 +16,19 @@ use std::process::exit;
 
 use kelson_tests::paths;
 
-use measure::{Figures, Plan};
+use figures::Figures;
+use measure::{PARTS, Plan, Round};
 use system::{Programs, System};
 
 const USAGE: &str = "\
-Usage: kelson-bench --programs DIR [--json FILE] [--services N] [--chain N] [--rounds N] [--idle SECONDS]
-                    [--idle-rounds N] [--kills N] [--only NAME,NAME…]
-DIR holds `service`, `service-bare` and `loop`, built from hack/bench-programs. The names are those of the table's head.
+Usage: kelson-bench --programs DIR --json FILE [--only PART,PART…] [--peers NAME,NAME…]
+                    [--services N] [--rounds N] [--idle SECONDS] [--kills N]
+DIR holds `service`, `service-bare` and `loop`, built from hack/bench-programs. Peers that are not in PATH are left out.
 ";
 
 fn main() {
-    let mut plan = Plan { services: 1000, chain: 200, rounds: 5, idle: 20, idle_rounds: 2, kills: 30 };
+    let parts = PARTS.into_iter().map(str::to_owned).collect();
+    let mut plan = Plan { parts, services: 1000, rounds: 3, idle: 60, kills: 100 };
     let (mut programs, mut json, mut systems) = (None, None, System::ALL.to_vec());
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
@@ -35,16 +37,16 @@ fn main() {
             "--programs" => programs = Some(PathBuf::from(value)),
             "--json" => json = Some(PathBuf::from(value)),
             "--services" => plan.services = number(&value),
-            "--chain" => plan.chain = number(&value),
             "--rounds" => plan.rounds = number(&value),
             "--idle" => plan.idle = number(&value) as u64,
-            "--idle-rounds" => plan.idle_rounds = number(&value),
             "--kills" => plan.kills = number(&value),
-            "--only" => systems.retain(|system| value.split(',').any(|name| name == system.name())),
+            "--only" => plan.parts.retain(|part| value.split(',').any(|name| name == part)),
+            "--peers" => systems.retain(|system| value.split(',').any(|name| name == system.name())),
             _ => usage(),
         }
     }
-    let programs = programs.unwrap_or_else(|| usage());
+    systems.retain(|system| system.needs().is_none_or(is_in_path));
+    let (programs, json) = programs.zip(json).unwrap_or_else(|| usage());
     let programs =
         fs::canonicalize(&programs).unwrap_or_else(|error| fail(&programs.display().to_string(), &error));
     let programs = Programs {
@@ -61,24 +63,36 @@ fn main() {
     raise_open_files();
     let mut figures = Figures::default();
     // A round that is not counted: every program has been read, every cache is warm.
-    let warm = Plan { services: plan.services.min(50), chain: 2, idle: 0, idle_rounds: 0, kills: 1, ..plan };
+    let warm = Plan { parts: plan.parts.clone(), services: plan.services.min(50), kills: 1, ..plan };
     for system in &systems {
-        measure::round(*system, 0, &warm, &base, &programs, &mut Figures::default());
+        let (plan, base, programs, figures) = (&warm, &base, &programs, &mut Figures::default());
+        Round { system: *system, number: 0, plan, base, programs, figures }.measure();
     }
+    let save = |figures: &Figures| {
+        let text = serde_json::to_string_pretty(&figures.to_json()).expect("numbers under names");
+        fs::write(&json, text).unwrap_or_else(|error| fail(&json.display().to_string(), &error));
+    };
     for round in 0..plan.rounds {
         for system in &systems {
             eprintln!("round {} of {}: {}", round + 1, plan.rounds, system.name());
-            measure::round(*system, round, &plan, &base, &programs, &mut figures);
+            let (plan, base, programs, figures) = (&plan, &base, &programs, &mut figures);
+            Round { system: *system, number: round, plan, base, programs, figures }.measure();
+            save(figures);
         }
+    }
+    if plan.has("idle") {
+        eprintln!("at rest for {} s", plan.idle);
+        measure::idle(&systems, &plan, &base, &programs, &mut figures);
+        save(&figures);
     }
     // Nothing is left in it. What is below the mount is what others see.
     let _ = std::process::Command::new("umount").args(["--lazy".as_ref(), base.as_os_str()]).status();
     let _ = fs::remove_dir(&base);
-    if let Some(file) = json {
-        let text = serde_json::to_string_pretty(&figures.to_json()).expect("numbers under names");
-        fs::write(&file, text).unwrap_or_else(|error| fail(&file.display().to_string(), &error));
-    }
-    print!("{}", table::render(&figures, plan.services, plan.chain, plan.idle));
+}
+
+fn is_in_path(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
 fn number(text: &str) -> usize {

@@ -1,179 +1,231 @@
-//! One round of one system, and all figures of all rounds.
+//! One round of one peer.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+use crate::board::now;
 use crate::cost;
+use crate::figures::Figures;
 use crate::system::{Programs, Run, Shape, System};
+
+/// All that can be measured, by the names of `--only`.
+pub const PARTS: [&str; 12] = [
+    "fan-out",
+    "bare",
+    "chain",
+    "restart",
+    "storm",
+    "stop",
+    "memory",
+    "idle",
+    "list",
+    "events",
+    "logs",
+    "container",
+];
+/// What is measured on one host of many services.
+const OF_MANY: [&str; 7] = ["fan-out", "restart", "storm", "stop", "memory", "list", "events"];
+const CHAINS: [usize; 2] = [31, 200];
+/// PID 1 of Kelson serves 64 clients at the same time.
+const WATCHERS: usize = 60;
+/// What service.c writes.
+const WRITTEN: f64 = 64.0 * 1024.0 * 1024.0;
+/// From then on nothing happens by itself. And s6 and runit restart a service at once only if it has run for a second.
+const SETTLES: Duration = Duration::from_secs(2);
 
 /// How large and how long.
 pub struct Plan {
+    pub parts: Vec<String>,
     pub services: usize,
-    pub chain: usize,
     pub rounds: usize,
-    /// Seconds of idling, in the first `idle_rounds` rounds.
+    /// Seconds of idling.
     pub idle: u64,
-    pub idle_rounds: usize,
     pub kills: usize,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Metric {
-    First,
-    Up,
-    UpBare,
-    SaidUp,
-    Chain,
-    Gone,
-    Stopped,
-    Again,
-    MemoryNone,
-    MemorySome,
-    MemoryAll,
-    Wakeups,
-}
-
-impl Metric {
-    fn name(self) -> &'static str {
-        match self {
-            Metric::First => "first_ms",
-            Metric::Up => "up_ms",
-            Metric::UpBare => "up_bare_ms",
-            Metric::SaidUp => "said_up_ms",
-            Metric::Chain => "chain_ms",
-            Metric::Gone => "gone_ms",
-            Metric::Stopped => "stopped_ms",
-            Metric::Again => "again_ms",
-            Metric::MemoryNone => "memory_0_mb",
-            Metric::MemorySome => "memory_tenth_mb",
-            Metric::MemoryAll => "memory_all_mb",
-            Metric::Wakeups => "wakeups",
-        }
+impl Plan {
+    pub fn has(&self, part: &str) -> bool {
+        self.parts.iter().any(|one| one == part)
     }
 }
 
-/// Every number that was measured: by system and metric, a list a round.
-#[derive(Default)]
-pub struct Figures {
-    values: Vec<(System, Metric, usize, f64)>,
+/// One round of one peer.
+pub struct Round<'a> {
+    pub system: System,
+    pub number: usize,
+    pub plan: &'a Plan,
+    pub base: &'a Path,
+    pub programs: &'a Programs,
+    pub figures: &'a mut Figures,
 }
 
-impl Figures {
-    fn add(&mut self, system: System, metric: Metric, round: usize, value: f64) {
-        self.values.push((system, metric, round, value));
-    }
-
-    pub fn systems(&self) -> Vec<System> {
-        System::ALL.into_iter().filter(|s| self.values.iter().any(|(system, ..)| system == s)).collect()
-    }
-
-    pub fn all(&self, system: System, metric: Metric) -> Vec<f64> {
-        let own = self.values.iter().filter(|(s, m, ..)| (*s, *m) == (system, metric));
-        own.map(|(.., value)| *value).collect()
-    }
-
-    /// Kelson to the C loop in each round, by the mean of what was measured in it.
-    pub fn ratios(&self, metric: Metric) -> Vec<f64> {
-        let mean = |system, round| {
-            let own = self.values.iter().filter(|(s, m, r, _)| (*s, *m, *r) == (system, metric, round));
-            let own: Vec<f64> = own.map(|(.., value)| *value).collect();
-            (!own.is_empty()).then(|| own.iter().sum::<f64>() / own.len() as f64)
-        };
-        let rounds = self.values.iter().map(|(_, _, round, _)| round + 1).max().unwrap_or(0);
-        (0..rounds)
-            .filter_map(|round| Some(mean(System::Kelson, round)? / mean(System::Loop, round)?))
-            .collect()
-    }
-
-    pub fn to_json(&self) -> serde_json::Value {
-        let mut json: BTreeMap<&str, BTreeMap<&str, BTreeMap<String, Vec<f64>>>> = BTreeMap::new();
-        for (system, metric, round, value) in &self.values {
-            let metrics = json.entry(system.name()).or_default();
-            let rounds = metrics.entry(metric.name()).or_default();
-            rounds.entry(format!("round {}", round + 1)).or_default().push(*value);
-        }
-        serde_json::json!(json)
-    }
-}
-
-fn millis(nanos: u64) -> f64 {
-    nanos as f64 / 1e6
-}
-
-/// Measures all of one system once.
-pub fn round(
-    system: System,
-    round: usize,
-    plan: &Plan,
-    base: &Path,
-    programs: &Programs,
-    figures: &mut Figures,
-) {
-    let mut add = |metric, value| figures.add(system, metric, round, value);
-    let supervised = system != System::Loop;
-
-    in_folder(base, |dir| {
-        let mut run = Run::start(system, Shape::Flat, plan.services, dir, programs);
-        let (first, last) = run.wait_started();
-        add(Metric::First, millis(first));
-        add(Metric::Up, millis(last));
-        if system == System::Kelson {
-            add(Metric::SaidUp, millis(run.wait_said_up()));
-        }
-        // s6 and runit restart a service at once only if it has run for a second.
-        std::thread::sleep(Duration::from_millis(2000));
-        if supervised {
-            if round < plan.idle_rounds {
-                let before = cost::switches(&run.processes().0);
-                std::thread::sleep(Duration::from_secs(plan.idle));
-                let after = cost::switches(&run.processes().0);
-                add(Metric::Wakeups, after as f64 - before as f64);
+impl Round<'_> {
+    /// Measures all parts of the plan once.
+    pub fn measure(&mut self) {
+        if self.system.is_for_many() {
+            if OF_MANY.iter().any(|part| self.plan.has(part)) {
+                self.many();
             }
-            add(Metric::MemoryAll, cost::memory(&run.processes().0) as f64 / 1e6);
-        }
-        for time in run.kill_some(plan.kills) {
-            add(Metric::Again, millis(time));
-        }
-        let (gone, stopped) = run.stop();
-        add(Metric::Gone, millis(gone));
-        if let Some(stopped) = stopped {
-            add(Metric::Stopped, millis(stopped));
-        }
-    });
-
-    in_folder(base, |dir| {
-        let programs = Programs { service: programs.bare_service.clone(), ..programs.clone() };
-        let mut run = Run::start(system, Shape::Flat, plan.services, dir, &programs);
-        add(Metric::UpBare, millis(run.wait_started().1));
-    });
-
-    if supervised && round < plan.idle_rounds {
-        for (metric, services) in [(Metric::MemoryNone, 0), (Metric::MemorySome, plan.services / 10)] {
-            in_folder(base, |dir| {
-                let mut run = Run::start(system, Shape::Flat, services, dir, programs);
-                if services > 0 {
-                    run.wait_started();
+            if self.plan.has("bare") {
+                self.bare();
+            }
+            if self.plan.has("memory") && self.number == 0 {
+                self.memory_of_few();
+            }
+            if self.plan.has("chain") {
+                let system = self.system;
+                CHAINS
+                    .into_iter()
+                    .filter(|length| system.has_chain(*length))
+                    .for_each(|length| self.chain(length));
+            }
+            if self.plan.has("logs") {
+                self.logs("logs_mb_s", Shape::Writer);
+                if self.system == System::Loop {
+                    self.logs("logs_null_mb_s", Shape::Silent);
                 }
-                if system == System::Kelson {
+            }
+        }
+        if self.plan.has("container") && self.system.is_for_one() {
+            self.container();
+        }
+    }
+
+    fn add(&mut self, row: &str, value: f64) {
+        self.figures.add(row, self.system, self.number, value);
+    }
+
+    fn add_millis(&mut self, row: &str, nanos: u64) {
+        self.add(row, nanos as f64 / 1e6);
+    }
+
+    fn add_memory(&mut self, row: &str, run: &mut Run<'_>) {
+        if self.system != System::Loop {
+            let memory = run.memory();
+            self.add(&format!("{row}_pss_mb"), memory.pss as f64 / 1e6);
+            self.add(&format!("{row}_held_mb"), memory.held as f64 / 1e6);
+        }
+    }
+
+    fn many(&mut self) {
+        let (plan, programs) = (self.plan, self.programs);
+        in_folder(self.base, |dir| {
+            let mut run = Run::start(self.system, Shape::Flat, plan.services, dir, programs);
+            self.add_millis("up_ms", run.wait_started());
+            if self.system == System::Kelson {
+                self.add_millis("said_up_ms", run.wait_said_up());
+            }
+            std::thread::sleep(SETTLES);
+            if plan.has("memory") {
+                self.add_memory("memory_1000", &mut run);
+            }
+            if plan.has("list") {
+                run.list().into_iter().for_each(|time| self.add_millis("list_ms", time));
+            }
+            if plan.has("restart") {
+                run.kill_some(plan.kills).into_iter().for_each(|time| self.add_millis("restart_ms", time));
+            }
+            if plan.has("events")
+                && let Some(time) = run.tell_watchers(WATCHERS.min(plan.services))
+            {
+                self.add_millis("events_ms", time);
+            }
+            if plan.has("storm") {
+                std::thread::sleep(SETTLES);
+                self.add_millis("storm_ms", run.kill_all());
+                std::thread::sleep(SETTLES);
+            }
+            if plan.has("stop") {
+                self.stop("gone_ms", "stopped_ms", run);
+            }
+        });
+    }
+
+    fn stop(&mut self, gone_row: &str, stopped_row: &str, run: Run<'_>) {
+        let (gone, stopped) = run.stop();
+        self.add_millis(gone_row, gone);
+        if let Some(stopped) = stopped {
+            self.add_millis(stopped_row, stopped);
+        }
+    }
+
+    fn bare(&mut self) {
+        in_folder(self.base, |dir| {
+            let programs = Programs { service: self.programs.bare_service.clone(), ..self.programs.clone() };
+            let mut run = Run::start(self.system, Shape::Flat, self.plan.services, dir, &programs);
+            self.add_millis("up_bare_ms", run.wait_started());
+        });
+    }
+
+    fn memory_of_few(&mut self) {
+        for (row, services) in [("memory_0", 0), ("memory_100", self.plan.services / 10)] {
+            in_folder(self.base, |dir| {
+                let mut run = Run::start(self.system, Shape::Flat, services, dir, self.programs);
+                run.wait_started();
+                if self.system == System::Kelson {
                     run.wait_said_up();
                 }
-                std::thread::sleep(Duration::from_millis(2000));
-                add(metric, cost::memory(&run.processes().0) as f64 / 1e6);
+                std::thread::sleep(SETTLES);
+                self.add_memory(row, &mut run);
             });
         }
     }
 
-    if system.has_readiness() {
-        in_folder(base, |dir| {
-            let mut run = Run::start(system, Shape::Chain, plan.chain, dir, programs);
-            let last = match system {
-                System::S6 | System::S6WithoutLogs => run.start_chain_by_commands(),
-                _ => run.wait_started().1,
-            };
-            add(Metric::Chain, millis(last));
+    fn chain(&mut self, length: usize) {
+        in_folder(self.base, |dir| {
+            let mut run = Run::start(self.system, Shape::Chain, length, dir, self.programs);
+            let last = if self.system.is_s6() { run.start_chain_by_commands() } else { run.wait_started() };
+            self.add_millis(&format!("chain_{length}_ms"), last);
         });
+    }
+
+    fn logs(&mut self, row: &str, shape: Shape) {
+        in_folder(self.base, |dir| {
+            let mut run = Run::start(self.system, shape, 1, dir, self.programs);
+            let began = run.wait_started();
+            let took = now() - run.began - began;
+            self.add(row, WRITTEN / 1e6 / (took as f64 / 1e9));
+        });
+    }
+
+    fn container(&mut self) {
+        in_folder(self.base, |dir| {
+            let mut run = Run::start(self.system, Shape::Flat, 1, dir, self.programs);
+            self.add_millis("container_start_ms", run.wait_started());
+            if self.system == System::Kelson {
+                run.wait_said_up();
+            }
+            std::thread::sleep(SETTLES);
+            self.add_memory("container_memory", &mut run);
+            self.stop("container_gone_ms", "container_exit_ms", run);
+        });
+    }
+}
+
+/// Wake-ups and processor time of all peers in the same seconds: what rests does not disturb the others.
+pub fn idle(systems: &[System], plan: &Plan, base: &Path, programs: &Programs, figures: &mut Figures) {
+    let mut runs = Vec::new();
+    for system in systems.iter().filter(|system| system.is_for_many() && **system != System::Loop) {
+        let dir = base.join(system.name());
+        fs::create_dir(&dir).expect("the tmpfs is writable");
+        let mut run = Run::start(*system, Shape::Flat, plan.services, &dir, programs);
+        run.wait_started();
+        runs.push((*system, run));
+    }
+    std::thread::sleep(SETTLES * 2);
+    let mut look = || -> Vec<(System, u64, u64)> {
+        let costs = runs.iter_mut().map(|(system, run)| {
+            let (own, _) = run.processes();
+            (*system, cost::switches(&own), cost::processor(&own))
+        });
+        costs.collect()
+    };
+    let before = look();
+    std::thread::sleep(Duration::from_secs(plan.idle));
+    for ((system, switches, time), (_, switches_before, time_before)) in look().into_iter().zip(before) {
+        figures.add("idle_wakeups", system, 0, switches as f64 - switches_before as f64);
+        figures.add("idle_cpu_ms", system, 0, (time as f64 - time_before as f64) / 1e6);
     }
 }
 

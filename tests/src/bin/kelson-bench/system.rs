@@ -1,9 +1,11 @@
 //! The systems to compare, and how each is started and stopped: in a PID namespace, a cgroup and a folder of
 //! its own.
 
+mod files;
+mod operations;
+
 use std::fs::{self, File, OpenOptions};
 use std::io::Write as _;
-use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -14,44 +16,81 @@ use kelson_tests::process::{self, Process};
 use kelson_tests::until;
 
 use crate::board::{Board, now};
+use crate::cost::{self, Memory};
 
 /// Longer than the slowest of them takes for anything.
-pub const PATIENCE: Duration = Duration::from_secs(120);
+pub const TIMEOUT: Duration = Duration::from_secs(120);
+
+/// How many of a chain of dependencies dinit accepts.
+const DINIT_CHAIN: usize = 32;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum System {
     Loop,
     Kelson,
+    Dinit,
     S6,
+    /// As in a container, where each service writes to the output of PID 1.
     S6WithoutLogs,
     Runit,
-    RunitWithoutLogs,
+    Tini,
 }
 
 impl System {
-    pub const ALL: [System; 6] = [
+    pub const ALL: [System; 7] = [
         System::Loop,
         System::Kelson,
+        System::Dinit,
         System::S6,
         System::S6WithoutLogs,
         System::Runit,
-        System::RunitWithoutLogs,
+        System::Tini,
     ];
 
     pub fn name(self) -> &'static str {
         match self {
-            System::Loop => "C loop",
-            System::Kelson => "Kelson",
+            System::Loop => "loop",
+            System::Kelson => "kelson",
+            System::Dinit => "dinit",
             System::S6 => "s6",
-            System::S6WithoutLogs => "s6, no logs",
+            System::S6WithoutLogs => "s6-no-logs",
             System::Runit => "runit",
-            System::RunitWithoutLogs => "runit, no logs",
+            System::Tini => "tini",
         }
     }
 
-    /// Whether it can be told to start a service only once another is ready.
-    pub fn has_readiness(self) -> bool {
-        !matches!(self, System::Runit | System::RunitWithoutLogs)
+    /// The program that has to be in PATH.
+    pub fn needs(self) -> Option<&'static str> {
+        match self {
+            System::Loop | System::Kelson => None,
+            System::Dinit => Some("dinit"),
+            System::S6 | System::S6WithoutLogs => Some("s6-svscan"),
+            System::Runit => Some("runsvdir"),
+            System::Tini => Some("tini"),
+        }
+    }
+
+    pub fn is_s6(self) -> bool {
+        matches!(self, System::S6 | System::S6WithoutLogs)
+    }
+
+    /// Whether it can be told to start a service only once another is ready, in a chain of so many.
+    pub fn has_chain(self, length: usize) -> bool {
+        match self {
+            System::Runit | System::Tini => false,
+            System::Dinit => length < DINIT_CHAIN,
+            _ => true,
+        }
+    }
+
+    /// Whether it is for hosts of many services.
+    pub fn is_for_many(self) -> bool {
+        !matches!(self, System::S6WithoutLogs | System::Tini)
+    }
+
+    /// Whether it is for containers of one service, and waits for its end.
+    pub fn is_for_one(self) -> bool {
+        !matches!(self, System::S6 | System::Runit)
     }
 
     fn has_logs(self) -> bool {
@@ -65,6 +104,22 @@ pub enum Shape {
     Flat,
     /// Each waits until the one before is ready.
     Chain,
+    /// They write to their standard output at full speed, and have started once they have written all.
+    Writer,
+    /// As that one, and the C loop hands them no pipe to a file but /dev/null.
+    Silent,
+}
+
+impl Shape {
+    /// How the service says that it is ready, as service.c has it.
+    fn readiness(self, system: System) -> char {
+        match self {
+            Shape::Flat => '-',
+            Shape::Chain if system == System::Kelson => 's',
+            Shape::Chain => '3',
+            Shape::Writer | Shape::Silent => 'w',
+        }
+    }
 }
 
 /// Where the programs are.
@@ -109,8 +164,24 @@ impl<'a> Run<'a> {
         let board = Board::new(&dir.join("board"), services).expect("the board can be made");
         board.expect(services as u32);
         let mut command = Command::new("unshare");
-        command.args(["--pid", "--fork", "--mount", "--mount-proc", "--kill-child=KILL", "--"]);
+        command.args([
+            "--pid",
+            "--fork",
+            "--mount",
+            "--mount-proc",
+            "--uts",
+            "--ipc",
+            "--kill-child=KILL",
+            "--",
+        ]);
+        files::write(system, shape, services, dir, &board, programs);
         match system {
+            System::Loop if matches!(shape, Shape::Writer | Shape::Silent) => {
+                let (word, log) = (board.word(0, 'w'), dir.join("log"));
+                let to = if shape == Shape::Silent { ">/dev/null" } else { "| cat >\"$2\"" };
+                command.args(["sh", "-c", &format!("\"$0\" \"$1\" {to}")]);
+                command.arg(&programs.service).arg(word).arg(log);
+            }
             System::Loop => {
                 command.arg(&programs.bare_loop).arg(board.path());
                 command.arg(services.to_string()).arg(&programs.service);
@@ -119,24 +190,29 @@ impl<'a> Run<'a> {
                 }
             }
             System::Kelson => {
-                write_kelson(shape, services, dir, &board, programs);
                 command.arg(&programs.init).args(["--mode", "container", "--config"]).arg(dir.join("config"));
                 command.arg("--runtime-dir").arg(dir.join("run")).arg("--images").arg(dir.join("images"));
                 command.arg("--log-dir").arg(dir.join("log"));
             }
-            System::S6 | System::S6WithoutLogs => {
-                write_scandir(system, shape, services, dir, &board, programs);
-                command.args(["s6-svscan", "-c", "4000"]).arg(dir.join("scan"));
+            System::Dinit => {
+                command.args(["dinit", "--container", "--quiet", "--services-dir"]).arg(dir.join("dinit.d"));
+                command.arg("--socket-path").arg(dir.join("dinitctl"));
+                command.arg("--log-file").arg(dir.join("dinit.log"));
             }
-            System::Runit | System::RunitWithoutLogs => {
-                write_scandir(system, shape, services, dir, &board, programs);
+            System::S6 | System::S6WithoutLogs => {
+                command.args(["s6-svscan", "-c", &(4 * services + 500).to_string()]).arg(dir.join("scan"));
+            }
+            System::Runit => {
                 command.arg("runsvdir").arg(dir.join("scan"));
+            }
+            System::Tini => {
+                command.args(["tini", "--"]).arg(&programs.service).arg(board.word(0, '-'));
             }
         }
         let console = File::create(dir.join("console")).expect("the folder is writable");
         command
             .env_clear()
-            .env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .stdin(Stdio::null())
             .stdout(console.try_clone().expect("a descriptor"))
             .stderr(console);
@@ -156,63 +232,48 @@ impl<'a> Run<'a> {
         Run { system, dir: dir.to_owned(), programs, board, child, init: 0, services, began, _cgroup: cgroup }
     }
 
-    /// Returns once all services have started; nanoseconds since the start to the first and to the last of them.
-    pub fn wait_started(&mut self) -> (u64, u64) {
-        if !self.board.wait(PATIENCE) {
+    /// Returns once all services have started; nanoseconds since the start to that of the last of them.
+    pub fn wait_started(&mut self) -> u64 {
+        if self.services > 0 && !self.board.wait(TIMEOUT) {
             self.give_up(&format!("{} of {} services started", self.board.count(), self.services));
         }
         self.started_since(self.began)
     }
 
-    /// The starts of the first and of the last service, in nanoseconds since `since`.
-    fn started_since(&self, since: u64) -> (u64, u64) {
-        let starts = || self.board.slots().iter().map(|slot| slot.started().saturating_sub(since));
+    /// The start of the last service, in nanoseconds since `since`.
+    fn started_since(&self, since: u64) -> u64 {
         if let Some(slot) = self.board.slots().iter().position(|slot| slot.runs() != 1) {
             self.give_up(&format!("service {slot} has started {} times", self.board.slots()[slot].runs()));
         }
-        (starts().min().unwrap_or(0), starts().max().unwrap_or(0))
-    }
-
-    /// Chain of services where the supervisors are all there first and the services come one by one. s6 has no
-    /// dependencies of its own: this is what s6-rc does, in its smallest form. Nanoseconds from the first command to
-    /// the start of the last service.
-    pub fn start_chain_by_commands(&mut self) -> u64 {
-        let control = |slot| self.dir.join("scan").join(name(slot)).join("supervise/control");
-        until("all of s6-supervise to be there", PATIENCE, || {
-            (0..self.services).all(|slot| control(slot).exists()).then_some(())
-        });
-        let script = "cd \"$1\" && for s in s*; do s6-svc -uwU \"$s\" || exit; done";
-        let began = now();
-        let status = Command::new("sh").args(["-c", script, "sh"]).arg(self.dir.join("scan")).status();
-        if !status.expect("sh can be started").success() {
-            self.give_up("s6-svc failed");
-        }
-        self.wait_started();
-        self.started_since(began).1
+        let starts = self.board.slots().iter().map(|slot| slot.started().saturating_sub(since));
+        starts.max().unwrap_or(0)
     }
 
     /// Kelson alone: returns when `kelsonctl services` says that all are up; nanoseconds since the start.
     pub fn wait_said_up(&self) -> u64 {
-        until("kelsonctl services to say that all are up", PATIENCE, || {
-            let services = self.ctl(&["services", "-o", "json"])?;
-            let services: Vec<serde_json::Value> = serde_json::from_slice(&services).ok()?;
+        until("kelsonctl services to say that all are up", TIMEOUT, || {
+            let output = self.kelsonctl(&["services", "-o", "json"]).output().ok()?;
+            let services: Vec<serde_json::Value> = serde_json::from_slice(&output.stdout).ok()?;
             let up = services.iter().filter(|s| s["up"] == true && s["builtin"] != true).count();
             (up == self.services).then_some(())
         });
         now() - self.began
     }
 
-    fn ctl(&self, words: &[&str]) -> Option<Vec<u8>> {
-        let endpoint = format!("unix://{}", self.dir.join("run/init.sock").display());
-        let output = Command::new(&self.programs.ctl).arg("--endpoint").arg(endpoint).args(words).output();
-        output.ok().filter(|output| output.status.success()).map(|output| output.stdout)
+    fn kelsonctl(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(&self.programs.ctl);
+        command
+            .arg("--endpoint")
+            .arg(format!("unix://{}", self.dir.join("run/init.sock").display()))
+            .args(words);
+        command
     }
 
     /// PID 1 of the namespace, as seen from here.
     pub fn init_pid(&mut self) -> i32 {
         if self.init == 0 {
             let unshare = self.child.id();
-            self.init = until("unshare(1) to have made PID 1", PATIENCE, || {
+            self.init = until("unshare(1) to have made PID 1", TIMEOUT, || {
                 let children = fs::read_to_string(format!("/proc/{unshare}/task/{unshare}/children")).ok()?;
                 children.split_whitespace().next()?.parse().ok()
             });
@@ -229,41 +290,27 @@ impl<'a> Run<'a> {
         process::of_namespace(init).into_iter().partition(|process| !is_service(process))
     }
 
-    /// Kills one service after the other and returns how long each took until it ran again, in nanoseconds.
-    pub fn kill_some(&mut self, kills: usize) -> Vec<u64> {
-        let (_, services) = self.processes();
-        let step = (self.services / kills.max(1)).max(1);
-        let mut times = Vec::new();
-        for slot in (0..self.services).step_by(step).take(kills) {
-            let inner = self.board.slots()[slot].pid();
-            let found = services.iter().find(|p| p.pid as u32 == inner);
-            let Some(outer) = found.map(|p| p.outer_pid) else {
-                self.give_up(&format!("service {slot} has no process {inner}"));
-            };
-            self.board.expect(1);
-            let killed = now();
-            // SAFETY: kill(2) has no preconditions; the PID is a service's that runs.
-            unsafe { libc::kill(outer, libc::SIGKILL) };
-            if !self.board.wait(PATIENCE) || self.board.slots()[slot].runs() != 2 {
-                self.give_up(&format!("service {slot} did not start again"));
-            }
-            times.push(self.board.slots()[slot].started() - killed);
-            // The next one finds the supervisor at rest.
-            std::thread::sleep(Duration::from_millis(20));
+    /// The memory of the supervisor, and of all that belongs to it.
+    pub fn memory(&mut self) -> Memory {
+        let mut folders = vec![self.dir.join("run")];
+        for slot in 0..self.services {
+            let folder = self.dir.join("scan").join(name(slot));
+            folders.extend([folder.join("supervise"), folder.join("log/supervise")]);
         }
-        times
+        let folders: Vec<&Path> = folders.iter().map(PathBuf::as_path).collect();
+        cost::memory(&self.processes().0, &folders)
     }
 
     /// Stops all; nanoseconds until no service was left, and until the end of PID 1 (where it waits for its services).
     pub fn stop(mut self) -> (u64, Option<u64>) {
         let init = self.init_pid();
         let began = now();
-        if matches!(self.system, System::Runit | System::RunitWithoutLogs) {
+        if self.system == System::Runit {
             // runsvdir itself does not wait for its services: as PID 1 its end would kill them.
             let scan = self.dir.join("scan");
             let services = (0..self.services).map(|slot| scan.join(name(slot)));
             let mut sv = Command::new("sv");
-            sv.args(["-w", "120", "down"]).args(services).stdout(Stdio::null());
+            sv.args(["-w", "300", "down"]).args(services).stdout(Stdio::null());
             let mut sv = sv.spawn().expect("sv can be started");
             let gone = self.wait_gone(began);
             sv.wait().expect("it is our child");
@@ -277,14 +324,15 @@ impl<'a> Run<'a> {
         let gone = self.wait_gone(began);
         let status = self.child.wait().expect("it is our child");
         let ended = now() - began;
-        if !status.success() {
+        // tini's status is that of its service.
+        if !status.success() && self.system != System::Tini {
             self.give_up(&format!("it ended with {status}"));
         }
         (gone, Some(ended))
     }
 
     fn wait_gone(&self, began: u64) -> u64 {
-        if self.services > 0 && !self.board.wait_gone(PATIENCE) {
+        if self.services > 0 && !self.board.wait_gone(TIMEOUT) {
             self.give_up("some services did not stop");
         }
         now() - began
@@ -308,65 +356,4 @@ impl Drop for Run<'_> {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-fn write_kelson(shape: Shape, services: usize, dir: &Path, board: &Board, programs: &Programs) {
-    for folder in ["config/services", "images", "run", "log"] {
-        fs::create_dir_all(dir.join(folder)).expect("the folder is writable");
-    }
-    for slot in 0..services {
-        let word = board.word(slot, if shape == Shape::Chain { 's' } else { '-' });
-        let mut yaml = format!(
-            "name: {}\nprocess: {{command: [\"{}\", \"{word}\"]}}\nrestart: {{policy: forever, delay: 0s}}\n",
-            name(slot),
-            programs.service.display()
-        );
-        if shape == Shape::Chain {
-            yaml.push_str("readiness: notify\n");
-            if let Some(before) = slot.checked_sub(1) {
-                yaml.push_str(&format!("depends: [{{service: {}}}]\n", name(before)));
-            }
-        }
-        fs::write(dir.join(format!("config/services/{}.yaml", name(slot))), yaml).expect("it is writable");
-    }
-}
-
-/// The folder of s6-svscan or runsvdir. A run script is the program itself behind `#!`, which costs no shell.
-fn write_scandir(
-    system: System,
-    shape: Shape,
-    services: usize,
-    dir: &Path,
-    board: &Board,
-    programs: &Programs,
-) {
-    let is_s6 = matches!(system, System::S6 | System::S6WithoutLogs);
-    let scan = dir.join("scan");
-    fs::create_dir_all(scan.join(".s6-svscan")).expect("the folder is writable");
-    // PID 1 ends with this.
-    write_script(&scan.join(".s6-svscan/finish"), "#!/bin/true\n");
-    for slot in 0..services {
-        let folder = scan.join(name(slot));
-        fs::create_dir(&folder).expect("the folder is writable");
-        let word = board.word(slot, if shape == Shape::Chain { '3' } else { '-' });
-        write_script(&folder.join("run"), &format!("#!{} {word}\n", programs.service.display()));
-        if shape == Shape::Chain {
-            fs::write(folder.join("notification-fd"), "3\n").expect("it is writable");
-            fs::write(folder.join("down"), "").expect("it is writable");
-        }
-        if system.has_logs() {
-            fs::create_dir_all(folder.join("log/main")).expect("the folder is writable");
-            // What Kelson does by default as well: three files of 1 MiB, each line with its time.
-            let logger = if is_s6 { "s6-log T n3 s1048576 ./main" } else { "svlogd -tt ./main" };
-            write_script(&folder.join("log/run"), &format!("#!/bin/sh\nexec {logger}\n"));
-            if !is_s6 {
-                fs::write(folder.join("log/main/config"), "s1048576\nn3\n").expect("it is writable");
-            }
-        }
-    }
-}
-
-fn write_script(path: &Path, text: &str) {
-    fs::write(path, text).expect("the folder is writable");
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("it is ours");
 }
