@@ -13,6 +13,7 @@ use kelson_services::events::EventLog;
 use kelson_services::groups::Groups;
 use kelson_services::host::{BootReport, Host, HostRequest};
 use kelson_services::manager::{Usage, UsageSource};
+use kelson_services::run_end::RunEnd;
 use kelson_services::service_runner::gate::Registry;
 use kelson_services::service_runner::host_context::{HostContext, LogPipes, RunnerFactory, TURNS};
 use kelson_services::spec::service::LogSpec;
@@ -91,6 +92,7 @@ pub fn host_context(folder: &Path, runners: Arc<dyn RunnerFactory>) -> Arc<HostC
         origin: tokio::time::Instant::now(),
         groups: Groups::new().0,
         turns: Arc::new(Semaphore::new(TURNS)),
+        run_end: RunEnd::new(None),
     })
 }
 
