@@ -103,6 +103,7 @@ impl Processes {
             oom_score: options.oom_score,
             ignored: spawner::ignored_signals(),
             later_mounts: options.cgroups.is_some(),
+            own_output: Inheritance::own_output(),
             null: OnceLock::new(),
         };
         let spawners = options.spawners.unwrap_or(2).clamp(1, spawner::MOST);

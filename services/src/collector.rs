@@ -35,6 +35,33 @@ pub struct LogOptions {
     pub rate_limit: Option<u32>,
     /// Its lines also go to the console.
     pub console: bool,
+    /// Its lines also go to PID 1's own output.
+    pub copy: Copying,
+}
+
+/// Which of its lines logd copies to PID 1's own standard output and error.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Copying {
+    #[default]
+    Nothing,
+    Lines,
+    /// Each with the name of its service.
+    Named,
+}
+
+impl Copying {
+    /// As a record or a message has it: whether lines are copied, and whether with names.
+    pub fn bits(self) -> (bool, bool) {
+        (self != Copying::Nothing, self == Copying::Named)
+    }
+
+    pub fn of_bits(copied: bool, named: bool) -> Copying {
+        match (copied, named) {
+            (true, true) => Copying::Named,
+            (true, false) => Copying::Lines,
+            (false, _) => Copying::Nothing,
+        }
+    }
 }
 
 /// logd as the built-in service `logd` shows it.

@@ -10,7 +10,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kelson_runner::{Attachment, BoxFuture, Executor, Exit, Leftover, Runner, StopPlan};
-use kelson_spec::service::LogSpec;
 use kelson_spec::{ServiceSpec, StopOrder};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
@@ -240,13 +239,7 @@ impl Service {
     }
 
     fn hooks(&self, exit: Option<Exit>) -> Hooks {
-        Hooks {
-            logs: Arc::new(Unlogged),
-            name: Arc::clone(&self.name),
-            spec: Arc::clone(&self.spec),
-            run: self.run,
-            exit,
-        }
+        Hooks { logs: Arc::new(Unlogged), spec: Arc::clone(&self.spec), run: self.run, exit }
     }
 }
 
@@ -254,7 +247,7 @@ impl Service {
 struct Unlogged;
 
 impl LogPipes for Unlogged {
-    fn pipes(&self, _: &str, _: u64, _: &LogSpec) -> io::Result<(OwnedFd, OwnedFd)> {
+    fn pipes(&self, _: &ServiceSpec, _: u64) -> io::Result<(OwnedFd, OwnedFd)> {
         let null = std::fs::File::options().write(true).open("/dev/null")?;
         Ok((null.try_clone()?.into(), null.into()))
     }

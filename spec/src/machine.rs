@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::names::CONTAINERD;
 use crate::service::{
-    Check, Hooks, LogSpec, Requirement, ResourceLimit, Resources, RestartSpec, ServiceSpec, StopSpec,
+    Check, Hooks, LogSpec, Requirement, ResourceLimit, Resources, RestartSpec, ServiceSpec, Stdout, StopSpec,
 };
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -32,6 +32,8 @@ pub struct MachineSpec {
     pub images: Vec<PathBuf>,
     /// The service whose end is the end of the host, with its exit status.
     pub main: Option<String>,
+    /// For services that do not say it themselves.
+    pub stdout: Stdout,
 }
 
 impl Default for MachineSpec {
@@ -49,6 +51,7 @@ impl Default for MachineSpec {
             watchdog: Some(WatchdogSpec::default()),
             images: vec![PathBuf::from("/usr/share/kelson/images")],
             main: None,
+            stdout: Stdout::default(),
         }
     }
 }

@@ -30,6 +30,7 @@ impl MachineSpec {
             watchdog,
             images,
             main,
+            stdout,
         } = read;
         let live =
             [("health", self.health != *health), ("shutdown", self.shutdown_timeout != *shutdown_timeout)];
@@ -44,6 +45,7 @@ impl MachineSpec {
             ("watchdog", self.watchdog != *watchdog),
             ("images", self.images != *images),
             ("main", self.main != *main),
+            ("logs", self.stdout != *stdout),
         ];
         let changed = |keys: &[(&'static str, bool)]| {
             keys.iter().filter(|(_, changed)| *changed).map(|(key, _)| *key).collect()

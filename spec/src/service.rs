@@ -380,10 +380,25 @@ pub struct LogSpec {
     pub rate_limit: Option<u32>,
     /// Also to the console.
     pub console: bool,
+    /// Also to PID 1's own output. `None`: as the machine file says.
+    pub stdout: Option<Stdout>,
 }
 
 impl Default for LogSpec {
     fn default() -> Self {
-        LogSpec { max_size: 1 << 20, max_files: 3, rate_limit: None, console: false }
+        LogSpec { max_size: 1 << 20, max_files: 3, rate_limit: None, console: false, stdout: None }
     }
+}
+
+/// What of the output of a service goes to PID 1's own standard output and error, where container engines collect it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum Stdout {
+    #[default]
+    Nothing,
+    /// logd keeps each line, and copies it there.
+    Copy,
+    /// The same with the name of the service before each line.
+    Named,
+    /// The service itself writes there. Nothing is kept.
+    Only,
 }

@@ -27,5 +27,6 @@ mod restarts;
 mod run_end;
 mod scale;
 mod schemas;
+mod stdout;
 mod stock_client;
 mod stopping;

@@ -22,6 +22,9 @@ use crate::stream::Lines;
 /// `PATH` of a host.
 pub(crate) const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
+/// The user of [`HostBuilder::contained`], seen from outside.
+const CONTAINED: u32 = 54_321;
+
 /// How a host is to be, before it starts.
 #[derive(Debug, Default)]
 pub struct HostBuilder {
@@ -37,6 +40,10 @@ pub struct HostBuilder {
     linked_binary: bool,
     faulty: bool,
     console_unread: bool,
+    stdout_unread: bool,
+    variables: BTreeMap<String, String>,
+    contained: Option<String>,
+    usual_folders: bool,
     memory: BTreeMap<String, String>,
     containers: Option<Containers>,
     user: Option<u32>,
@@ -149,6 +156,32 @@ impl HostBuilder {
         self
     }
 
+    /// Runs PID 1 as an engine does without root: in user namespaces, as user 4242 without a passwd entry or a capability,
+    /// on a read-only root in which the test's own folder alone can be written. `mounts` are commands that run before.
+    pub fn contained(mut self, mounts: &str) -> HostBuilder {
+        self.user = Some(CONTAINED);
+        self.contained = Some(mounts.to_owned());
+        self
+    }
+
+    /// Leaves the folders for sockets, state and logs where they are without options.
+    pub fn usual_folders(mut self) -> HostBuilder {
+        self.usual_folders = true;
+        self
+    }
+
+    /// A variable of PID 1's environment.
+    pub fn variable(mut self, name: &str, value: &str) -> HostBuilder {
+        self.variables.insert(name.to_owned(), value.to_owned());
+        self
+    }
+
+    /// PID 1's standard output is a small pipe that nobody reads; [`Host::take_console`] reads it.
+    pub fn stdout_unread(mut self) -> HostBuilder {
+        self.stdout_unread = true;
+        self
+    }
+
     /// This folder of the test's own (`run`, `log`) is a file system in memory, so large (`4m`).
     pub fn memory(mut self, folder: &str, size: &str) -> HostBuilder {
         self.memory.insert(folder.to_owned(), size.to_owned());
@@ -243,9 +276,22 @@ impl HostBuilder {
         }
 
         let console = File::create(dir.join("console")).expect("the test's folder is writable");
-        let mut command = Command::new("unshare");
+        let mut command = Command::new(if self.contained.is_some() { "setpriv" } else { "unshare" });
+        if self.contained.is_some() {
+            command.args(["--clear-groups", "--inh-caps=-all"]);
+            command.args([format!("--reuid={CONTAINED}"), format!("--regid={CONTAINED}")]);
+            command.args(["unshare", "--user", "--map-root-user"]);
+        }
         // Whatever becomes of the test, nothing of the host outlives it.
         command.args(["--pid", "--fork", "--mount", "--mount-proc", "--kill-child=KILL"]);
+        if let Some(mounts) = &self.contained {
+            let script = format!(
+                "mount --bind {0} {0} && mount -o remount,bind,ro / && {mounts} exec unshare --user \
+                 --map-user=4242 --map-group=4242 \"$@\"",
+                dir.display()
+            );
+            command.args(["sh", "-c", &script, "sh"]);
+        }
         if let Some(suspended) = self.suspended {
             command.args(["--time", "--boottime", &suspended.as_secs().to_string()]);
         }
@@ -269,9 +315,11 @@ impl HostBuilder {
             for folder in ["", "config", "config/services", "images", "run", "log", "lib"] {
                 chown(dir.join(folder), Some(user), Some(user)).expect("the test's folder is ours");
             }
-            // The bounding set stays, as with `docker run --user`: who holds no capability cannot change it.
-            command.args(["setpriv", "--clear-groups", "--inh-caps=-all"]);
-            command.args([format!("--reuid={user}"), format!("--regid={user}")]);
+            if self.contained.is_none() {
+                // The bounding set stays, as with `docker run --user`: who holds no capability cannot change it.
+                command.args(["setpriv", "--clear-groups", "--inh-caps=-all"]);
+                command.args([format!("--reuid={user}"), format!("--regid={user}")]);
+            }
         }
         let mut binary = if self.faulty { paths::faulty_binary("init") } else { paths::binary("init") };
         if let Some(given) = &self.binary {
@@ -287,24 +335,40 @@ impl HostBuilder {
             binary = dir.join("init");
             std::os::unix::fs::symlink("init-1", &binary).expect("the test's folder is writable");
         }
+        command.arg(binary).args(["--mode", "container"]).args([
+            Path::new("--config"),
+            &dir.join("config"),
+            Path::new("--images"),
+            &dir.join("images"),
+        ]);
+        if !self.usual_folders {
+            command
+                .args([
+                    Path::new("--runtime-dir"),
+                    &dir.join("run"),
+                    Path::new("--log-dir"),
+                    &dir.join("log"),
+                ])
+                .args([Path::new("--state-dir"), &state]);
+        }
         command
-            .arg(binary)
-            .args(["--mode", "container"])
-            .args([Path::new("--config"), &dir.join("config"), Path::new("--runtime-dir"), &dir.join("run")])
-            .args([Path::new("--images"), &dir.join("images"), Path::new("--log-dir"), &dir.join("log")])
-            .args([Path::new("--state-dir"), &state])
             .args(&self.arguments)
             .env_clear()
             .env("PATH", PATH)
+            .envs(&self.variables)
             .stdin(Stdio::null())
             .stdout(console.try_clone().expect("a descriptor"))
             .stderr(console);
         let mut unread = None;
-        if self.console_unread {
+        if self.console_unread || self.stdout_unread {
             let (reader, writer) = std::io::pipe().expect("a pipe");
             // SAFETY: an open descriptor and numbers.
             unsafe { libc::fcntl(writer.as_raw_fd(), libc::F_SETPIPE_SZ, 4096) };
-            command.stderr(writer);
+            if self.console_unread {
+                command.stderr(writer)
+            } else {
+                command.stdout(writer)
+            };
             unread = Some(reader);
         }
         if self.burdened {
@@ -612,7 +676,7 @@ impl Host {
             .unwrap_or_default()
     }
 
-    /// Takes the messages that wait in the pipe of [`HostBuilder::console_unread`]; makes room in it.
+    /// Takes the messages that wait in the pipe of [`HostBuilder::console_unread`] or [`HostBuilder::stdout_unread`].
     #[track_caller]
     pub fn take_console(&self) -> String {
         let mut reader = self.unread.as_ref().expect("a console that nobody reads");

@@ -16,7 +16,7 @@ use kelson_services::manager::{Usage, UsageSource};
 use kelson_services::run_end::RunEnd;
 use kelson_services::service_runner::gate::Registry;
 use kelson_services::service_runner::host_context::{HostContext, LogPipes, RunnerFactory, TURNS};
-use kelson_services::spec::service::LogSpec;
+use kelson_services::spec::ServiceSpec;
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
 /// Runs nothing and ends when it is stopped. It reports this PID.
@@ -59,7 +59,7 @@ impl Runner for Idle {
 pub struct Nothing;
 
 impl LogPipes for Nothing {
-    fn pipes(&self, _: &str, _: u64, _: &LogSpec) -> io::Result<(OwnedFd, OwnedFd)> {
+    fn pipes(&self, _: &ServiceSpec, _: u64) -> io::Result<(OwnedFd, OwnedFd)> {
         let null = || io::Result::Ok(OwnedFd::from(std::fs::File::options().write(true).open("/dev/null")?));
         Ok((null()?, null()?))
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kelson_helper::{BoxFuture, CONTROL, Launched, Launcher, Start};
-use kelson_services::collector::{Collector, LogOptions};
+use kelson_services::collector::{Collector, Copying, LogOptions};
 
 use crate::input::Input;
 use crate::time;
@@ -48,7 +48,13 @@ pub fn packets(data: &[u8]) {
     time::within(Duration::from_secs(3), async {
         let (collector, driver, mut reports) =
             Collector::new(launcher, "/var/log/kelson".into()).expect("a collector");
-        let options = LogOptions { max_size: 1 << 20, max_files: 3, rate_limit: None, console: false };
+        let options = LogOptions {
+            max_size: 1 << 20,
+            max_files: 3,
+            rate_limit: None,
+            console: false,
+            copy: Copying::Nothing,
+        };
         let _pipes = [collector.pipes("web", 1, options), collector.pipes("db", 1, options)];
         tokio::select! {
             () = driver => {}

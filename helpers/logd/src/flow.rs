@@ -41,6 +41,8 @@ pub struct Flow {
 pub enum Pause {
     /// Until then, or until there is room again.
     Crowded(Instant),
+    /// Until then, or until one side of PID 1's own output has room again; of standard error if so.
+    Unread(Instant, bool),
     /// Until then.
     Resting(Instant),
 }
@@ -48,7 +50,7 @@ pub enum Pause {
 impl Pause {
     pub fn until(self) -> Instant {
         match self {
-            Pause::Crowded(until) | Pause::Resting(until) => until,
+            Pause::Crowded(until) | Pause::Unread(until, _) | Pause::Resting(until) => until,
         }
     }
 }

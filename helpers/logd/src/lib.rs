@@ -14,6 +14,7 @@ mod files;
 mod flow;
 mod history;
 mod line;
+mod outlet;
 mod reader;
 mod ring;
 mod run;
@@ -30,7 +31,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use kelson_helper::signals::termination;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -131,8 +132,10 @@ fn run(options: &Options) -> io::Result<()> {
     let writer = Writer::new(store.clone(), options.logs.clone(), options.runtime.join("log"), troubles);
     spawn("write", at_work, move || writer.run())?;
     let end = reader.run();
+    let until = Instant::now().checked_add(end.within.saturating_sub(SPARE)).unwrap_or_else(Instant::now);
     // One that hangs on a dead disk is left behind.
-    let _ = ended.recv_timeout(end.within.saturating_sub(SPARE));
+    let _ = ended.recv_timeout(until.saturating_duration_since(Instant::now()));
+    end.outlets.settle(until);
     end.report_lost(&store);
     Ok(())
 }

@@ -20,6 +20,7 @@ use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFl
 use super::admission::Admission;
 use super::console::Console;
 use super::flow::{Flow, Pause};
+use super::outlet::Outlets;
 use super::store::{Lost, Store};
 use super::stream::Stream;
 use super::troubles::Troubles;
@@ -46,6 +47,7 @@ pub struct End {
     pub within: Duration,
     /// PID 1 takes a closed socket for the end of the process: to be kept until then.
     control: OwnedFd,
+    pub outlets: Outlets,
 }
 
 /// See the module.
@@ -75,6 +77,7 @@ pub struct Reader {
     told: Option<Instant>,
     buffer: Vec<u8>,
     console: Console,
+    outlets: Outlets,
     /// The start of the host, see [`super::run`].
     boot: u16,
     /// Called once, at the first client.
@@ -99,6 +102,7 @@ impl Reader {
         if let Some(signals) = &signals {
             epoll.add(signals, EpollEvent::new(EpollFlags::EPOLLIN, SIGNAL))?;
         }
+        let outlets = Outlets::new(&troubles);
         Ok(Reader {
             control,
             receiver: control::Receiver::new(TO_HELPER),
@@ -120,6 +124,7 @@ impl Reader {
             told: None,
             buffer: vec![0; READ],
             console: Console::default(),
+            outlets,
             boot,
             clients: None,
         })
@@ -336,15 +341,12 @@ impl Reader {
         for stream in self.streams.values_mut() {
             let Some(flow) = self.flows.get_mut(&stream.service) else { continue };
             for _ in 0..LAST_READS {
-                let rate = flow.rate.as_mut();
-                if !stream
-                    .read(&mut self.buffer, &self.store, &mut self.console, rate)
-                    .is_ok_and(|read| read > 0)
-                {
+                let (rate, beside) = (flow.rate.as_mut(), (&mut self.console, &mut self.outlets));
+                if !stream.read(&mut self.buffer, &self.store, beside, rate).is_ok_and(|read| read > 0) {
                     break;
                 }
             }
-            stream.finish(&self.store, flow.rate.as_mut());
+            stream.finish(&self.store, &mut self.outlets, flow.rate.as_mut());
         }
         for (service, flow) in &mut self.flows {
             if let Some(rate) = flow.rate.as_mut().filter(|rate| rate.due().is_some()) {
@@ -355,7 +357,7 @@ impl Reader {
         self.report_lost();
         self.send();
         self.store.close();
-        End { within, control: self.control }
+        End { within, control: self.control, outlets: self.outlets }
     }
 }
 

@@ -139,7 +139,7 @@ impl Store {
         self.work.notify_one();
     }
 
-    /// Takes what a pipe of the service gave, as far as `rate` allows.
+    /// Takes what a pipe of the service gave, as far as `rate` allows; `copy` gets each line that is kept.
     pub fn feed(
         &self,
         service: &Arc<str>,
@@ -147,6 +147,7 @@ impl Store {
         held: &mut Vec<u8>,
         bytes: &[u8],
         mut rate: Option<&mut Rate>,
+        mut copy: impl FnMut(&[u8]),
     ) {
         if let Some(rate) = rate.as_mut().filter(|rate| rate.is_exhausted()) {
             let (lines, bytes) = line::skip(held, bytes);
@@ -157,6 +158,7 @@ impl Store {
             line::split(held, bytes, |text, partial| {
                 if rate.as_mut().is_none_or(|rate| rate.admit(text.len())) {
                     inner.add(service, Line { time, source, run, partial, text });
+                    copy(text);
                 }
             });
         });
@@ -184,19 +186,20 @@ impl Store {
         });
     }
 
-    /// The pipe has ended, or this logd ends: the beginning of a line without its end.
+    /// The pipe has ended, or this logd ends: the beginning of a line without its end. Whether it is kept.
     pub fn feed_rest(
         &self,
         service: &Arc<str>,
         (source, run): (Source, Run),
-        held: &mut Vec<u8>,
+        text: &[u8],
         rate: Option<&mut Rate>,
-    ) {
-        let text = std::mem::take(held);
-        if !text.is_empty() && rate.is_none_or(|rate| rate.admit(text.len())) {
-            let line = Line { time: line::now(), source, run, partial: true, text: &text };
+    ) -> bool {
+        let kept = rate.is_none_or(|rate| rate.admit(text.len()));
+        if kept {
+            let line = Line { time: line::now(), source, run, partial: true, text };
             self.add_lines(service, |inner| inner.add(service, line));
         }
+        kept
     }
 
     /// A note of logd's own, behind the lines that are there.

@@ -8,6 +8,7 @@ use nix::errno::Errno;
 use super::console::Console;
 use super::flow::Rate;
 use super::line::Source;
+use super::outlet::Outlets;
 use super::run::Run;
 use super::store::Store;
 
@@ -19,6 +20,8 @@ pub struct Stream {
     pub held: Vec<u8>,
     pub stderr: bool,
     pub console: bool,
+    pub copied: bool,
+    pub named: bool,
 }
 
 impl Stream {
@@ -30,7 +33,7 @@ impl Stream {
         &mut self,
         buffer: &mut [u8],
         store: &Store,
-        console: &mut Console,
+        (console, outlets): (&mut Console, &mut Outlets),
         rate: Option<&mut Rate>,
     ) -> Result<usize, Errno> {
         let read = nix::unistd::read(&self.pipe, buffer)?;
@@ -39,13 +42,28 @@ impl Stream {
             console.write(&self.service, &self.held, bytes);
         }
         if read > 0 {
-            store.feed(&self.service, self.source(), &mut self.held, bytes, rate);
+            let (service, source) = (Arc::clone(&self.service), self.source());
+            let Stream { copied, named, stderr, held, .. } = self;
+            let mut outlet = copied.then(|| outlets.of(*stderr));
+            store.feed(&service, source, held, bytes, rate, |text| {
+                if let Some(outlet) = &mut outlet {
+                    outlet.line(named.then_some(&*service), text);
+                }
+            });
+            if let Some(outlet) = outlet {
+                outlet.flush();
+            }
         }
         Ok(read)
     }
 
     /// The last output of a process, also without a newline.
-    pub fn finish(&mut self, store: &Store, rate: Option<&mut Rate>) {
-        store.feed_rest(&self.service, self.source(), &mut self.held, rate);
+    pub fn finish(&mut self, store: &Store, outlets: &mut Outlets, rate: Option<&mut Rate>) {
+        let text = std::mem::take(&mut self.held);
+        if !text.is_empty() && store.feed_rest(&self.service, self.source(), &text, rate) && self.copied {
+            let outlet = outlets.of(self.stderr);
+            outlet.line(self.named.then_some(&*self.service), &text);
+            outlet.flush();
+        }
     }
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use host::{Host, OPTIONS, ask, contents, eventually, texts};
 use kelson_proto::v1;
-use kelson_services::collector::LogOptions;
+use kelson_services::collector::{Copying, LogOptions};
 
 const SOON: Duration = Duration::from_secs(10);
 
@@ -78,7 +78,8 @@ async fn any_bytes_and_long_lines_come_back_as_they_were() {
 #[tokio::test]
 async fn files_are_rotated_and_read_as_one() {
     let host = Host::new("rotate");
-    let options = LogOptions { max_size: 8192, max_files: 3, rate_limit: None, console: false };
+    let options =
+        LogOptions { max_size: 8192, max_files: 3, rate_limit: None, console: false, copy: Copying::Nothing };
     let (stdout, _stderr) = host.collector.pipes("web", 0, options).unwrap();
     for number in 0..400 {
         write(&stdout, format!("number {number}\n").as_bytes());

@@ -15,7 +15,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use host::{Before, Host, OPTIONS, ask, contents, eventually, texts};
-use kelson_services::collector::{LogOptions, Report};
+use kelson_services::collector::{Copying, LogOptions, Report};
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, CpuSet, sched_getaffinity, sched_setaffinity, unshare};
 use nix::sys::signal::{Signal, kill};
@@ -97,7 +97,13 @@ fn all(host: &Host, service: &str) -> String {
 #[tokio::test]
 async fn p6_a_hundred_services_write_while_logd_is_killed_and_frozen() {
     let mut host = Host::new("p6");
-    let options = LogOptions { max_size: 8 << 20, max_files: 10, rate_limit: None, console: false };
+    let options = LogOptions {
+        max_size: 8 << 20,
+        max_files: 10,
+        rate_limit: None,
+        console: false,
+        copy: Copying::Nothing,
+    };
     let mut writers = Vec::new();
     let mut keep = Vec::new();
     for service in 0..100 {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use kelson_api::server::{self, AUDIT_LOG, Audit, ServerOptions};
-use kelson_services::collector::{Collector, LogOptions};
+use kelson_services::collector::{Collector, Copying, LogOptions};
 use kelson_services::state_store::KeptDescriptor;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -56,7 +56,13 @@ impl Api {
 
 /// The log of who changed what. Without it the calls are served all the same, and are in the kernel log.
 pub(super) fn audit(collector: &Collector) -> Audit {
-    let options = LogOptions { max_size: 1 << 20, max_files: 5, rate_limit: None, console: false };
+    let options = LogOptions {
+        max_size: 1 << 20,
+        max_files: 5,
+        rate_limit: None,
+        console: false,
+        copy: Copying::Nothing,
+    };
     // It is no service, and has no runs.
     let pipes = collector.pipes(AUDIT_LOG, 0, options);
     pipes.and_then(Audit::new).unwrap_or_else(|error| {

@@ -67,7 +67,8 @@ impl Incarnation {
             runtime_dir: Arc::from(options.runtime_dir.as_path()),
             probes,
         });
-        let manager = self.manager(&personalities, &environment, registry, runners, &collector, loaded);
+        let logs = logd::Pipes { collector: collector.clone(), stdout: loaded.machine.stdout };
+        let manager = self.manager(&personalities, &environment, registry, runners, logs, loaded);
         manager.set_groups(&loaded.groups);
         if let Some(warning) = entrance::closed(&options.runtime_dir) {
             manager.warn(warning);
@@ -145,7 +146,7 @@ impl Incarnation {
         environment: &Environment,
         registry: Registry,
         runners: Arc<Runners>,
-        collector: &Collector,
+        logs: logd::Pipes,
         loaded: &Loaded,
     ) -> Manager {
         let (groups, asked) = Groups::new();
@@ -155,7 +156,7 @@ impl Incarnation {
             registry,
             sources: Sources::new(personalities.tasks()),
             runners: runners.clone(),
-            logs: Arc::new(logd::Pipes(collector.clone())),
+            logs: Arc::new(logs),
             notify_directory: notify_directory(&self.options.runtime_dir),
             groups,
             run_end: RunEnd::new(loaded.machine.main.as_deref()),

@@ -7,6 +7,7 @@ use std::ptr;
 use std::sync::{Arc, OnceLock};
 
 use kelson_spec::service::ResourceLimit;
+use libc::{dev_t, ino_t};
 use nix::sys::stat::fstat;
 use nix::unistd::{Gid, Uid, fchown};
 
@@ -29,10 +30,18 @@ pub(crate) struct Inheritance {
     pub(crate) ignored: u64,
     /// Later mounts arrive in mount namespaces of children: by their cgroups those can be found.
     pub(crate) later_mounts: bool,
+    /// What PID 1's own standard output and error are.
+    pub(crate) own_output: Vec<(dev_t, ino_t)>,
     pub(crate) null: OnceLock<Arc<OwnedFd>>,
 }
 
 impl Inheritance {
+    /// For [`Self::own_output`].
+    pub(crate) fn own_output() -> Vec<(dev_t, ino_t)> {
+        let both = [fstat(std::io::stdout()), fstat(std::io::stderr())];
+        both.into_iter().flatten().map(|stat| (stat.st_dev, stat.st_ino)).collect()
+    }
+
     /// `/dev/null`, opened once.
     pub(crate) fn null(&self) -> Result<Arc<OwnedFd>, SpawnError> {
         if let Some(null) = self.null.get() {
@@ -109,7 +118,7 @@ impl Plan {
                 Stdio::Null => null.insert(inheritance.null()?).as_raw_fd(),
                 Stdio::Descriptor(fd) => {
                     if let Some(ids) = command.credentials.as_ref().filter(|_| command.own_pipes) {
-                        hand_over(fd, ids);
+                        hand_over(fd, ids, &inheritance.own_output);
                     }
                     fd.as_raw_fd()
                 }
@@ -179,10 +188,12 @@ impl Plan {
 }
 
 /// Gives a pipe to the user of the service, as opening `/dev/stdout` opens it again, which only its owner may. Nothing
-/// but a pipe; where this process may not (it lacks the capability) the service writes to the open one all the same.
-fn hand_over(pipe: &OwnedFd, ids: &Ids) {
-    let kind = fstat(pipe).map(|stat| stat.st_mode & libc::S_IFMT);
-    if kind == Ok(libc::S_IFIFO)
+/// but a pipe, and not PID 1's own output (`logs: {stdout: only}`); where this process may not (it lacks the capability)
+/// the service writes to the open one all the same.
+fn hand_over(pipe: &OwnedFd, ids: &Ids, own_output: &[(dev_t, ino_t)]) {
+    if let Ok(stat) = fstat(pipe)
+        && stat.st_mode & libc::S_IFMT == libc::S_IFIFO
+        && !own_output.contains(&(stat.st_dev, stat.st_ino))
         && let Err(errno) = fchown(pipe, Some(Uid::from_raw(ids.uid)), Some(Gid::from_raw(ids.gid)))
     {
         tracing::debug!("cannot give a pipe of the log to user {}: {errno}", ids.uid);

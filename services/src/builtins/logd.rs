@@ -4,17 +4,18 @@
 //! after all services have.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 
+use kelson_runner::Stdio;
 use kelson_runner::seccomp::Filter;
-use kelson_spec::MachineSpec;
-use kelson_spec::service::{LogSpec, Resources};
+use kelson_spec::service::{LogSpec, Resources, Stdout};
+use kelson_spec::{MachineSpec, ServiceSpec};
 use tokio::sync::mpsc;
 
 use super::helper::{self, HelperService};
-use crate::collector::{Collector, LogOptions, LogdStatus, Report};
+use crate::collector::{Collector, Copying, LogOptions, LogdStatus, Report};
 use crate::events::EventLog;
 use crate::helpers::{HelperCgroup, HelperKind};
 use crate::manager::Manager;
@@ -39,33 +40,52 @@ pub fn kind(machine: &MachineSpec, runtime_dir: &Path, group: Option<u32>) -> He
         arguments,
         confine: |_, command| {
             let filter = Some(Arc::new(Filter::logd()));
-            command.bounding(Some(CAPABILITIES)).no_new_privileges(true).seccomp(filter)
+            let command = command.bounding(Some(CAPABILITIES)).no_new_privileges(true).seccomp(filter);
+            // Where lines of services with `logs: {stdout: true}` go.
+            match own_output() {
+                Ok((stdout, stderr)) => {
+                    command.stdout(Stdio::Descriptor(stdout)).stderr(Stdio::Descriptor(stderr))
+                }
+                Err(_) => command,
+            }
         },
         spared: true,
         cgroup: HelperCgroup::of_builtin(machine, NAME, Resources::default()),
     }
 }
 
+/// PID 1's own standard output and error.
+fn own_output() -> io::Result<(OwnedFd, OwnedFd)> {
+    Ok((io::stdout().as_fd().try_clone_to_owned()?, io::stderr().as_fd().try_clone_to_owned()?))
+}
+
 /// The collector as the services use it.
-pub struct Pipes(pub Collector);
+pub struct Pipes {
+    pub collector: Collector,
+    /// For services that do not say it themselves.
+    pub stdout: Stdout,
+}
 
 impl LogPipes for Pipes {
-    fn pipes(&self, service: &str, run: u64, spec: &LogSpec) -> io::Result<(OwnedFd, OwnedFd)> {
-        let options = LogOptions {
-            max_size: spec.max_size,
-            max_files: spec.max_files,
-            rate_limit: spec.rate_limit,
-            console: spec.console,
+    fn pipes(&self, spec: &ServiceSpec, run: u64) -> io::Result<(OwnedFd, OwnedFd)> {
+        let LogSpec { max_size, max_files, rate_limit, console, stdout } = spec.logs;
+        let copy = match stdout.unwrap_or(self.stdout) {
+            // A container's shim opens pipes by their path, so it has pipes of its own.
+            Stdout::Only if spec.container().is_none() => return own_output(),
+            Stdout::Only | Stdout::Copy => Copying::Lines,
+            Stdout::Named => Copying::Named,
+            Stdout::Nothing => Copying::Nothing,
         };
-        self.0.pipes(service, run, options)
+        let options = LogOptions { max_size, max_files, rate_limit, console, copy };
+        self.collector.pipes(&spec.name, run, options)
     }
 
     fn forget(&self, service: &str) {
-        self.0.forget(service);
+        self.collector.forget(service);
     }
 
     fn dropped(&self) -> Option<Dropped> {
-        let status = self.0.status();
+        let status = self.collector.status();
         let status = status.borrow();
         Some(Dropped { lines: status.dropped_lines, bytes: status.dropped_bytes })
     }

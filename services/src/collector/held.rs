@@ -177,6 +177,7 @@ impl Held {
     pub fn message(&self, id: u64) -> Option<(v1::LogdRun, Vec<BorrowedFd<'_>>)> {
         let run = self.runs.get(&id)?;
         let [stdout, stderr] = &run.ends;
+        let (copied, named) = run.options.copy.bits();
         let message = v1::LogdRun {
             id,
             service: run.service.to_string(),
@@ -187,6 +188,8 @@ impl Held {
             max_files: run.options.max_files,
             rate_limit: run.options.rate_limit,
             console: run.options.console,
+            copied,
+            named,
             interrupted: run.interrupted,
             lost_lines: run.lost.lines,
             lost_bytes: run.lost.bytes,

@@ -22,7 +22,6 @@ pub const KILL: StopPlan = StopPlan { signal: libc::SIGKILL, timeout: Duration::
 pub struct Hooks {
     /// Where their output goes.
     pub logs: Arc<dyn LogPipes>,
-    pub name: Arc<str>,
     pub spec: Arc<ServiceSpec>,
     pub run: u64,
     /// How the main process ended, where it has.
@@ -140,7 +139,7 @@ impl Hooks {
 
     /// The pipes for the output of a hook, which goes where the main process' output goes.
     fn pipes(&self) -> Result<Outputs, RunnerError> {
-        let pipes = self.logs.pipes(&self.name, self.run, &self.spec.logs);
+        let pipes = self.logs.pipes(&self.spec, self.run);
         pipes.map_err(|error| RunnerError::new(format!("its log pipes: {error}")))
     }
 }

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use kelson_conditions::Sources;
 use kelson_runner::{Executor, Runner};
 use kelson_spec::ServiceSpec;
-use kelson_spec::service::LogSpec;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
@@ -84,11 +83,11 @@ pub struct RunningProcess {
 
 /// Makes the log pipes of a run.
 pub trait LogPipes: Send + Sync {
-    /// Write ends for stdout and stderr.
+    /// What a run of this service gets as stdout and stderr.
     ///
     /// # Errors
     /// When there are no descriptors left.
-    fn pipes(&self, service: &str, run: u64, spec: &LogSpec) -> io::Result<(OwnedFd, OwnedFd)>;
+    fn pipes(&self, spec: &ServiceSpec, run: u64) -> io::Result<(OwnedFd, OwnedFd)>;
     /// The service is gone permanently.
     fn forget(&self, service: &str);
     /// The losses of all logs, where they are counted.

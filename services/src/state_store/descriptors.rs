@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::PathBuf;
 
-use crate::collector::{DescriptorStore, KeptLog, LogOptions};
+use crate::collector::{Copying, DescriptorStore, KeptLog, LogOptions};
 use kelson_proto::state::v1 as stored;
 use kelson_sys::descriptor::Owned;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
@@ -45,16 +45,21 @@ impl Descriptor {
         use stored::descriptor_record::{LogControl, LogPipe, Voice, What};
         let voice = |service: &str, run: u64| Voice { service: service.to_owned(), run };
         match self {
-            Descriptor::Log(KeptLog::Pipe { id, service, run, options, stderr }) => What::LogPipe(LogPipe {
-                id: *id,
-                service: service.clone(),
-                run: *run,
-                stderr: *stderr,
-                max_size: options.max_size,
-                max_files: options.max_files,
-                console: options.console,
-                rate_limit: options.rate_limit,
-            }),
+            Descriptor::Log(KeptLog::Pipe { id, service, run, options, stderr }) => {
+                let (copied, named) = options.copy.bits();
+                What::LogPipe(LogPipe {
+                    id: *id,
+                    service: service.clone(),
+                    run: *run,
+                    stderr: *stderr,
+                    max_size: options.max_size,
+                    max_files: options.max_files,
+                    console: options.console,
+                    rate_limit: options.rate_limit,
+                    copied,
+                    named,
+                })
+            }
             Descriptor::Log(KeptLog::Control { pid, start_time, restarts }) => {
                 What::LogControl(LogControl {
                     pid: *pid,
@@ -75,8 +80,15 @@ impl Descriptor {
     fn of_stored(what: stored::descriptor_record::What) -> Descriptor {
         use stored::descriptor_record::{LogControl, LogPipe, Voice, What};
         match what {
-            What::LogPipe(LogPipe { id, service, run, stderr, max_size, max_files, console, rate_limit }) => {
-                let options = LogOptions { max_size, max_files, rate_limit, console };
+            What::LogPipe(pipe) => {
+                let LogPipe { id, service, run, stderr, .. } = pipe;
+                let options = LogOptions {
+                    max_size: pipe.max_size,
+                    max_files: pipe.max_files,
+                    rate_limit: pipe.rate_limit,
+                    console: pipe.console,
+                    copy: Copying::of_bits(pipe.copied, pipe.named),
+                };
                 Descriptor::Log(KeptLog::Pipe { id, service, run, options, stderr })
             }
             What::LogControl(LogControl { pid, start_time, restarts, .. }) => {

@@ -22,8 +22,8 @@ use kelson_services::service_runner::gate::Registry;
 use kelson_services::service_runner::host_context::{HostContext, LogPipes, TURNS};
 use kelson_services::state_store::{self, Incarnation, Record, StateStore};
 use kelson_spec::service::{
-    Check, LogSpec, Probe, Readiness, Requirement, RestartPolicy, RestartSpec, ServiceEvent, ServiceKind,
-    ServiceSpec, StartMode,
+    Check, Probe, Readiness, Requirement, RestartPolicy, RestartSpec, ServiceEvent, ServiceKind, ServiceSpec,
+    StartMode,
 };
 use kelson_spec::{Diagnostic, GroupSpec, Loaded};
 use tokio::sync::Semaphore;
@@ -49,7 +49,7 @@ pub fn secs(seconds: u64) -> Duration {
 struct NoLogs(Arc<Fate>);
 
 impl LogPipes for NoLogs {
-    fn pipes(&self, _: &str, _: u64, _: &LogSpec) -> io::Result<(OwnedFd, OwnedFd)> {
+    fn pipes(&self, _: &ServiceSpec, _: u64) -> io::Result<(OwnedFd, OwnedFd)> {
         if self.0.is_dead() {
             return Err(io::Error::other("nobody is there any more"));
         }

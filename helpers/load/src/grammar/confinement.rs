@@ -11,7 +11,7 @@ use crate::json::Json;
 use crate::schema::{Kind, form};
 use kelson_spec::kernel;
 use kelson_spec::near::near;
-use kelson_spec::service::{LogSpec, ResourceLimit, Resources, Seccomp, Security, StopSpec};
+use kelson_spec::service::{LogSpec, ResourceLimit, Resources, Seccomp, Security, Stdout, StopSpec};
 use kelson_spec::units::{self, NEVER};
 
 /// The least that a cgroup's `memory.max` may be: below it nothing can be spawned.
@@ -211,5 +211,30 @@ pub fn logs() -> Mapping<LogSpec> {
         means "rateLimit" rate_limit = number(1..=10_000).optional(), "all lines are kept",
             "the most lines that logd keeps in a second; it counts and drops the others";
         key "console" console = boolean(), "`true`: logd also writes the lines to `/dev/console`";
+        means "stdout" stdout = stdout().optional(), "as `logs` of the [machine file](machine-file.md#logs)",
+            "`true`: logd also writes the lines to the standard output and error of `init`, where \
+             container engines collect them. `prefix`: with the name of the service before each line. \
+             `only`: the service itself writes there, and logd keeps nothing";
     }
+}
+
+/// What goes to PID 1's own output.
+pub fn stdout() -> Codec<Stdout> {
+    let words = [
+        ("false", Stdout::Nothing),
+        ("true", Stdout::Copy),
+        ("prefix", Stdout::Named),
+        ("only", Stdout::Only),
+    ];
+    let word = choice(words);
+    let kind = || Kind::Either(vec![Kind::Boolean, Kind::Choice(vec!["prefix", "only"])]);
+    let read = word.clone();
+    Codec::new(
+        kind,
+        move |d, node| read.decode(d, node),
+        move |value, extent| match value {
+            Stdout::Nothing | Stdout::Copy => Json::Bool(*value == Stdout::Copy),
+            Stdout::Named | Stdout::Only => word.encode(value, extent),
+        },
+    )
 }

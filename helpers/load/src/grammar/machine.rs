@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::at::{At, at};
 use super::checks::{CheckOf, checks};
 use super::codec::Codec;
-use super::confinement::{limits, logs, resources, stop};
+use super::confinement::{limits, logs, resources, stdout, stop};
 use super::environment::environments;
 use super::group::{LEAST_DEADLINE, within_deadline};
 use super::hooks::hooks;
@@ -27,7 +27,7 @@ use kelson_spec::machine::{
     ApiSpec, BuiltinSpec, InterfaceSpec, MachineSpec, MountSpec, NodeHealthSpec, WatchdogSpec,
 };
 use kelson_spec::near::near;
-use kelson_spec::service::ServiceKind;
+use kelson_spec::service::{ServiceKind, Stdout};
 
 /// The longest name of an interface, in bytes.
 const LONGEST_INTERFACE: usize = 15;
@@ -101,6 +101,15 @@ pub fn machine_file(defaults: fn() -> MachineSpec) -> Mapping<MachineSpec> {
             "folders of [service images](images.md), read at the boot";
         means "main" main = name().optional(), "none",
             "the service whose end is [the end of the host](#main), with its exit status";
+        key "logs" stdout = Mapping::codec(machine_logs), "the default of all services for their logs";
+    }
+}
+
+fn machine_logs() -> Mapping<Stdout> {
+    keys! {
+        Mapping::new("host-logs", Stdout::default);
+        key "stdout" (At::whole()) = stdout(),
+            "`logs.stdout` of each [service file](service-file.md#logs) that does not have it";
     }
 }
 

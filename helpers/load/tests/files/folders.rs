@@ -148,7 +148,7 @@ hostnmae: x
             "machine.yaml:13:89: builtins.probe.logs: probe is there as long as a service has tcp, http or grpc checks and cannot be changed in this; allowed here: resources",
             "machine.yaml:14:21: shutdown.timeout: 0s is out of range; write a duration from 1s to 365d",
             "machine.yaml:15:10: images[0]: \"images\" is not a path from the root; write it with / first",
-            "machine.yaml:16:1: hostnmae: this key is not known; did you mean hostname? Allowed here: hostname, modules, sysctl, network, mounts, api, builtins, health, shutdown, watchdog, images, main",
+            "machine.yaml:16:1: hostnmae: this key is not known; did you mean hostname? Allowed here: hostname, modules, sysctl, network, mounts, api, builtins, health, shutdown, watchdog, images, main, logs",
         ]
     );
     let loaded = folder.load();

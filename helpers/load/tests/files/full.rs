@@ -66,7 +66,7 @@ resources: {memoryMax: 64Mi, memoryHigh: 48Mi, cpuMax: 0.5, cpuWeight: 100, pids
 limits: {nofile: 65536, core: unlimited, memlock: {soft: 64Ki, hard: 1Mi}}
 security: {noNewPrivileges: false, readOnlyRoot: true, capabilities: {drop: [all], add: [net_bind_service, CAP_CHOWN]}, seccomp: unconfined}
 api: operator
-logs: {maxSize: 10Mi, maxFiles: 5, rateLimit: 1000, console: true}
+logs: {maxSize: 10Mi, maxFiles: 5, rateLimit: 1000, console: true, stdout: prefix}
 "#;
 
 fn service(name: &str, event: ServiceEvent) -> Requirement {
@@ -233,7 +233,13 @@ fn every_key_of_a_service_file_is_read() {
             seccomp: Seccomp::Unconfined,
         },
         api: ApiAccess::Operator,
-        logs: LogSpec { max_size: 10 << 20, max_files: 5, rate_limit: Some(1000), console: true },
+        logs: LogSpec {
+            max_size: 10 << 20,
+            max_files: 5,
+            rate_limit: Some(1000),
+            console: true,
+            stdout: Some(Stdout::Named),
+        },
     };
     assert_eq!(spec, &expected);
     assert_eq!(loaded.api_group, Some(990));
@@ -396,6 +402,7 @@ shutdown: {timeout: 2m}
 watchdog: {device: /dev/watchdog1, timeout: 1m}
 images: [/images, /more]
 main: web
+logs: {stdout: only}
 "#,
     );
     folder.service("web", "name: web\nprocess: {command: [/bin/web]}\n");
@@ -466,6 +473,7 @@ main: web
         }),
         images: vec!["/images".into(), "/more".into()],
         main: Some("web".into()),
+        stdout: Stdout::Only,
     };
     assert_eq!(loaded.machine, expected);
     assert_eq!(wire::decode::<Loaded>(&wire::encode(&loaded).unwrap()).unwrap(), loaded);

@@ -43,7 +43,7 @@ resources: {memory_max: 64Mi}
 => 5:13: resources.memory_max: this key is not known; did you mean memoryMax? Allowed here: memoryMax, memoryHigh, cpuMax, cpuWeight, pidsMax
 
 logs: {zzz: 1}
-=> 5:8: logs.zzz: this key is not known; allowed here: maxSize, maxFiles, rateLimit, console
+=> 5:8: logs.zzz: this key is not known; allowed here: maxSize, maxFiles, rateLimit, console, stdout
 
 start: auto
 start: manual
@@ -144,6 +144,9 @@ logs: {maxSize: 100}
 
 logs: {console: yes}
 => 5:17: logs.console: "yes" is not true or false
+
+logs: {stdout: both}
+=> 5:16: logs.stdout: "both" is not one of false, true, prefix, only
 
 ## Choices.
 type: oneshoot

@@ -53,11 +53,13 @@ impl Reader {
             }
             match self.epoll.add(&pipe, EpollEvent::new(EpollFlags::EPOLLIN, token)) {
                 Ok(()) => {
-                    let (service, console) = (service.clone(), run.console);
+                    let service = service.clone();
                     if let Some(flow) = self.flows.get_mut(&service) {
                         flow.streams.push(token);
                     }
-                    let stream = Stream { pipe, service, run: of, held: Vec::new(), stderr, console };
+                    let v1::LogdRun { console, copied, named, .. } = run;
+                    let held = Vec::new();
+                    let stream = Stream { pipe, service, run: of, held, stderr, console, copied, named };
                     self.streams.insert(token, stream);
                 }
                 Err(error) => self.trouble(format!("the output of {service} cannot be read: {error}")),
@@ -77,6 +79,12 @@ impl Reader {
     /// Reads at most so often, up to the end.
     pub(super) fn read(&mut self, token: u64, reads: usize) {
         let Some(stream) = self.streams.get_mut(&token) else { return };
+        if stream.copied
+            && let Some(until) = self.outlets.is_full(stream.stderr, Instant::now())
+        {
+            let (service, pause) = (stream.service.clone(), Pause::Unread(until, stream.stderr));
+            return self.pause(&service, Some(pause));
+        }
         let Some(flow) = self.flows.get_mut(&stream.service) else { return };
         let began = flow.rate.as_mut().map(|rate| {
             let now = Instant::now();
@@ -91,7 +99,8 @@ impl Reader {
         let reads = if exhausted { reads.max(WHOLE) } else { reads };
         let mut ended = false;
         for _ in 0..reads {
-            match stream.read(&mut self.buffer, &self.store, &mut self.console, flow.rate.as_mut()) {
+            let beside = (&mut self.console, &mut self.outlets);
+            match stream.read(&mut self.buffer, &self.store, beside, flow.rate.as_mut()) {
                 Ok(read) if read > 0 => {}
                 Err(Errno::EAGAIN | Errno::EINTR) => break,
                 Ok(_) | Err(_) => {
@@ -138,11 +147,16 @@ impl Reader {
         if self.paused.is_empty() {
             return;
         }
-        let Reader { paused, flows, streams, store, epoll, .. } = self;
+        let Reader { paused, flows, streams, store, epoll, outlets, .. } = self;
         paused.retain(|service| {
             let Some(flow) = flows.get_mut(service) else { return false };
             let over = match flow.pause {
                 Some(Pause::Crowded(until)) => now >= until || !store.crowded(service),
+                Some(Pause::Unread(_, stderr)) => {
+                    let until = outlets.is_full(stderr, now);
+                    flow.pause = until.map(|until| Pause::Unread(until, stderr));
+                    until.is_none()
+                }
                 Some(Pause::Resting(until)) => now >= until,
                 None => true,
             };
@@ -192,7 +206,7 @@ impl Reader {
         // By hand: PID 1 still holds the same pipe, and then closing does not remove it.
         let _ = self.epoll.delete(&stream.pipe);
         if let Some(flow) = self.flows.get_mut(&stream.service) {
-            stream.finish(&self.store, flow.rate.as_mut());
+            stream.finish(&self.store, &mut self.outlets, flow.rate.as_mut());
             flow.streams.retain(|open| *open != token);
         }
         let ended = v1::LogdEnded { id: token.wrapping_shr(1), stderr: stream.stderr };

@@ -10,7 +10,7 @@ fn with(services: &[&Arc<str>]) -> Store {
 }
 
 fn feed(store: &Store, service: &Arc<str>, bytes: &[u8]) {
-    store.feed(service, (Source::Stdout, Run::default()), &mut Vec::new(), bytes, None);
+    store.feed(service, (Source::Stdout, Run::default()), &mut Vec::new(), bytes, None, |_| {});
 }
 
 fn flood(lines: usize) -> Vec<u8> {

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use kelson_helper::{BoxFuture, CONTROL, Launched, Launcher, Start};
 use kelson_proto::v1;
-use kelson_services::collector::{Collector, InheritedLog, KeptLog, LogOptions, Report};
+use kelson_services::collector::{Collector, Copying, InheritedLog, KeptLog, LogOptions, Report};
 use kelson_tests::child::{self, Child};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -23,7 +23,7 @@ use tokio::sync::mpsc;
 const RUNTIME: &str = "KELSON_TEST_RUNTIME_DIR";
 
 pub const OPTIONS: LogOptions =
-    LogOptions { max_size: 1 << 20, max_files: 3, rate_limit: None, console: false };
+    LogOptions { max_size: 1 << 20, max_files: 3, rate_limit: None, console: false, copy: Copying::Nothing };
 
 /// The body of the test named `personality_logd` in each test binary.
 pub fn personality() {

@@ -1,6 +1,8 @@
+use super::super::Copying;
 use super::*;
 
-const OPTIONS: LogOptions = LogOptions { max_size: 1024, max_files: 2, rate_limit: None, console: false };
+const OPTIONS: LogOptions =
+    LogOptions { max_size: 1024, max_files: 2, rate_limit: None, console: false, copy: Copying::Nothing };
 
 fn run(held: &mut Held, service: &str) -> (u64, OwnedFd, OwnedFd) {
     let ((stdout, out), (stderr, err)) = (pipe().unwrap(), pipe().unwrap());

@@ -11,7 +11,6 @@ impl Core {
     pub(super) fn hooks(&self) -> Hooks {
         Hooks {
             logs: Arc::clone(&self.host_context.logs),
-            name: Arc::clone(&self.name),
             spec: Arc::clone(&self.spec),
             run: self.service.run,
             exit: self.service.exit,

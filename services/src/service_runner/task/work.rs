@@ -196,7 +196,7 @@ impl Core {
     /// Makes the context of the next run.
     fn context(&mut self) -> io::Result<RunContext> {
         let run = self.service.run;
-        let pipes = self.host_context.logs.pipes(&self.name, run, &self.spec.logs);
+        let pipes = self.host_context.logs.pipes(&self.spec, run);
         let (stdout, stderr) = pipes.map_err(|error| cannot("make the pipes of its log", &error))?;
         let mut context = RunContext::new(run, stdout, stderr);
         self.status_text = None;

@@ -205,6 +205,8 @@ pub(super) fn kept() -> Vec<(u64, stored::DescriptorRecord)> {
         max_files: 4,
         console: !stderr,
         rate_limit,
+        copied: false,
+        named: false,
     };
     let control = LogControl { pid: 31, start_time: 32, restarts: 33, version: "0.2.0".to_owned() };
     let all = [
