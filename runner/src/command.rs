@@ -131,12 +131,13 @@ impl Command {
     }
 
     /// Sets a variable; a later value replaces an earlier one.
-    pub fn env(mut self, name: &str, value: &str) -> Command {
+    pub fn env(mut self, name: &str, value: impl AsRef<[u8]>) -> Command {
+        let value = value.as_ref();
         // With room for the NUL at its end.
         let mut entry = Vec::with_capacity(name.len().saturating_add(value.len()).saturating_add(2));
         entry.extend_from_slice(name.as_bytes());
         entry.push(b'=');
-        entry.extend_from_slice(value.as_bytes());
+        entry.extend_from_slice(value);
         let entry = self.text("the environment", entry);
         let same = |known: &CString| {
             known.to_bytes().strip_prefix(name.as_bytes()).is_some_and(|rest| rest.first() == Some(&b'='))

@@ -103,7 +103,7 @@ impl ProcessExecutor {
         };
         let mut command = service_command(&self.spec, context, &self.processes)?
             // Not the request's to change: where there are no cgroups a stop finds it by this.
-            .env("KELSON_RUN", &run_mark(&self.spec, self.run, &self.processes));
+            .env("KELSON_RUN", run_mark(&self.spec, self.run, &self.processes));
         if let Some(input) = theirs.input {
             command = command.stdin(Stdio::Descriptor(input));
         }

@@ -1,7 +1,7 @@
 //! The child of one run of a service, as its spec asks for it.
 
 use kelson_spec::ServiceSpec;
-use kelson_spec::service::{Credentials, Seccomp, Security, Workload};
+use kelson_spec::service::{Credentials, Inherit, Seccomp, Security, Workload};
 
 use crate::command::{Command, DEFAULT_PATH, Ids, Stdio};
 use crate::processes::Processes;
@@ -33,9 +33,12 @@ pub(crate) fn service_command(
         true => (None, &of_root),
         false => (spec.user.as_ref(), &spec.security),
     };
-    let mut command = Command::new(program.as_str())
-        .args(arguments.iter().map(String::as_str))
-        .env("PATH", DEFAULT_PATH)
+    let mut command =
+        Command::new(program.as_str()).args(arguments.iter().map(String::as_str)).env("PATH", DEFAULT_PATH);
+    if spec.inherit != Inherit::Nothing {
+        command = with_inherited(command, &spec.inherit);
+    }
+    command = command
         .working_directory(process.working_directory.as_os_str().as_encoded_bytes())
         .stdout(Stdio::Descriptor(context.stdout))
         .stderr(Stdio::Descriptor(context.stderr));
@@ -46,7 +49,7 @@ pub(crate) fn service_command(
         command = command.env(name, value);
     }
     command =
-        command.env("KELSON_SERVICE", &spec.name).env("KELSON_RUN", &run_mark(spec, context.run, processes));
+        command.env("KELSON_SERVICE", &spec.name).env("KELSON_RUN", run_mark(spec, context.run, processes));
     for (name, value) in &context.environment {
         command = command.env(name, value);
     }
@@ -67,6 +70,13 @@ pub(crate) fn service_command(
         Seccomp::Default => Some(processes.default_filter(held)),
     };
     Ok(command)
+}
+
+/// What PID 1 was started with: it never changes its environment, and hands it on to its next incarnation.
+fn with_inherited(command: Command, inherit: &Inherit) -> Command {
+    let variables = std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value)));
+    let taken = variables.filter(|(name, _)| inherit.takes(name));
+    taken.fold(command, |command, (name, value)| command.env(&name, value.as_encoded_bytes()))
 }
 
 fn with_credentials(mut command: Command, user: &Credentials) -> Command {

@@ -32,6 +32,8 @@ pub struct ServiceSpec {
     pub workload: Workload,
     /// Environment files first, then `environment`; later entries win and names are unique.
     pub environment: Vec<(String, String)>,
+    /// Before those: what it gets of PID 1's own environment.
+    pub inherit: Inherit,
     pub kind: ServiceKind,
     pub start: StartMode,
     /// Asked once at the start; if one does not hold, the service is skipped.
@@ -75,6 +77,7 @@ impl ServiceSpec {
                 working_directory: PathBuf::from("/"),
             }),
             environment: Vec::new(),
+            inherit: Inherit::default(),
             kind: ServiceKind::default(),
             start: StartMode::default(),
             when: Vec::new(),
@@ -112,6 +115,29 @@ impl ServiceSpec {
 impl Default for ServiceSpec {
     fn default() -> Self {
         ServiceSpec::process("", Vec::<String>::new())
+    }
+}
+
+/// Which variables of PID 1's environment a service gets. Kelson's own are never among them.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum Inherit {
+    #[default]
+    Nothing,
+    All,
+    Names(Vec<String>),
+}
+
+impl Inherit {
+    /// What the names of Kelson's own variables begin with.
+    pub const OWN: &str = "KELSON_";
+
+    pub fn takes(&self, name: &str) -> bool {
+        !name.starts_with(Self::OWN)
+            && match self {
+                Inherit::Nothing => false,
+                Inherit::All => true,
+                Inherit::Names(names) => names.iter().any(|one| one == name),
+            }
     }
 }
 

@@ -11,6 +11,7 @@ mod crossing;
 mod delegation;
 mod devlog;
 mod door;
+mod environment;
 mod events;
 mod exec;
 mod files;

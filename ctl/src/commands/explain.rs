@@ -74,7 +74,8 @@ fn explain(path: &str) -> Result<Vec<Explained>, Failure> {
         };
         place = format!("{place}.{word}");
         own = Some(explained(place.clone(), key));
-        keys = within(&key.kind).into_iter().flat_map(|mapping| mapping.keys).collect();
+        let named = if let Kind::Map(_, _, own) = &key.kind { own.clone() } else { Vec::new() };
+        keys = within(&key.kind).into_iter().flat_map(|mapping| mapping.keys).chain(named).collect();
     }
     let inner = keys.iter().map(|key| explained(format!("{place}.{}", key.name), key));
     Ok(own.into_iter().chain(inner).collect())
@@ -84,7 +85,7 @@ fn explain(path: &str) -> Result<Vec<Explained>, Failure> {
 fn within(kind: &Kind) -> Vec<Mapping> {
     match kind {
         Kind::Mapping(mapping) => vec![mapping()],
-        Kind::List(of, _) | Kind::Map(_, of) => within(of),
+        Kind::List(of, _) | Kind::Map(_, of, _) => within(of),
         Kind::Either(kinds) => kinds.iter().flat_map(within).collect(),
         _ => Vec::new(),
     }

@@ -66,8 +66,8 @@ pub enum Kind {
     Choice(Vec<&'static str>),
     /// So many values of a kind.
     List(Box<Kind>, RangeInclusive<usize>),
-    /// Any keys of a form, each with a value of a kind.
-    Map(Form, Box<Kind>),
+    /// Any keys of a form, each with a value of a kind, and keys that mean something else.
+    Map(Form, Box<Kind>, Vec<Key>),
     /// A function, since some hold themselves.
     Mapping(Rc<dyn Fn() -> Mapping>),
     Either(Vec<Kind>),

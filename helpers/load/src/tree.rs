@@ -49,6 +49,21 @@ impl Node {
         entry.map(|entry| &*entry.value)
     }
 
+    /// The same without the first entry of this key.
+    pub fn without(&self, key: &str) -> Node {
+        let value = match &self.value {
+            Value::Null => Value::Null,
+            Value::Scalar(text) => Value::Scalar(text.clone()),
+            Value::Sequence(items) => Value::Sequence(items.clone()),
+            Value::Mapping(entries) => {
+                let first = entries.iter().position(|entry| entry.key.is(key));
+                let rest = entries.iter().enumerate().filter(|(place, _)| Some(*place) != first);
+                Value::Mapping(rest.map(|(_, entry)| entry.clone()).collect())
+            }
+        };
+        Node { at: self.at, value }
+    }
+
     /// The text of a single value.
     pub fn scalar(&self) -> Option<&str> {
         if let Value::Scalar(text) = &self.value { Some(text) } else { None }
@@ -78,7 +93,7 @@ pub enum Value {
     Mapping(Vec<Entry>),
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Entry {
     pub key: Rc<Node>,
     pub value: Rc<Node>,

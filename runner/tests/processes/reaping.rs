@@ -123,7 +123,7 @@ fn without_clone3_children_are_made_and_reaped_all_the_same() {
             let exe = std::env::current_exe().unwrap();
             let command = Command::new(exe.to_str().unwrap())
                 .args(["--exact", &test_name(), "--nocapture", "--test-threads=1"])
-                .env("KELSON_TEST_INSIDE", &test_name())
+                .env("KELSON_TEST_INSIDE", test_name())
                 .env(NESTED, "1")
                 .stdout(Stdio::Descriptor(write.try_clone().unwrap()))
                 .stderr(Stdio::Descriptor(write))

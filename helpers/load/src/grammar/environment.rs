@@ -1,48 +1,92 @@
 //! `environment` and `environmentFiles`.
 
 use std::path::Path;
+use std::rc::Rc;
 
 use super::at::At;
+use super::codec::{Codec, either};
 use super::mapping::Mapping;
-use super::values::{map, text};
+use super::values::{choice, map, text, word};
 use crate::decode::{Decoder, diagnostic, quoted, shown};
 use crate::environment;
 use crate::json::Json;
 use crate::read::{self, MAX_FILE, ReadError};
-use crate::schema::{Kind, form};
-use crate::tree::{Node, Position};
+use crate::schema::{Absent, Key, Kind, form};
+use crate::tree::{Node, Position, Value};
 use kelson_spec::loaded::Unchecked;
+use kelson_spec::service::Inherit;
 
 /// The advice where a variable or a header has no value.
 pub const EMPTY: &str = "write \"\" for an empty one";
 
 type Variables = Vec<(String, String)>;
 
-/// `environment` and `environmentFiles`: the files first, later entries win.
+/// The name of a variable, and what it looks like.
+const NAME: (&str, &str, &str) = ("name", "^[A-Za-z_][A-Za-z0-9_]*$", "LANG");
+/// The one key of `environment` that is no variable.
+const INHERIT: &str = "inherit";
+
+/// `environment` and `environmentFiles`: the files first, later entries win. Without a place for it, nothing is inherited.
 pub fn environments<S: 'static>(
     mapping: Mapping<S>,
     at: At<S, Variables>,
+    inherited_at: Option<At<S, Inherit>>,
     own: &'static str,
     files: &'static str,
 ) -> Mapping<S> {
-    let at = std::rc::Rc::new(at);
-    let shown_at = at.clone();
-    let form_of_name = ("name", "^[A-Za-z_][A-Za-z0-9_]*$", "LANG");
-    let variables = map(form_of_name, EMPTY, |name, _| environment::name_mistake(name), text());
-    let (kind, shown) = (variables.kind.clone(), variables.clone());
+    let (at, inherited_at) = (Rc::new(at), Rc::new(inherited_at));
+    let (shown_at, inherited_shown_at) = (at.clone(), inherited_at.clone());
+    let inherits = inherited_at.is_some();
+    let mistake = move |name: &str, _: &[(String, String)]| {
+        let refused = match inherits {
+            true => "inherit stands here a second time",
+            false => "a built-in service inherits nothing from init; name the variable and its value",
+        };
+        (name == INHERIT).then(|| refused.to_owned()).or_else(|| environment::name_mistake(name))
+    };
+    let variables = map(NAME, EMPTY, mistake, text());
+    let inherited = inherit();
+    let (kind, shown, inherited_shown) = (variables.kind.clone(), variables.clone(), inherited.clone());
+    let inherited_kind = inherited.kind.clone();
     mapping
         .own(
             ("environment", "", own),
-            move || kind(),
+            move || match kind() {
+                Kind::Map(form, of, mut own) if inherits => {
+                    own.push(Key {
+                        name: INHERIT,
+                        kind: inherited_kind(),
+                        default: Absent::Means("nothing is inherited"),
+                        about: "which variables of `init` the service gets, before all others",
+                    });
+                    Kind::Map(form, of, own)
+                }
+                kind => kind,
+            },
             move |d, seen, spec| {
                 let files = seen.read(d, "environmentFiles", |d, node| {
                     d.list(node, "a list of paths", |d, node| d.environment_file(node))
                 });
-                let own = seen.read(d, "environment", |d, node| variables.decode(d, node));
+                let own = seen.read(d, "environment", |d, node| {
+                    let Some(at) = &*inherited_at else { return variables.decode(d, node) };
+                    if let Some(node) = node.get(INHERIT) {
+                        let names = d.at_key(INHERIT, |d| inherited.decode(d, node));
+                        names.into_iter().for_each(|names| at.put(spec, names));
+                    }
+                    variables.decode(d, &node.without(INHERIT))
+                });
                 let all = files.into_iter().flatten().flatten().chain(own.into_iter().flatten());
                 at.put(spec, environment::unique(all));
             },
-            move |spec, extent| shown_at.get(spec).map_or(Json::Null, |list| shown.encode(&list, extent)),
+            move |spec, extent| {
+                let inherit = inherited_shown_at.as_ref().as_ref().and_then(|at| at.get(spec));
+                let inherit = inherit.filter(|inherit| *inherit != Inherit::Nothing);
+                let mut all = shown_at.get(spec).map_or(Json::Null, |list| shown.encode(&list, extent));
+                if let (Json::Map(entries), Some(inherit)) = (&mut all, inherit) {
+                    entries.insert(0, (INHERIT.to_owned(), inherited_shown.encode(&inherit, extent)));
+                }
+                all
+            },
         )
         .own(
             ("environmentFiles", "", files),
@@ -51,6 +95,31 @@ pub fn environments<S: 'static>(
             // Their contents stand in `environment`.
             |_, _| Json::List(Vec::new()),
         )
+}
+
+/// `all`, or the names of the variables.
+fn inherit() -> Codec<Inherit> {
+    let all = choice([("all", ())]);
+    let name = word(NAME.0, NAME.1, NAME.2).but(|name| {
+        let own = name.starts_with(Inherit::OWN);
+        let own =
+            own.then(|| format!("{} is a variable of Kelson itself and is never inherited", quoted(name)));
+        own.or_else(|| environment::name_mistake(name))
+    });
+    let names = name.list("a list of names");
+    let (kind, shown) = (either(&all, &names), names.clone());
+    Codec::new(
+        kind,
+        move |d, node| match node.value {
+            Value::Scalar(_) => all.decode(d, node).map(|()| Inherit::All),
+            Value::Sequence(_) => names.decode(d, node).map(Inherit::Names),
+            _ => d.expected(node, "all or a list of names"),
+        },
+        move |inherit, extent| match inherit {
+            Inherit::Names(names) => shown.encode(names, extent),
+            Inherit::All | Inherit::Nothing => Json::text("all"),
+        },
+    )
 }
 
 impl Decoder<'_> {

@@ -323,7 +323,7 @@ fn builtin(known: &'static Builtin) -> Mapping<BuiltinSpec> {
              on even if nothing needs it; without `api` there is no `apid` all the same";
     };
     keys! {
-        environments(mapping, at!(environment), "added to its own; a variable of the same name is \
+        environments(mapping, at!(environment), None, "added to its own; a variable of the same name is \
              replaced", "added to its own; a variable of \
              the same name is replaced");
         key "depends" depends = requirements(Use::Depends),

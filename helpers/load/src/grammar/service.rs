@@ -21,8 +21,8 @@ use kelson_spec::builtin::is_reserved;
 use kelson_spec::kernel::{ALL_CAPABILITIES, CONTAINER_CAPABILITIES};
 use kelson_spec::names::is_name;
 use kelson_spec::service::{
-    ApiAccess, Credentials, OnExit, Readiness, Requirement, RestartSpec, ServiceKind, ServiceSpec, StartMode,
-    Workload,
+    ApiAccess, Credentials, Inherit, OnExit, Readiness, Requirement, RestartSpec, ServiceKind, ServiceSpec,
+    StartMode, Stdout, Workload,
 };
 
 /// The highest descriptor for readiness: below the usual soft limit of 1024.
@@ -89,10 +89,10 @@ pub fn service_file() -> Mapping<ServiceSpec> {
         alternative "container" (container_at) = container(), "the image to run";
         alternative "target" (target_at) = Mapping::codec(|| Mapping::new("target", || ())), "`{}`: nothing to run; others depend on it by its name";
     };
-    let own = "the variables of its environment";
+    let own = "the variables of its environment, and which it [inherits](#environment-environmentfiles)";
     let files = "files of `KEY=VALUE` lines; a file with `-` before its path may be missing";
     let mapping = keys! {
-        environments(mapping, at!(environment), own, files);
+        environments(mapping, at!(environment), Some(at!(inherit)), own, files);
         key "type" (kind_at) = choice(kinds),
             "a `service` runs on; a `oneshot` is up once it has ended successfully";
         key "start" start = choice(starts), "`manual`: the boot does not start it";
@@ -224,6 +224,15 @@ fn together(d: &mut Decoder<'_>, seen: &Seen<'_, '_>, spec: &mut ServiceSpec) {
     if is_container && matches!(spec.readiness, Readiness::Descriptor(_)) {
         // Between Kelson and the container stand containerd and its shim.
         seen.wrong_value(d, "readiness", "no descriptor reaches into a container; write readiness: notify");
+    }
+    if is_container && spec.inherit != Inherit::Nothing {
+        let text = "a container inherits nothing from init; name the variables with their values";
+        seen.wrong_value(d, "environment", text);
+    }
+    if is_container && spec.logs.stdout == Some(Stdout::Only) {
+        // A shim opens what the container writes to by its path.
+        let text = "a container writes to pipes of its own; write stdout: true or stdout: prefix";
+        seen.wrong_value(d, "logs", text);
     }
     if spec.delegate && spec.security.read_only_root && !is_container {
         let text = "readOnlyRoot makes /sys/fs/cgroup read-only for a process, so that it cannot use the cgroups that \

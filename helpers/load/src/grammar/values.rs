@@ -237,7 +237,7 @@ pub fn map<T: 'static>(
 ) -> Codec<Vec<(String, T)>> {
     let (kind, shown) = (value.kind.clone(), value.clone());
     Codec::new(
-        move || Kind::Map(form(key, pattern, sample), Box::new(kind())),
+        move || Kind::Map(form(key, pattern, sample), Box::new(kind()), Vec::new()),
         move |d, node| d.pairs(node, none, &mistake, |d, node| value.decode(d, node)),
         move |entries, extent| {
             let entry = |(name, value): &(String, T)| (name.clone(), shown.encode(value, extent));

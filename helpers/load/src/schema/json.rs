@@ -129,11 +129,17 @@ impl Definitions {
                 }
                 Json::Map(list)
             }
-            Kind::Map(form, of) => Json::map([
-                ("type", Json::text("object")),
-                ("propertyNames", Json::map([("pattern", Json::text(&form.pattern))])),
-                ("additionalProperties", self.kind(of)),
-            ]),
+            Kind::Map(form, of, own) => {
+                let own = own.iter().map(|key| (key.name.to_owned(), self.property(key))).collect::<Vec<_>>();
+                let mut map = vec![("type".to_owned(), Json::text("object"))];
+                if !own.is_empty() {
+                    map.push(("properties".to_owned(), Json::Map(own)));
+                }
+                let names = Json::map([("pattern", Json::text(&form.pattern))]);
+                map.push(("propertyNames".to_owned(), names));
+                map.push(("additionalProperties".to_owned(), self.kind(of)));
+                Json::Map(map)
+            }
             Kind::Mapping(mapping) => self.reference(&mapping()),
             Kind::Either(kinds) => {
                 Json::map([("anyOf", Json::List(kinds.iter().map(|kind| self.kind(kind)).collect()))])

@@ -45,7 +45,7 @@ pub fn collect(mapping: &Mapping, found: &mut Vec<Mapping>) {
 fn within(kind: &Kind, found: &mut Vec<Mapping>) {
     match kind {
         Kind::Mapping(mapping) => collect(&mapping(), found),
-        Kind::List(of, _) | Kind::Map(_, of) => within(of, found),
+        Kind::List(of, _) | Kind::Map(_, of, _) => within(of, found),
         Kind::Either(kinds) => kinds.iter().for_each(|kind| within(kind, found)),
         _ => {}
     }
@@ -135,7 +135,7 @@ pub fn words(kind: &Kind) -> String {
                 None => format!("list{bound}, each: {}", words(of)),
             }
         }
-        Kind::Map(form, of) => format!("mapping of {}s to {}", form.name, many(of).unwrap_or("values")),
+        Kind::Map(form, of, _) => format!("mapping of {}s to {}", form.name, many(of).unwrap_or("values")),
         Kind::Mapping(_) => "mapping".to_owned(),
         Kind::Either(kinds) => kinds.iter().map(words).collect::<Vec<_>>().join(" or "),
     }

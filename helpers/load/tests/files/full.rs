@@ -16,7 +16,7 @@ description: the web front end
 process:                        # exactly one of process | container
   command: [/usr/sbin/nginx, -g, "daemon off;"]
   workingDirectory: /srv
-environment: {LANG: C, PORT: 80, DEBUG: true, QUOTED: "a \"b\" \\ c: #d", EMPTY: ""}
+environment: {inherit: [HTTP_PROXY], LANG: C, PORT: 80, DEBUG: true, QUOTED: "a \"b\" \\ c: #d", EMPTY: ""}
 environmentFiles: [/etc/web.env, -/etc/not-there.env]
 type: service
 start: manual
@@ -137,6 +137,7 @@ fn every_key_of_a_service_file_is_read() {
             pair("QUOTED", "a \"b\" \\ c: #d"),
             pair("EMPTY", ""),
         ],
+        inherit: Inherit::Names(vec!["HTTP_PROXY".to_owned()]),
         kind: ServiceKind::Service,
         start: StartMode::Manual,
         when: vec![Requirement::Path("/dev/ttyS1".into())],
@@ -332,6 +333,7 @@ fn what_is_rendered_is_read_again() {
         "box",
         "name: box\ndescription: \"- [odd]: \\n\\t\\u2028\\e \"\ncontainer: {image: 'a:b', network: none, mounts: [{source: /a b, target: /c, options: [ro]}]}\nsecurity: {capabilities: {drop: [net_raw]}}\ntype: oneshot\nreadiness: notify\ndelegate: true\n",
     );
+    folder.service("all", "name: all\nprocess: {command: [/bin/all]}\nenvironment: {inherit: all, A: b}\nlogs: {stdout: false}\n");
     let first = folder.load();
     assert_eq!(first.diagnostics, []);
     for spec in &first.services {

@@ -234,6 +234,21 @@ environment: {A-B: 1}
 environment: {KELSON_RUN: 1}
 => 5:15: environment: KELSON_RUN is set by Kelson itself; use another name
 
+environment: {inherit: some}
+=> 5:24: environment.inherit: "some" is not all
+
+environment: {inherit: {A: b}}
+=> 5:24: environment.inherit: found a mapping where all or a list of names belongs
+
+environment: {inherit: all, inherit: all}
+=> 5:29: environment: inherit stands here a second time
+
+environment: {inherit: [A-B]}
+=> 5:25: environment.inherit[0]: "A-B" is not a name for the environment; use letters, digits and _, no digit first
+
+environment: {inherit: [KELSON_STARTED]}
+=> 5:25: environment.inherit[0]: "KELSON_STARTED" is a variable of Kelson itself and is never inherited
+
 environment: {A: }
 => 5:15: environment.A: this key has no value; write "" for an empty one
 

@@ -138,7 +138,13 @@ fn samples(kind: &Kind) -> Vec<String> {
             lists.extend((*count.start() == 0).then(|| "[]".to_owned()));
             lists
         }
-        Kind::Map(form, of) => vec![format!("{{{:?}: {}}}", form.sample, sample_of(of)), "{}".into()],
+        Kind::Map(form, of, own) => {
+            let of_own = |key: &Key| -> Vec<String> {
+                samples(&key.kind).iter().map(|one| format!("{{{}: {one}}}", key.name)).collect()
+            };
+            let usual = [format!("{{{:?}: {}}}", form.sample, sample_of(of)), "{}".into()];
+            usual.into_iter().chain(own.iter().flat_map(of_own)).collect()
+        }
         Kind::Mapping(mapping) => vec![body(&mapping(), None, None)],
         Kind::Either(kinds) => kinds.iter().flat_map(samples).collect(),
     }
@@ -173,8 +179,12 @@ fn beyond(kind: &Kind) -> Vec<String> {
             lists.push("word".into());
             lists
         }
-        Kind::Map(_, of) => {
-            vec!["word".into(), "{\"\": x}".into(), format!("{{A.B: {}}}", beyond(of).join(", "))]
+        Kind::Map(_, of, own) => {
+            let of_own = |key: &Key| -> Vec<String> {
+                beyond(&key.kind).iter().map(|one| format!("{{{}: {one}}}", key.name)).collect()
+            };
+            let usual = ["word".into(), "{\"\": x}".into(), format!("{{A.B: {}}}", beyond(of).join(", "))];
+            usual.into_iter().chain(own.iter().flat_map(of_own)).collect()
         }
         Kind::Mapping(_) => vec!["word".into()],
         // A value that one of them refuses another might take.

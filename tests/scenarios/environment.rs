@@ -1,0 +1,57 @@
+//! What a service gets of the environment of PID 1: `environment: {inherit: …}`.
+
+use std::collections::BTreeMap;
+
+use kelson_tests::{Host, PATIENCE, until};
+
+/// The variables that the last run of a service has printed, Kelson's own without their values.
+#[track_caller]
+fn variables(host: &Host, name: &str, run: usize) -> BTreeMap<String, String> {
+    let text = until(&format!("run {run} of {name}"), PATIENCE, || {
+        let said = host.ctl(&["logs", "--run", &run.to_string(), name]);
+        (said.status == 0 && said.stdout.contains("KELSON_RUN=")).then_some(said.stdout)
+    });
+    let pairs = text.lines().filter_map(|line| line.split_once('='));
+    let own =
+        |name: &str, value: &str| if name.starts_with("KELSON_") { String::new() } else { value.to_owned() };
+    pairs.map(|(name, value)| (name.to_owned(), own(name, value))).collect()
+}
+
+fn map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+    let own = [("KELSON_RUN", ""), ("KELSON_SERVICE", "")];
+    pairs.iter().chain(&own).map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+}
+
+#[test]
+fn a_service_gets_what_its_file_asks_for_in_every_incarnation() {
+    const PRINT: &str = "process: {command: [/usr/bin/env]}\ntype: oneshot\n";
+    const USUAL: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+    let mut host = Host::builder()
+        .variable("GIVEN", "by the engine, with = and spaces")
+        .variable("OVER", "theirs")
+        .variable("PATH", "/usr/sbin:/usr/bin:/sbin:/bin:/given")
+        .service("all", &format!("{PRINT}environment: {{inherit: all, OVER: mine, OWN: 1}}\n"))
+        .service("some", &format!("{PRINT}environment: {{inherit: [GIVEN, MISSING], OWN: 1}}\n"))
+        .service("user", &format!("{PRINT}environment: {{inherit: [OVER]}}\nuser: '65534'\n"))
+        .service("none", PRINT)
+        .start();
+    let given = ("GIVEN", "by the engine, with = and spaces");
+    let names = ["all", "some", "user", "none"];
+    for run in 1..=3 {
+        let all = [given, ("OVER", "mine"), ("PATH", "/usr/sbin:/usr/bin:/sbin:/bin:/given"), ("OWN", "1")];
+        assert_eq!(variables(&host, "all", run), map(&all));
+        assert_eq!(variables(&host, "some", run), map(&[given, ("PATH", USUAL), ("OWN", "1")]));
+        let user = variables(&host, "user", run);
+        assert_eq!(user.get("OVER").map(String::as_str), Some("theirs"), "{user:?}");
+        assert_eq!(variables(&host, "none", run), map(&[("PATH", USUAL)]));
+        match run {
+            1 => drop(host.ctl(&["reexec"]).ok()),
+            2 => host.crash(|| host.signal(libc::SIGSEGV)),
+            _ => break,
+        }
+        for name in names {
+            host.ctl(&["restart", name]).ok();
+        }
+    }
+    host.poweroff();
+}
