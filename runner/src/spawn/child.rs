@@ -222,16 +222,21 @@ fn credentials(plan: &Plan) -> Result<(), i32> {
     if let Some(bounding) = *bounding {
         control.enter(Step::Capabilities);
         control.set_detail(u32::MAX);
-        // Without a capability CAP_SETPCAP is missing too. With no_new_privs the set then bounds nothing that could be
-        // given.
-        if !no_new_privileges || permitted()? != 0 {
-            drop_bounding(control, bounding)?;
+        match drop_bounding(control, bounding) {
+            // CAP_SETPCAP is missing. With no_new_privs no program is given what is not permitted, whatever the bounding
+            // set has, and what is permitted is set below.
+            Err(libc::EPERM) if *no_new_privileges => {}
+            dropped => dropped?,
         }
     }
     let keep = *ambient != 0 && credentials.as_ref().is_some_and(|ids| ids.uid != 0);
     if let Some(ids) = credentials {
         control.enter(Step::Groups);
-        call(libc::SYS_setgroups, [ids.groups.len(), ids.groups.as_ptr().addr(), 0, 0, 0])?;
+        match call(libc::SYS_setgroups, [ids.groups.len(), ids.groups.as_ptr().addr(), 0, 0, 0]) {
+            // Not privileged: to set what one has needs no privilege, but for this call.
+            Err(libc::EPERM) if has_groups(&ids.groups, ids.gid)? => {}
+            set => set.map(|_| ())?,
+        }
         control.enter(Step::Group);
         let gid = wide(ids.gid);
         call(libc::SYS_setresgid, [gid, gid, gid, 0, 0])?;
@@ -257,6 +262,21 @@ fn credentials(plan: &Plan) -> Result<(), i32> {
         set_capabilities(held & bounding, 0)?;
     }
     Ok(())
+}
+
+/// Whether the groups of this process are these; whether the main group is one of them makes no difference.
+fn has_groups(wanted: &[u32], main: u32) -> Result<bool, i32> {
+    /// More than a user has as a rule.
+    const MOST: usize = 256;
+    let mut groups = [0_u32; MOST];
+    let count = match call(libc::SYS_getgroups, [MOST, std::ptr::from_mut(&mut groups).addr(), 0, 0, 0]) {
+        Err(libc::EINVAL) => return Ok(false),
+        count => count?,
+    };
+    // The kernel wrote behind the compiler's back.
+    let groups = std::hint::black_box(groups);
+    let within = |some: &[u32], all: &[u32]| some.iter().all(|group| *group == main || all.contains(group));
+    Ok(groups.get(..count).is_some_and(|held| within(held, wanted) && within(wanted, held)))
 }
 
 fn each_capability(set: u64) -> impl Iterator<Item = u32> {
