@@ -12,6 +12,7 @@ pub mod machine;
 pub mod mounts;
 pub mod network;
 pub mod root;
+pub mod runtime_dir;
 pub mod sequence;
 pub mod state_folder;
 

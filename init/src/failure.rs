@@ -65,6 +65,7 @@ pub fn end(
                     patience: TIMEOUT,
                     failure,
                     watchdog,
+                    shared: None,
                 })
                 .await
             });

@@ -43,7 +43,7 @@ use crash::watcher::Watcher;
 use crash::{BootReason, Ending, last_resort, report};
 use error::{At as _, Error};
 use kelson_services::state_store::Kind;
-use options::{Mode, Options};
+use options::{Mode, Options, RuntimePlace};
 use shutdown::{Failure, Finish};
 use supervisor::{Intent, Intents};
 use tokio::runtime::Runtime;
@@ -183,14 +183,15 @@ fn move_into_memory(started: Duration) {
 }
 
 /// Runs the host. Returns only when that could not begin, with the reason.
-fn run(options: Options, started: Duration, now: Duration, boot_reason: BootReason) -> Error {
+fn run(mut options: Options, started: Duration, now: Duration, boot_reason: BootReason) -> Error {
     log::write_from_a_thread();
     nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o022));
     // Before the end of a run, too: what it needs must not be read from swap.
     let oom_score = protection::protect(options.mode);
     let mut swap = swap::Guard::new(options.runtime_dir.join("state"));
-    if options.mode == Mode::Machine {
-        swap.look();
+    match options.mode {
+        Mode::Machine => swap.look(),
+        Mode::Container => boot::runtime_dir::choose(&mut options),
     }
     if let Some(ending) = boot_reason.ending {
         end_again(&options, &boot_reason, ending);
@@ -203,6 +204,10 @@ fn run(options: Options, started: Duration, now: Duration, boot_reason: BootReas
         Mode::Container => (started, None, Vec::new()),
     };
     let mut past = reexec::past(&options);
+    if past.is_none() && options.runtime_place == RuntimePlace::Nowhere {
+        reexec::end_what_is_unknown();
+    }
+    let shared = (options.runtime_place == RuntimePlace::Shared).then(|| options.runtime_dir.clone());
     if let Some(crash) = boot_reason.crash.as_ref().filter(|_| boot_reason.too_often(options.crash_limit)) {
         let reason = report::too_often(crash, boot_reason.crashes, options.crash_limit);
         last_resort::run(&options, &boot_reason, past, now.saturating_sub(began), &reason);
@@ -250,6 +255,7 @@ fn run(options: Options, started: Duration, now: Duration, boot_reason: BootReas
                     patience: if mode == Mode::Container { ended.left } else { failure::TIMEOUT },
                     failure,
                     watchdog: ended.watchdog,
+                    shared,
                 })
                 .await
             }

@@ -42,6 +42,17 @@ impl Mode {
     }
 }
 
+/// What became of the runtime folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RuntimePlace {
+    /// It is as it was asked for.
+    Wanted,
+    /// It cannot be written: it is in shared memory, and goes with this host.
+    Shared,
+    /// There is none: state is in PID 1's own memory, and there are no sockets.
+    Nowhere,
+}
+
 /// How many crashes of PID 1 within which time end in a reboot instead of one more life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CrashLimit {
@@ -60,6 +71,7 @@ pub struct Options {
     pub config: PathBuf,
     /// Instead of `/run/kelson`.
     pub runtime_dir: PathBuf,
+    pub runtime_place: RuntimePlace,
     /// Instead of the machine file's folders of images.
     pub images: Option<PathBuf>,
     /// Instead of `/var/log/kelson`.
@@ -84,6 +96,7 @@ impl Options {
             mode,
             config: PathBuf::from("/etc/kelson"),
             runtime_dir: PathBuf::from("/run/kelson"),
+            runtime_place: RuntimePlace::Wanted,
             images: None,
             log_dir: None,
             state_dir: PathBuf::from("/var/lib/kelson"),

@@ -134,6 +134,15 @@ pub fn past(options: &Options) -> Option<Past> {
     }
 }
 
+/// The incarnation before has left children of which nothing is known: the host that boots again would have everything
+/// twice. In a container all processes are children of PID 1; this is for one without a folder for its state.
+pub fn end_what_is_unknown() {
+    if variable(AGAIN).is_some() {
+        // Without any there is nobody to signal.
+        let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(-1), nix::sys::signal::SIGKILL);
+    }
+}
+
 /// Closes all that the incarnation before has left open and that nothing describes any more: its lock on the cgroups of
 /// the services would keep this host from them, and what runs there from being ended. A watchdog stays open and armed.
 fn close_inherited() {

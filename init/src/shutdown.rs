@@ -19,7 +19,7 @@ mod progress;
 mod root;
 mod unmount;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -67,6 +67,8 @@ pub struct Finish {
     pub failure: Option<Failure>,
     /// The hardware watchdog, if one is armed.
     pub watchdog: Option<Watchdog>,
+    /// The runtime folder, where PID 1 has made it in shared memory.
+    pub shared: Option<PathBuf>,
 }
 
 /// Ends the run. The task that reads the signals goes on beside it.
@@ -83,6 +85,9 @@ pub async fn finish(finish: Finish) -> ! {
             end_processes(GRACE.min(finish.patience)).await;
             if let Some(root) = &finish.cgroups {
                 cgroups::leave(root.path());
+            }
+            if let Some(folder) = &finish.shared {
+                let _ = std::fs::remove_dir_all(folder);
             }
         }
     }

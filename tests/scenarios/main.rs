@@ -25,6 +25,7 @@ mod metrics;
 mod processes;
 mod recovery;
 mod restarts;
+mod rootless;
 mod run_end;
 mod scale;
 mod schemas;

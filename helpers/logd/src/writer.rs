@@ -34,6 +34,8 @@ pub struct Writer {
     fallback: PathBuf,
     failing: HashSet<Arc<str>>,
     told: Option<String>,
+    /// The same of [`Self::wanted`].
+    told_wanted: Option<String>,
     limits: HashMap<Arc<str>, Limits>,
     troubles: Arc<Troubles>,
 }
@@ -42,7 +44,17 @@ impl Writer {
     pub fn new(store: Arc<Store>, directory: PathBuf, fallback: PathBuf, troubles: Arc<Troubles>) -> Writer {
         let files = Files::new(directory);
         let limits = HashMap::new();
-        Writer { store, files, wanted: None, fallback, failing: HashSet::new(), told: None, limits, troubles }
+        Writer {
+            store,
+            files,
+            wanted: None,
+            fallback,
+            failing: HashSet::new(),
+            told: None,
+            told_wanted: None,
+            limits,
+            troubles,
+        }
     }
 
     /// Returns once everything is written after the store was closed.
@@ -107,7 +119,10 @@ impl Writer {
     }
 
     fn recovered(&mut self) {
-        if self.wanted.is_none() && self.failing.is_empty() && self.told.take().is_some() {
+        if self.wanted.is_none()
+            && self.failing.is_empty()
+            && (self.told.take().is_some() | self.told_wanted.take().is_some())
+        {
             self.troubles.tell(format!("{}: log files are written again", self.files.directory().display()));
         }
     }
@@ -134,8 +149,8 @@ impl Writer {
     /// Tells once why files are not where they should be.
     fn wants(&mut self, path: PathBuf, why: &str) {
         let text = format!("{}: {why}; logs stay in {}", path.display(), self.files.directory().display());
-        if self.told.as_ref() != Some(&text) {
-            self.told = Some(text.clone());
+        if self.told_wanted.as_ref() != Some(&text) {
+            self.told_wanted = Some(text.clone());
             self.troubles.tell(text);
         }
         self.wanted = Some((path, Instant::now()));

@@ -23,10 +23,20 @@ pub(super) struct Api {
 
 impl Api {
     /// Serves on `listener`, and on what takes its place. Without one the host runs on all the same.
-    pub(super) fn open(server: ServerOptions, listeners: Listeners, listener: Result<KeptDescriptor>) -> Api {
+    /// `None`: there is no folder for one.
+    pub(super) fn open(
+        server: ServerOptions,
+        listeners: Listeners,
+        listener: Option<Result<KeptDescriptor>>,
+    ) -> Api {
         let (close, closed) = oneshot::channel::<()>();
         let socket = listeners.socket.clone();
         let task = tokio::spawn(async move {
+            let Some(listener) = listener else {
+                // The requests of the server end with it.
+                let _ = closed.await;
+                return drop(server);
+            };
             let shutdown = async {
                 let _ = closed.await;
             };

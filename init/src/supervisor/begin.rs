@@ -10,7 +10,7 @@ use super::opening::{make_notify_directory, notify_directory};
 use super::serve::{Ended, serve};
 use crate::boot::{self, BootFailure, Phase};
 use crate::error::Result;
-use crate::options::Mode;
+use crate::options::{Mode, RuntimePlace};
 use crate::signals::Signal;
 
 impl Incarnation {
@@ -26,7 +26,8 @@ impl Incarnation {
         let mut failure = self.boot(phases).await;
         drop(early);
 
-        let mut environment = Environment::lay(&options.runtime_dir);
+        let has_folder = options.runtime_place != RuntimePlace::Nowhere;
+        let mut environment = Environment::lay(has_folder.then_some(&options.runtime_dir));
         let cgroups = environment.cgroups();
         let personalities = self.personalities(cgroups, environment.store.as_ref())?;
         self.reaper.set(&personalities.processes, environment.store.as_ref());
@@ -45,7 +46,9 @@ impl Incarnation {
             environment.write(Kind::Boot, &*self.sequence.report().borrow());
             environment.write(Kind::ReexecState, &self.reexec_state);
         }
-        make_notify_directory(&notify_directory(&options.runtime_dir));
+        if has_folder {
+            make_notify_directory(&notify_directory(&options.runtime_dir));
+        }
         let context = self.open(personalities, environment, &loaded)?;
         context.watchdog.events().iter().for_each(|event| context.manager.host_event(event));
         context.tell_of(&self.boot_reason);

@@ -2,7 +2,7 @@
 //! open.
 
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use kelson_api::server;
@@ -31,16 +31,18 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// Of a host that begins.
-    pub fn lay(runtime: &Path) -> Environment {
-        let directory = runtime.join("state");
-        let store =
-            Incarnation::current().and_then(|incarnation| StateStore::create(&directory, &incarnation));
-        let store = store
-            .map_err(|error| {
-                tracing::error!("{}: {error}; a crash would lose all state", directory.display());
-            })
-            .ok();
+    /// Of a host that begins, with its runtime folder if there is one.
+    pub fn lay(runtime: Option<&PathBuf>) -> Environment {
+        let store = runtime.and_then(|runtime| {
+            let directory = runtime.join("state");
+            let store =
+                Incarnation::current().and_then(|incarnation| StateStore::create(&directory, &incarnation));
+            store
+                .map_err(|error| {
+                    tracing::error!("{}: {error}; a crash would lose all state", directory.display());
+                })
+                .ok()
+        });
         let events = EventLog::new(store.clone());
         let watchdog = watchdog::Place::default();
         Environment { store, events, logs: Vec::new(), watchdog, health: None, listener: None, cgroups: None }

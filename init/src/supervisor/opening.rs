@@ -38,7 +38,7 @@ use super::launchers::Personalities;
 use super::listeners::Listeners;
 use super::reexec::Reexec;
 use crate::error::{At as _, Result};
-use crate::options::Options;
+use crate::options::{Options, RuntimePlace};
 use crate::reexec;
 
 impl Incarnation {
@@ -84,7 +84,8 @@ impl Incarnation {
         let (host, requests) = self.host();
         let socket = options.runtime_dir.join("init.sock");
         let group = socket_group(loaded);
-        let listener = environment.listener(&socket, group);
+        let has_folder = options.runtime_place != RuntimePlace::Nowhere;
+        let listener = has_folder.then(|| environment.listener(&socket, group));
         let (renewed, listeners) = mpsc::channel(1);
         let cgroups = personalities.processes.cgroups();
         let admission = Admission::new(manager.clone(), cgroups.cloned(), apid::USER);
