@@ -11,7 +11,7 @@ use crate::node::Node;
 use crate::output::screen::Screen;
 use crate::output::{Format, Page, Progress, Terminal, View, note_of, print};
 
-/// What a command says of itself: the words of its command line do this.
+/// A command of the command line: its arguments implement this.
 pub trait Run: clap::Args {
     /// True where several hosts can be asked at once and their answers shown side by side.
     const SEVERAL: bool = true;
@@ -30,7 +30,7 @@ pub trait Run: clap::Args {
     async fn run(self, call: &Call) -> Result<(), Failure>;
 }
 
-/// What every command takes.
+/// The arguments that every command takes.
 #[derive(Debug, Default, clap::Args)]
 #[command(next_help_heading = "Options of every command")]
 pub struct Global {
@@ -55,7 +55,7 @@ pub struct Global {
 #[derive(Debug, Clone)]
 pub struct Call {
     pub format: Format,
-    /// What `-o` says, where it is given.
+    /// The value of `-o`, where it is given.
     pub chosen: Option<Format>,
     pub terminal: Terminal,
     pub choice: Choice,
@@ -68,7 +68,7 @@ pub struct Call {
 }
 
 impl Call {
-    /// What the command line and the environment say.
+    /// Makes a call of the command line and the environment.
     pub fn new(global: Global, grammar: fn() -> clap::Command) -> Call {
         Call {
             format: global.output.unwrap_or_default(),

@@ -10,7 +10,7 @@ use crate::call::Global;
 use crate::commands::Command;
 use crate::failure::STATUSES;
 
-/// Shows and steers the services of a Kelson host
+/// Shows and controls the services of a Kelson host
 #[derive(Debug, Parser)]
 #[command(name = "kelsonctl", version, disable_help_subcommand = true)]
 pub struct Cli {
@@ -50,7 +50,7 @@ fn with_examples(mut command: clap::Command) -> clap::Command {
     command.mut_subcommands(with_examples)
 }
 
-/// What `kelsonctl` alone prints.
+/// The output of `kelsonctl` without arguments.
 pub fn help() -> String {
     command().render_help().to_string()
 }
@@ -145,7 +145,7 @@ mod tests {
     fn every_command_has_a_line_of_help_and_an_example() {
         for (words, command) in all() {
             assert!(command.get_about().is_some(), "{words} says what it does");
-            // What a word within another does is seen among the examples of that one.
+            // The examples of a command contain those of the words within it.
             if words.matches(' ').count() == 1 || words.contains(" gen ") || words.contains(" config ") {
                 let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
                 assert!(after.contains(&words), "{words} has an example: {after}");

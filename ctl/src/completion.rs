@@ -1,8 +1,8 @@
-//! What could come next on a command line, found in the tree that also parses it.
+//! The words that could come next on a command line, found in the tree that also parses it.
 
 use clap::{Arg, ArgAction, Command};
 
-/// What the word that is being written can be.
+/// The kinds of words that the word being written can be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Wanted {
     /// One of these, each with what it is.
@@ -19,13 +19,13 @@ pub enum Wanted {
     Nothing,
 }
 
-/// What is asked for, and where the host is by the words that are already there.
+/// The question for completion, and the host that the words so far choose.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Question {
     pub wanted: Wanted,
     pub endpoint: Option<String>,
     pub context: Option<String>,
-    /// What stands behind `--nodes`.
+    /// The value of `--nodes`.
     pub nodes: Option<String>,
 }
 

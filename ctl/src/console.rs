@@ -1,6 +1,6 @@
 //! The terminal here and what comes from it: keys, its size, signals. For commands that stay.
 //!
-//! Who reads or writes a stream may wait for ever, and signals must not: each has a thread of its own.
+//! A reader or writer of a stream may wait for ever, and signals must not: each has a thread of its own.
 
 pub mod keyboard;
 pub mod signals;

@@ -26,7 +26,7 @@ pub const DEFAULT: &str = "unix:///run/kelson/init.sock";
 /// The variable that names the file of contexts.
 pub const KELSONCONFIG: &str = "KELSONCONFIG";
 
-/// What messages call the file where the command line does not name it.
+/// The name of the file in messages where the command line does not name it.
 pub const WORD: &str = "contexts";
 
 /// The file of contexts where KELSONCONFIG names none: `kelson/config` in XDG_CONFIG_HOME or `~/.config`.
@@ -53,7 +53,7 @@ impl Host {
     }
 }
 
-/// What the command line and the environment say about the host.
+/// The choice of a host on the command line and in the environment.
 #[derive(Debug, Clone, Default)]
 pub struct Choice {
     /// `--endpoint`.

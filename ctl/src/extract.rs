@@ -20,15 +20,15 @@ use crate::output::escape_bytes;
 use place::Parent;
 pub use place::Target;
 
-/// What describes an entry, long names included, is no longer than this.
+/// The most bytes that describe an entry, long names included.
 const HEAD_MAX: u64 = 1 << 20;
 
-/// What came of it.
+/// The result of an extraction.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Extracted {
     pub files: u64,
     pub bytes: u64,
-    /// What is not there, and why.
+    /// The entries that are missing, and why.
     pub troubles: Vec<String>,
 }
 
@@ -41,7 +41,7 @@ pub enum Broken {
     Full(String, io::Error),
 }
 
-/// What stands in the way of one entry, or of all.
+/// An obstacle to one entry, or to all.
 #[derive(Debug)]
 enum Hurdle {
     Trouble(String),
@@ -50,8 +50,8 @@ enum Hurdle {
 
 /// Lays out what the archive holds of `top`, the name that was asked for, at the target.
 ///
-/// # Errors
-/// The archive cannot be read on, or there is no room left. What was made until then stays, but no half of a file.
+/// # Errors The archive cannot be read on, or there is no room left. Entries that were made until then stay,
+/// but no half of a file.
 pub fn extract(input: impl Read, top: &OsStr, target: &Target) -> Result<Extracted, Broken> {
     let left = Rc::new(Cell::new(Some(HEAD_MAX)));
     let mut archive = Archive::new(Bounded { input, left: Rc::clone(&left) });
@@ -64,12 +64,12 @@ pub fn extract(input: impl Read, top: &OsStr, target: &Target) -> Result<Extract
             Err(Hurdle::Trouble(text)) => layout.done.troubles.push(text),
             Err(Hurdle::Broken(broken)) => return Err(broken),
         }
-        // What nobody wanted is passed over, so that what is read next is a head again.
+        // An unwanted entry is passed over, so that the next bytes are a head again.
         io::copy(&mut entry, &mut io::sink()).map_err(Broken::Archive)?;
         left.set(Some(HEAD_MAX));
     }
     let done = layout.done;
-    // What follows the archive's own end is of no use, but the host may still have something to say behind it.
+    // Bytes after the archive's own end are of no use, but the host may still send a message behind them.
     drop(io::copy(&mut archive.into_inner(), &mut io::sink()));
     Ok(done)
 }
@@ -192,7 +192,8 @@ impl Layout<'_> {
             }
         }
         match path.first_mut() {
-            // What was not asked for must not come: another name could be that of anything in the folder.
+            // An entry that was not asked for must not come: another name could be that of anything in the
+            // folder.
             Some(first) if first == self.top => {
                 self.target.name.clone_into(first);
                 Ok(path)

@@ -17,7 +17,7 @@ pub const STATUSES: [(u8, &str); 6] = [
     (2, "usage: the command line, or the file of contexts, is wrong"),
     (3, "the host is not reachable"),
     (4, "denied"),
-    (5, "timed out: the time that was given is over"),
+    (5, "timed out"),
 ];
 
 /// A question that needs no waiting is answered within this time, or never.
@@ -28,7 +28,7 @@ pub const ANSWER: Duration = Duration::from_secs(30);
 pub enum Failure {
     #[error("{0}")]
     Failed(String),
-    /// What is wrong was already printed.
+    /// The error was already printed.
     #[error("")]
     Reported,
     /// Everything is printed; this is the status of a command of `exec`, or of several hosts.
@@ -149,7 +149,7 @@ async fn respond_within<T>(
     within(time, async { Ok(call.await?) }).await
 }
 
-/// What comes in this time.
+/// Waits for the result for this time.
 ///
 /// # Errors
 /// It failed itself, or the time is over.

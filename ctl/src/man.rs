@@ -17,8 +17,8 @@ pub fn page(command: &Command) -> String {
     page.raw("[\\fB\\-e\\fR \\fIE\\fR | \\fB\\-n\\fR \\fINODE\\fR,...] [\\fB\\-o\\fR \\fIFORMAT\\fR] \\fICOMMAND\\fR [\\fIARGUMENT\\fR...]");
     page.raw(".SH DESCRIPTION");
     page.text(
-        "Kelson is the first process of a small Linux host. kelsonctl asks it how its services are, and tells it what to do \
-         with them: on the host itself over its Unix socket, from elsewhere over mutual TLS.",
+        "Kelson is the first process of a small Linux host. kelsonctl shows and controls its services: on the \
+         host itself over its Unix socket, from elsewhere over mutual TLS.",
     );
     page.raw(".SH OPTIONS");
     page.arguments(command.get_arguments());
@@ -31,9 +31,7 @@ pub fn page(command: &Command) -> String {
         page.raw(&format!(".TP\n.B {status}"));
         page.text(&quoted(meaning));
     }
-    page.raw(
-        ".PP\nexec ends with the status of its command instead, and with 128+N where signal N ended it.",
-    );
+    page.raw(".PP\nexec exits with the status of its command instead, or with 128+N if signal N ended it.");
     page.out + include_str!("man/end.roff")
 }
 
@@ -179,7 +177,7 @@ mod tests {
         for option in [
             "\\fB\\-\\-dry\\-run\\fR\nOnly tell",
             "\\-\\-file\\fR \\fIFILE\\fR\nAnother",
-            "\\-\\-valid\\fR \\fID\\fR\nHow long the certificate holds [default: 30d]\n",
+            "\\-\\-valid\\fR \\fID\\fR\nThe validity of the certificate [default: 30d]\n",
         ] {
             assert_eq!(page.matches(option).count(), 1, "{option}: {page}");
         }

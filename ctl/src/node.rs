@@ -17,7 +17,7 @@ pub struct Node {
     kept: RefCell<Vec<Kept>>,
 }
 
-/// What is shown once all have answered.
+/// The output that is shown once all have answered.
 #[derive(Debug)]
 pub enum Kept {
     Page(Page),
@@ -43,7 +43,7 @@ impl Node {
         &self.name
     }
 
-    /// What stands in front of a line about it.
+    /// The text in front of a line about it.
     pub fn front(&self, terminal: &Terminal) -> String {
         front(&self.name, self.widest, terminal)
     }

@@ -91,7 +91,7 @@ fn show(call: &Call, calls: &[Rc<Call>], whole: bool) -> Result<(), Failure> {
     }
 }
 
-/// What all of it comes to: the status of those that failed, where they agree on it.
+/// The outcome for all nodes: the status of those that failed, where they agree on it.
 fn outcome(failures: &[Failure]) -> Result<(), Failure> {
     let mut statuses = failures.iter().map(Failure::exit_status);
     let Some(first) = statuses.next() else { return Ok(()) };

@@ -1,8 +1,8 @@
 //! The one place for output: formats, the terminal, and how things look in each.
 //!
-//! Commands hand over what they know in the form of [`views`]; JSON and YAML are made from these alone, so they
-//! stay the same whatever a table looks like. What people read is a [`page`]. Everything that is printed goes through
-//! [`print()`].
+//! Commands hand over what they know in the form of [`views`]; JSON and YAML are made from these alone, so
+//! they stay the same whatever a table looks like. The output for people is a [`page`]. Everything that is
+//! printed goes through [`print()`].
 
 pub mod drawing;
 pub mod faulty;

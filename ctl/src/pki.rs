@@ -19,7 +19,7 @@ use crate::failure::Failure;
 use crate::output::time;
 pub use authority::Authority;
 
-/// What a day has.
+/// The length of a day.
 pub const DAY: Duration = Duration::from_secs(86_400);
 
 /// A machine whose clock is behind takes what was made just now.
@@ -169,7 +169,7 @@ pub fn parse_host(text: &str) -> Result<String, Failure> {
             && !label.starts_with('-')
             && !label.ends_with('-')
     };
-    // What ends in a number is an address, or a mistake in one.
+    // A name that ends in a number is an address, or a mistake in one.
     let number = |label: &str| label.bytes().all(|byte| byte.is_ascii_digit());
     let last = text.rsplit('.').next().unwrap_or_default();
     if text.parse::<IpAddr>().is_ok() || (text.len() <= 253 && text.split('.').all(word) && !number(last)) {

@@ -1,4 +1,4 @@
-//! What tests of this crate begin with. Those in tests/cli have it, too, by its path.
+//! Samples for the tests of this crate. Those in tests/cli include this file by its path.
 
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
@@ -93,7 +93,7 @@ pub fn edge(from: &str, to: &str, event: &str, holds: bool) -> GraphEdge {
     GraphEdge { from: from.to_owned(), to: to.to_owned(), event: event.to_owned(), holds, alternative: false }
 }
 
-/// What became of an action on this service.
+/// The result of an action on this service.
 pub fn result(name: &str, outcome: Outcome, message: &str) -> ActionResult {
     let (name, message) = (name.to_owned(), message.to_owned());
     ActionResult { name, outcome: outcome.into(), message, ..ActionResult::default() }

@@ -23,8 +23,8 @@ pub struct New {
     pub mode: u32,
 }
 
-/// Writes files that belong together: all, or none. What may fail (rights, room) has failed before the first of them
-/// comes to its place, also where `force` lets them take the place of others.
+/// Writes files that belong together: all, or none. Any step that may fail (rights, room) has failed before
+/// the first of them comes to its place, also where `force` lets them take the place of others.
 ///
 /// # Errors
 /// One of them is there already, unless `force` is given, or cannot be written.
@@ -47,8 +47,9 @@ pub fn create(files: &[New], force: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Writes a file, replacing one that exists; a new one is for its owner alone. What is there keeps its owner and its mode,
-/// but that nobody else may read what is `private`. A symbolic link goes on pointing to it.
+/// Writes a file, replacing one that exists; a new one is for its owner alone. An existing file keeps its
+/// owner and its mode, except that nobody else may read a `private` one. A symbolic link goes on pointing to
+/// it.
 pub fn replace(path: &Path, text: String, private: bool) -> Result<(), Failure> {
     // Where a link leads to; of one that leads nowhere nothing is known.
     let target = match fs::canonicalize(path) {
@@ -150,7 +151,7 @@ mod tests {
     use super::*;
     use crate::samples::Folder;
 
-    /// What is in a folder: name, mode and text.
+    /// The contents of a folder: name, mode and text.
     fn all(folder: &Folder) -> Vec<(String, u32, String)> {
         let each = |entry: io::Result<fs::DirEntry>| {
             let entry = entry.unwrap();

@@ -19,7 +19,7 @@ pub use ask::Extent;
 use ask::{Asker, name};
 use pack::{Missing, Pack};
 
-/// What became of it.
+/// The result.
 #[derive(Debug, Clone)]
 pub struct Made {
     pub file: String,

@@ -11,7 +11,7 @@ const SHORTEST: Duration = Duration::from_millis(100);
 /// The words of a command that can be done again and again.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Watching {
-    /// Show it again every 2s, or every so-and-so often
+    /// Show it again every 2s, or at this interval
     #[arg(short, long, value_name = "D", num_args = 0..=1, require_equals = true, default_missing_value = "2s",
           value_parser = parse_period)]
     pub watch: Option<Duration>,

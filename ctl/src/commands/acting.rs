@@ -1,4 +1,5 @@
-//! What `start`, `stop` and `restart` share: ask, show how it goes, tell what became of each service.
+//! The common part of `start`, `stop` and `restart`: ask, show the progress, report the outcome for each
+//! service.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant, SystemTime};
@@ -14,7 +15,7 @@ use crate::call::Call;
 use crate::failure::{ANSWER, Failure, explain_names, within};
 use crate::output::{Page, escape, faulty, list, state_name, time};
 
-/// What is to be done.
+/// The action that is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
     Start { with_dependencies: bool },
@@ -34,7 +35,7 @@ impl Action {
 /// How long to stay.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct Staying {
-    /// Stay until it is done, and tell how it ended
+    /// Stay until it is done, and report the outcome
     #[arg(short, long)]
     wait: bool,
     /// Stay no longer than this, such as 30s
@@ -42,7 +43,7 @@ pub struct Staying {
     timeout: Option<Duration>,
 }
 
-/// What a request says beside the action and the names.
+/// The options of a request beside the action and the names.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Manner {
     /// Answer once it is done.
@@ -84,7 +85,7 @@ pub async fn act(
         Page::Lines(lines)
     };
     call.show(&results, page)?;
-    // Who does not stay learns now what stands in the way.
+    // A caller who does not stay learns now which condition is missing.
     let waits = |result: &&ActionResult| {
         result.service.as_ref().is_some_and(|service| service.state() == State::Waiting)
     };
@@ -100,7 +101,7 @@ pub async fn act(
     if bad { Err(Failure::Reported) } else { Ok(()) }
 }
 
-/// What to say where it was done with an earlier version of the service's file, because that has a mistake.
+/// The note that an earlier version of the service's file was used, because the present one has a mistake.
 pub fn with_mistakes(action: Action, result: &ActionResult, now: SystemTime) -> Option<String> {
     let file = result.service.as_ref()?.faulty_file.as_ref()?;
     let started = action.goal() == Goal::Up && !is_bad(result);

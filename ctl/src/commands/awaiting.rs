@@ -16,10 +16,10 @@ use crate::output::{Progress, list, retry, state_name};
 
 /// The time that is shown is right to this.
 const TICK: Duration = Duration::from_secs(1);
-/// What keeps a service from its start is looked for first after this time, and again each second.
+/// Obstacles to a start are looked for first after this time, and again each second.
 const FIRST_LOOK: Duration = Duration::from_millis(50);
 
-/// What a service is waited to be.
+/// The state that a service is to reach.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Goal {
     Up,
@@ -61,7 +61,7 @@ async fn watch_obstacles(call: &Call, client: &Client, names: &[String]) -> Infa
     let mut noted = HashSet::new();
     let mut pause = FIRST_LOOK;
     loop {
-        // What is awaited may have been asked for just now.
+        // The service may have been asked for just now.
         tokio::time::sleep(pause).await;
         note_obstacles(call, client, names, &mut noted).await;
         pause = TICK.min(pause * 2);
@@ -165,7 +165,7 @@ async fn show(client: &Client, names: &[String], goal: Goal, mut progress: Progr
     }
 }
 
-/// What is still missing: `web: waiting for service "db" to be up (and 2 more)`.
+/// Names the conditions that are still missing: `web: waiting for service "db" to be up (and 2 more)`.
 fn line(
     names: &[String],
     services: &[Service],

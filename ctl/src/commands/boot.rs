@@ -11,7 +11,7 @@ use crate::output::drawing::plot::{self, Link};
 use crate::output::tree::{Branch, render};
 use crate::output::{Cell, Page, Table, Terminal, Tone, cell, escape, print, time, toned, views};
 
-/// Show where the boot's time went
+/// Show the phases of the boot and their times
 ///
 /// Examples:
 ///   kelsonctl boot
@@ -28,7 +28,7 @@ pub struct Arguments {
 /// How to look at it.
 #[derive(Debug, Clone, Copy, clap::Subcommand)]
 enum View {
-    /// What took longest, longest first
+    /// Services and tasks by the time that they took, longest first
     Blame,
     /// The chain that the whole boot waited for
     CriticalChain,
@@ -272,7 +272,7 @@ fn chain_tree(chain: &[Link], boot: &BootResponse, terminal: &Terminal) -> Strin
     render(&root, terminal.unicode)
 }
 
-/// What takes long stands out.
+/// A long time stands out.
 fn tone(millis: f64) -> Tone {
     if millis >= 1000.0 {
         Tone::Bad

@@ -8,8 +8,8 @@ use crate::failure::{Failure, answer_about};
 
 /// Print the file of a service
 ///
-/// As it is on the disk now, byte for byte. The spec that the service runs with
-/// is in `kelsonctl status`.
+/// It prints the file on the disk, byte for byte. `kelsonctl status` shows the
+/// spec that the service runs with.
 ///
 /// Examples:
 ///   kelsonctl cat db

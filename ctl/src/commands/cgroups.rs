@@ -10,7 +10,7 @@ use crate::output::tree::forest;
 use crate::output::{Cell, Page, Table, Tone, cell, object, or_dash, size, some, time, toned, views};
 use crate::watching::Watching;
 
-/// Show the cgroups of services, what they use and may use
+/// Show the cgroups of services, with use and limits
 ///
 /// Examples:
 ///   kelsonctl cgroups
@@ -24,8 +24,8 @@ pub struct Arguments {
 }
 
 views! {
-    // `path`: below the root; empty: the root itself. What no controller counts is null, and so is a limit that there is
-    // not. `cpu_max`: processors.
+    // `path`: below the root; empty: the root itself. A value that no controller counts is null, and so is an
+    // absent limit. `cpu_max`: processors.
     Cgroup: cgroup {
         path, service: some(&cgroup.service), processes, frozen, cpu_ms: cgroup.cpu, throttled_ms: cgroup.throttled,
         memory_bytes: cgroup.memory, memory_peak_bytes: cgroup.memory_peak, memory_max_bytes: cgroup.memory_max,
@@ -82,7 +82,7 @@ fn above(cgroup: &Cgroup) -> String {
     cgroup.path.rsplit_once('/').map_or(String::new(), |(above, _)| above.to_owned())
 }
 
-/// What comes near its limit stands out.
+/// A value near its limit stands out.
 fn near(field: Cell, used: Option<u64>, limit: Option<u64>) -> Cell {
     match (used, limit) {
         (Some(used), Some(limit)) if used >= limit / 10 * 9 => field.in_tone(Tone::Waiting),

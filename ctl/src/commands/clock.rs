@@ -15,8 +15,8 @@ const TIMES: usize = 4;
 
 /// Show the clock, and how good it is
 ///
-/// Of a host elsewhere also how far its clock is from the one here: it can be
-/// known no better than by half of the time that the answer took.
+/// For a remote host it also shows the difference to the local clock, which is
+/// known to half of the time that the answer took.
 ///
 /// Examples:
 ///   kelsonctl time

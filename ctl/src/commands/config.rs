@@ -14,9 +14,9 @@ use crate::contexts::{Choice, Context, File, KELSONCONFIG, WORD, folder_of};
 use crate::failure::Failure;
 use crate::output::{Page, escape, list};
 
-/// Manage the contexts: how hosts are reached
+/// Manage the contexts: endpoints and certificates of hosts
 ///
-/// The file is written as a whole: comments in it are not kept, its mode is.
+/// kelsonctl writes the whole file: its mode is kept, comments in it are not.
 ///
 /// Examples:
 ///   kelsonctl config contexts
@@ -34,7 +34,7 @@ pub struct Arguments {
 
 #[derive(Debug, Clone, clap::Subcommand)]
 enum Action {
-    /// List the contexts, with role and end of their certificates
+    /// List the contexts with role and expiry of their certificates
     ///
     /// Examples:
     ///   kelsonctl config contexts
@@ -59,7 +59,7 @@ enum Action {
     ///   kelsonctl config add here --endpoint unix:///run/kelson/init.sock
     #[command(verbatim_doc_comment)]
     Add(Add),
-    /// Remove a context, with its key where that stands in it as text
+    /// Remove a context, and its key if the file contains it as text
     ///
     /// Examples:
     ///   kelsonctl config remove edge-1
@@ -78,7 +78,7 @@ enum Action {
         /// The other file; it stays as it is
         #[arg(value_name = "FILE")]
         other: PathBuf,
-        /// Let its contexts take the place of those of the same name
+        /// Replace contexts of the same name
         #[arg(long)]
         force: bool,
     },
@@ -89,7 +89,7 @@ struct Add {
     /// The context
     #[arg(value_name = "NAME")]
     new: String,
-    /// What the machine's certificate is signed by, as PEM
+    /// The certificate of the CA that signed the machine's, as PEM
     #[arg(long, value_name = "FILE", requires_all = ["certificate", "key"])]
     ca: Option<PathBuf>,
     /// The client's certificate, as PEM
@@ -98,7 +98,7 @@ struct Add {
     /// Its key, as PEM
     #[arg(long, value_name = "FILE", requires_all = ["ca", "certificate"])]
     key: Option<PathBuf>,
-    /// Let it take the place of one of the same name
+    /// Replace a context of the same name
     #[arg(long)]
     force: bool,
 }

@@ -30,14 +30,14 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// A path of the host is :/PATH, or NAME:/PATH with a node as -n takes it; a
 /// SOURCE that begins with / is of the host, too, unless DEST is.
 ///
-/// What comes here goes into DEST where that is a folder, else it has that name.
-/// The host can write nothing but this one name: what leads elsewhere is
-/// refused. Devices and pipes are not copied, and set-user-id bits are dropped.
-/// Other file systems below a folder are not gone into.
+/// A copy from the host goes into DEST where that is a folder, else it has that
+/// name. The host can write nothing but this one name: kelsonctl refuses a path
+/// that leads elsewhere. It copies no devices and no pipes, drops set-user-id
+/// bits, and does not enter other file systems below a folder.
 ///
-/// A file that goes to the host has the permissions that it has here, belongs
-/// to root, and is there whole or not at all. Its path may not lead through a
-/// symbolic link. It needs the role os:admin.
+/// A file on its way to the host keeps its permissions, belongs to root there,
+/// and appears whole or not at all. Its path may not lead through a symbolic
+/// link. This needs the role os:admin.
 ///
 /// Examples:
 ///   kelsonctl cp /var/log/kelson .
@@ -51,7 +51,7 @@ pub struct Arguments {
     /// Overwrite files that are there already
     #[arg(short, long)]
     force: bool,
-    /// What is copied: a path of the host, or a file here
+    /// The file or folder to copy: a path of the host, or a file here
     #[arg(value_name = "SOURCE", value_parser = Side::parse)]
     source: Side,
     /// Where to; `-`: a tar archive to the standard output
@@ -100,7 +100,7 @@ fn client(call: &Call, name: Option<String>) -> Result<Client, Failure> {
     }
 }
 
-/// What comes from the host.
+/// Copies from the host.
 async fn fetch(
     call: &Call,
     client: &Client,
@@ -229,7 +229,7 @@ async fn pump(
     Ok(())
 }
 
-/// What comes, for one who reads it on another thread.
+/// The bytes that arrive, for a reader on another thread.
 struct Feed {
     chunks: mpsc::Receiver<Vec<u8>>,
     chunk: io::Cursor<Vec<u8>>,

@@ -14,7 +14,7 @@ use crate::watching::{Watching, parse_period};
 /// Long enough to tell something.
 pub const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Show what the processors do
+/// Show the load of the processors
 ///
 /// Examples:
 ///   kelsonctl cpu
@@ -23,14 +23,14 @@ pub const INTERVAL: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub struct Arguments {
-    /// Look twice, so far apart
+    /// The time between two samples
     #[arg(short, long, value_name = "D", default_value = "1s", value_parser = parse_period)]
     interval: Duration,
     #[command(flatten)]
     pub watching: Watching,
 }
 
-/// What the processors did between two looks. `pressure`: null where the kernel does not count it.
+/// The work of the processors between two samples. `pressure`: null where the kernel does not count it.
 #[derive(Debug, Clone)]
 pub struct Cpu {
     pub model: String,
@@ -78,7 +78,7 @@ impl Run for Arguments {
     }
 }
 
-/// What the processors do in this time, and the values of the last sample.
+/// Samples the work of the processors over this time, and returns it with the values of the last sample.
 pub async fn ask(client: &Client, interval: Duration) -> Result<(Cpu, CpuResponse), Failure> {
     let first = answer(client.inspect().cpu(CpuRequest {})).await?;
     tokio::time::sleep(interval).await;
@@ -143,7 +143,7 @@ fn lines(cpu: &Cpu, last: &CpuResponse, terminal: &Terminal) -> String {
     format!("{out}\n{}", table(rows).render(terminal.width, terminal.palette))
 }
 
-/// What is done for processes that are nice counts as theirs, and for interrupts as the kernel's.
+/// Work for processes that are nice counts as theirs, and work for interrupts as the kernel's.
 fn table<'a>(rows: impl IntoIterator<Item = &'a CpuShares>) -> Table {
     let steal = |share| if share >= 0.05 { Tone::Waiting } else { Tone::Plain };
     Table::of(rows)

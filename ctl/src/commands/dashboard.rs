@@ -13,9 +13,9 @@ const SHORTEST: Duration = Duration::from_secs(1);
 
 /// Watch one host live: services, logs, events
 ///
-/// It takes the whole terminal, which has 40x10 at least, and needs nothing of
-/// it but to place text: a serial console does. `?` tells its keys. Start, stop
-/// and restart are asked about before they are done.
+/// It takes the whole terminal, of at least 40x10, and needs no more of it than
+/// to place text: a serial console is enough. `?` lists the keys. Start, stop
+/// and restart ask for confirmation.
 ///
 /// Examples:
 ///   kelsonctl dashboard

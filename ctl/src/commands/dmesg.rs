@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::follow::Reconnect;
 use crate::output::{Palette, Tone, escape, print, time, views};
 
-/// Show the kernel log, where Kelson writes its own words too
+/// Show the kernel log, with Kelson's own messages
 ///
 /// Examples:
 ///   kelsonctl dmesg
@@ -16,7 +16,7 @@ use crate::output::{Palette, Tone, escape, print, time, views};
 #[derive(Debug, Clone, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub struct Arguments {
-    /// Go on with what is still to come
+    /// Continue with new lines
     #[arg(short, long)]
     follow: bool,
 }

@@ -1,4 +1,5 @@
-//! What `reboot`, `poweroff` and `halt` share: ask, then show the stop order until the connection ends.
+//! The common part of `reboot`, `poweroff` and `halt`: ask, then show the stop order until the connection
+//! ends.
 
 use kelson_proto::v1::ShutdownRequest;
 use kelson_proto::v1::shutdown_request::Action;
@@ -9,16 +10,16 @@ use crate::failure::{Failure, answer};
 use crate::follow::from_now;
 use crate::output::{escape, object, print};
 
-/// What the three have in common on the command line.
+/// The arguments that the three have in common.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct Ending {
-    /// Do not stay to show what stops
+    /// Return at once
     #[arg(long)]
     no_wait: bool,
-    /// Do not ask before it is done on a host over the network
+    /// Do not ask for confirmation
     #[arg(short, long)]
     yes: bool,
-    /// Why, for the log
+    /// The reason, for the log
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
 }
@@ -80,7 +81,7 @@ pub async fn end(call: &Call, action: Action, ending: Ending) -> Result<(), Fail
     Ok(())
 }
 
-/// Who asks, in words for the log.
+/// The reason in words, for the log: the caller, and the reason given.
 pub fn reason(given: Option<&str>) -> String {
     // The server knows the user and the process; it cannot know who stands behind sudo.
     let who = match std::env::var("SUDO_USER") {

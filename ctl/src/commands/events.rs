@@ -13,16 +13,16 @@ use crate::output::timeline::text::render;
 use crate::output::timeline::{From, Timeline};
 use crate::output::{Page, Terminal, Tone, drawing, escape, fit, print, state_name, state_tone, time, width};
 
-/// Show what happened, and what happens
+/// Show the events of the host and its services
 ///
-/// The host keeps 4096 events; when it is full, the oldest event of the service
-/// that holds most is evicted. While following, a connection that
-/// breaks is opened again, and the events go on from the next number. Numbers begin
-/// again when the host starts: --since says so where no event has the number yet.
+/// The host keeps 4096 events. When they are full, it evicts the oldest event of
+/// the service with the most events. While following, kelsonctl opens a broken
+/// connection again, and continues with the next number. Numbers begin again when
+/// the host starts; --since reports it if no event has the number yet.
 ///
-/// With --timeline it is one line a service: what it did over time, and at a
-/// stop who waited for whom. Long times without an event are cut short. With -f
-/// it is drawn once the host has ended.
+/// --timeline draws one line for each service: its states over time, and at a
+/// stop the services that waited for others. It shortens long times without an
+/// event. With -f it draws once the host has ended.
 ///
 /// Examples:
 ///   kelsonctl events db
@@ -33,10 +33,10 @@ use crate::output::{Page, Terminal, Tone, drawing, escape, fit, print, state_nam
 #[derive(Debug, Clone, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub struct Arguments {
-    /// Go on with those that are still to come
+    /// Continue with new events
     #[arg(short, long)]
     follow: bool,
-    /// From this number on, or of the last so-and-so long
+    /// From this number on, or of the last time, such as 10m
     #[arg(long, value_name = "N|D", value_parser = since)]
     since: Option<Since>,
     /// Draw the states of the services over time
@@ -130,7 +130,7 @@ async fn newest(client: &Client, since: u64) -> Option<u64> {
     newest
 }
 
-/// What all the events that are kept make; where it begins, and of whom it tells, is chosen from that.
+/// Draws all the events that are kept; the start and the services to show are chosen from them.
 async fn timeline(call: &Call, client: &Client, arguments: Arguments) -> Result<(), Failure> {
     let names = &arguments.names;
     answer_about(client, names, client.services().list(ListRequest { names: names.clone() })).await?;

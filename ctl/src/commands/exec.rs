@@ -22,16 +22,17 @@ use expiry::Expiry;
 
 /// Run a command beside a service
 ///
-/// It runs with the service's user, environment, limits and confinement, in its
-/// cgroup: it ends with the service, and when kelsonctl goes away. The first
-/// SIGINT (Ctrl-C) or SIGTERM is sent on to it, the second one leaves it.
+/// The command runs with the service's user, environment, limits and
+/// confinement, in its cgroup. It ends with the service, and when kelsonctl goes
+/// away. The first SIGINT (Ctrl-C) or SIGTERM is forwarded to the command, the
+/// second one ends kelsonctl.
 ///
-/// The exit status is that of the command, 128+N where signal N ended it. What
-/// kelsonctl itself fails with (1 to 5, as always) is distinguished by the line
-/// `kelsonctl: ...` on the standard error, which is there then and only then.
+/// The exit status is that of the command, or 128+N if signal N ended it. If
+/// kelsonctl itself fails (with 1 to 5, as always), and only then, it prints a
+/// line `kelsonctl: ...` on the standard error.
 ///
-/// From elsewhere it ends with the client's certificate. One minute before, a
-/// line `warning: ...` on the standard error says so.
+/// Over the network the command ends when the client's certificate expires. One
+/// minute before, a line `warning: ...` on the standard error announces this.
 ///
 /// Examples:
 ///   kelsonctl exec -it db /bin/sh
@@ -40,7 +41,7 @@ use expiry::Expiry;
 #[derive(Debug, Clone, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub struct Arguments {
-    /// Keep its input open, and send what is read here
+    /// Forward the standard input to it
     #[arg(short, long)]
     interactive: bool,
     /// Give it a terminal, of the size of this one
@@ -140,7 +141,7 @@ fn asked(request: Asked) -> RunRequest {
     RunRequest { request: Some(request) }
 }
 
-/// What the kernel hands on of an exit status.
+/// The part of an exit status that the kernel hands on.
 fn lowest_byte(status: i32) -> u8 {
     status.to_le_bytes()[0]
 }
@@ -169,7 +170,7 @@ impl Session {
         input: Option<mpsc::Receiver<Vec<u8>>>,
         signals: &mut Signals,
     ) -> Result<End, Failure> {
-        // What goes to the host waits for the host, what comes for the output here; neither for the other.
+        // Input waits for the host, output for the terminal here; neither waits for the other.
         let (notices, mut noticed) = mpsc::channel(8);
         let feeding = feed(self.requests, input, &mut noticed);
         let mut feeding = std::pin::pin!(feeding);

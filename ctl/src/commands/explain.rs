@@ -9,8 +9,8 @@ use crate::output::{Page, Table, nearest, or_dash, views};
 
 /// Explain the keys of a service, group or machine file
 ///
-/// A key that holds others is followed by a dot and one of them. A table cuts
-/// long texts to the width of the terminal; in JSON they are whole.
+/// A dot separates a key from the keys within it. A table cuts long texts to the
+/// width of the terminal; JSON has them whole.
 ///
 /// Examples:
 ///   kelsonctl explain service

@@ -10,9 +10,9 @@ use crate::failure::Failure;
 
 /// Make a CA, certificates, and files of contexts
 ///
-/// A machine that trusts the CA is reached with the certificates that it signs.
-/// Nothing is revoked: certificates of clients are short-lived, and made again.
-/// The CA's key can make an administrator: keep it off the machines.
+/// Certificates signed by the CA give access to each machine that trusts it.
+/// They cannot be revoked: give clients short-lived ones, and renew them. The
+/// key of the CA can make an administrator: keep it off the machines.
 ///
 /// Examples:
 ///   kelsonctl gen ca --out pki

@@ -67,7 +67,8 @@ impl Run for Arguments {
     }
 }
 
-/// What nobody waits for stands at the left; below each, what it waits for. A part that was shown is not repeated.
+/// Draws the graph as a tree. Services that no other waits for stand at the left; below each, the services
+/// that it waits for. A part that was shown is not repeated.
 pub fn text(graph: &GraphResponse, palette: Palette, unicode: bool) -> String {
     let mut tree = Tree::new(graph, &graph.edges, palette);
     let waited_for: HashSet<&str> = graph.edges.iter().map(|edge| edge.to.as_str()).collect();
@@ -82,7 +83,7 @@ pub fn text(graph: &GraphResponse, palette: Palette, unicode: bool) -> String {
     out
 }
 
-/// What one service waits for, and below it what waits for that service.
+/// Draws the services that one service waits for, and below it those that wait for it.
 pub fn around(graph: &GraphResponse, name: &str, palette: Palette, unicode: bool) -> String {
     let heading = |text: &str| palette.paint(Tone::Strong, text) + "\n";
     let turned: Vec<GraphEdge> = graph

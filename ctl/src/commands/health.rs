@@ -20,13 +20,13 @@ use crate::watching::parse_period;
 /// The host's last word on a timeout is waited for a little longer than the timeout.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Tell whether the host, or a group of services, is healthy
+/// Show whether the host, or a group of services, is healthy
 ///
-/// It is once every required service is up, or a finished one-shot, at the
-/// same time and without a break for the minimum of the machine file. A group
-/// with a file goes by that file, and all checks in it must pass as well.
-/// Ends with status 0 where it is healthy and 1 where it is not. Files with
-/// mistakes are warnings: services run with the versions that were read before.
+/// The host is healthy once every required service is up, or a finished
+/// one-shot, at the same time and without a break for the minimum of the
+/// machine file. For a group with a file that file counts, and all checks in it
+/// must pass as well. Exits with status 0 if it is healthy and 1 if not. Files
+/// with mistakes are warnings: services run with the versions read before.
 ///
 /// Examples:
 ///   kelsonctl health
@@ -42,7 +42,7 @@ pub struct Arguments {
     /// Wait until it is healthy, or has failed
     #[arg(short, long)]
     wait: bool,
-    /// Tell it again every 2s, or every so-and-so often
+    /// Show it again every 2s, or at this interval
     #[arg(long, value_name = "D", num_args = 0..=1, require_equals = true, default_missing_value = "2s",
           value_parser = parse_period, conflicts_with = "wait")]
     pub watch: Option<Duration>,

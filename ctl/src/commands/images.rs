@@ -13,7 +13,7 @@ use crate::output::{Page, Table, Tone, cell, escape, object, or_dash, size, some
 /// The host reads every archive for it.
 const TIMEOUT: Duration = Duration::from_secs(300);
 
-/// List the images of services: where from, unpacked or not
+/// List the images of services with source and state
 ///
 /// Examples:
 ///   kelsonctl images
@@ -26,12 +26,12 @@ pub struct Arguments {
     action: Option<Action>,
 }
 
-/// What to do besides listing.
+/// The action besides listing.
 #[derive(Debug, Clone, Copy, clap::Subcommand)]
 enum Action {
     /// Remove from containerd the images that no service names
     Prune {
-        /// Only tell what would be removed
+        /// Only report the images that would be removed
         #[arg(long)]
         dry_run: bool,
     },

@@ -20,15 +20,14 @@ use crate::output::{
 /// Names that kelson-logd takes in one call.
 const MOST: usize = 256;
 
-/// Show what services wrote
+/// Show the logs of services
 ///
-/// Without a name, or with --all: of all services that the host has at that
-/// moment, in the order of time, with the name before each line.
+/// Without a name, or with --all, it shows the logs of all services of the host,
+/// in the order of time, with the name before each line.
 ///
-/// On a terminal the time stands before each line, a line tells where a new run
-/// of the service begins, and control characters are shown escaped. To anything
-/// else all bytes go as they were written. While following, a connection that
-/// breaks is opened again.
+/// On a terminal each line begins with its time, a line marks the start of a new
+/// run, and control characters are escaped. Otherwise all bytes are written as
+/// they are. While following, kelsonctl opens a broken connection again.
 ///
 /// Examples:
 ///   kelsonctl logs web
@@ -41,16 +40,16 @@ const MOST: usize = 256;
 #[derive(Debug, Clone, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub struct Arguments {
-    /// Go on with what is still to come
+    /// Continue with new lines
     #[arg(short, long)]
     follow: bool,
     /// At most the last N lines (-n names nodes)
     #[arg(long, value_name = "N")]
     tail: Option<u32>,
-    /// Only lines of the last so-and-so long, such as 30s or 10m
+    /// Only lines of the last time, such as 30s or 10m
     #[arg(long, value_name = "D", value_parser = time::parse)]
     since: Option<Duration>,
-    /// Only lines that are so-and-so old, or older
+    /// Only lines that are older, such as 5m
     #[arg(long, value_name = "D", value_parser = time::parse, conflicts_with = "follow")]
     until: Option<Duration>,
     /// Only lines of the service's run with this number
@@ -59,16 +58,16 @@ pub struct Arguments {
     /// Only lines of the run before the current one
     #[arg(short, long, conflicts_with_all = ["follow", "run"])]
     previous: bool,
-    /// Only lines with this text in them, letter by letter
+    /// Only lines that contain this text (no pattern)
     #[arg(long, value_name = "TEXT")]
     grep: Option<String>,
-    /// Put the time before each line, also where it is no terminal
+    /// Put the time before each line, not only on a terminal
     #[arg(short, long)]
     times: bool,
     /// Put no time before each line
     #[arg(long, conflicts_with = "times")]
     no_times: bool,
-    /// Of all services, as without a name
+    /// The logs of all services, as without a name
     #[arg(short, long, conflicts_with = "names")]
     all: bool,
     /// The services [default: all]
@@ -260,7 +259,7 @@ impl Writer {
         } else {
             self.buffer.extend(&line.text);
         }
-        // What goes on here would go on behind a line of another host.
+        // An open line here would continue behind a line of another host.
         self.open = if line.partial && self.node.is_none() {
             Some(source)
         } else {

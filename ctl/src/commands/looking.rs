@@ -1,4 +1,5 @@
-//! What the commands share that look at the machine: an answer that comes in pages, and the services that are named.
+//! The common part of the commands that look at the machine: an answer that comes in pages, and the services
+//! that are named.
 
 use std::future::Future;
 use std::time::Duration;

@@ -18,10 +18,10 @@ use crate::output::{Page, Table, Terminal, Tone, cell, escape_bytes, some, text,
 #[derive(Debug, Clone, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub struct Arguments {
-    /// With permissions, owner, size and time
+    /// Show permissions, owner, size and time
     #[arg(short, long)]
     long: bool,
-    /// All below it, too, as far as its file system goes
+    /// Include all folders below it on the same file system
     #[arg(short = 'R', long)]
     recursive: bool,
     /// The folder, or a file, from / on

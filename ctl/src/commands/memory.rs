@@ -8,7 +8,7 @@ use crate::failure::{Failure, answer};
 use crate::output::{Page, Table, size, views};
 use crate::watching::Watching;
 
-/// Show memory, swap, and who waits for them
+/// Show memory, swap, and the pressure on them
 ///
 /// Examples:
 ///   kelsonctl memory

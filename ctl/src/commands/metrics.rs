@@ -18,8 +18,8 @@ const PAGE: Duration = Duration::from_secs(30);
 
 /// Print metrics of the host and its services
 ///
-/// Without -o they are OpenMetrics text, as kelson-apid serves it at /metrics.
-/// A text that does not end in `# EOF` is not whole.
+/// Without -o it prints OpenMetrics text, as kelson-apid serves it at /metrics.
+/// A text that does not end in `# EOF` is incomplete.
 ///
 /// Examples:
 ///   kelsonctl metrics > kelson.prom
@@ -88,7 +88,7 @@ async fn print_text(mut pages: Streaming<GetMetricsResponse>) -> Result<(), Fail
     print(openmetrics::END)
 }
 
-/// What the host tells, each family whole.
+/// Asks the host for its metrics, each family whole.
 pub async fn ask(client: &Client, request: GetMetricsRequest) -> Result<Vec<MetricFamily>, Failure> {
     collect(answer(client.metrics().get(request)).await?).await
 }
@@ -107,7 +107,7 @@ pub async fn collect(mut pages: Streaming<GetMetricsResponse>) -> Result<Vec<Met
     Ok(families)
 }
 
-/// What the table shows of a service.
+/// The values of a service in the table.
 #[derive(Default)]
 struct Row {
     state: String,
@@ -189,7 +189,7 @@ fn rows(families: &[MetricFamily]) -> BTreeMap<&str, Row> {
     rows
 }
 
-/// What no span of time is, the host does not tell.
+/// A span of time from the host; one that is no span counts as zero.
 fn seconds(seconds: f64) -> String {
     time::measured(Duration::try_from_secs_f64(seconds).unwrap_or_default())
 }

@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::output::{Cell, Page, Table, Tone, or_dash, size, some, toned, views};
 use crate::watching::Watching;
 
-/// Show what is mounted, and how full it is
+/// Show the mounts, and how full each file system is
 ///
 /// Examples:
 ///   kelsonctl mounts
@@ -18,10 +18,10 @@ use crate::watching::Watching;
 #[derive(Debug, Clone, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub struct Arguments {
-    /// Those that have no size, too, such as proc and sysfs
+    /// Include file systems without a size, such as proc and sysfs
     #[arg(short, long)]
     all: bool,
-    /// With their options
+    /// Show their options
     #[arg(short = 'W', long)]
     wide: bool,
     #[command(flatten)]

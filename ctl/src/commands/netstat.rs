@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::output::{Page, Table, Tone, or_dash, some, toned, views};
 use crate::watching::Watching;
 
-/// Show sockets that services listen on
+/// Show the sockets on which services listen
 ///
 /// Examples:
 ///   kelsonctl netstat
@@ -18,7 +18,7 @@ use crate::watching::Watching;
 #[derive(Debug, Clone, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub struct Arguments {
-    /// Connections, too
+    /// Include connections
     #[arg(short, long)]
     connections: bool,
     #[command(flatten)]

@@ -16,8 +16,8 @@ use crate::watching::Watching;
 
 /// Show processes: those of each service, then the others
 ///
-/// Below each service stand its processes, children below their parents;
-/// then Kelson's own, then those of nobody.
+/// Each service is followed by its processes, children below their parents. Then
+/// follow Kelson's own processes, and those that belong to no service.
 ///
 /// Examples:
 ///   kelsonctl processes
@@ -26,10 +26,10 @@ use crate::watching::Watching;
 #[derive(Debug, Clone, clap::Args)]
 #[command(visible_alias = "ps", verbatim_doc_comment)]
 pub struct Arguments {
-    /// As a list in this order
+    /// A list in this order
     #[arg(long, value_enum, value_name = "BY")]
     sort: Option<Sort>,
-    /// Threads of the kernel, too
+    /// Include threads of the kernel
     #[arg(long)]
     kernel: bool,
     #[command(flatten)]
@@ -39,7 +39,7 @@ pub struct Arguments {
     names: Vec<String>,
 }
 
-/// What decides about the order of a list.
+/// The order of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Sort {
     /// The most memory first
@@ -144,7 +144,7 @@ fn list(all: &[Process]) -> Table {
         .into()
 }
 
-/// What stands at the left, and the process that it is about; a heading is about none.
+/// The cell at the left, and the process that it is about; a heading is about none.
 type Row<'a> = (Cell, Option<&'a Process>);
 
 /// Which are Kelson's: PID 1, and what it started that has a name as its personalities have. One that gives itself such

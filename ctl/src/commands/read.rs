@@ -17,8 +17,8 @@ const LONGEST: usize = 1 << 16;
 
 /// Print a file of the host
 ///
-/// To a terminal control characters are shown escaped; to anything else all
-/// bytes go as they are, whatever -o says.
+/// On a terminal control characters are escaped. Otherwise all bytes are written
+/// as they are, also with -o.
 ///
 /// Examples:
 ///   kelsonctl read /etc/kelson/machine.yaml
@@ -85,7 +85,7 @@ impl Lines {
         shown(&whole)
     }
 
-    /// What is left, and the end of its line: the prompt begins on one of its own.
+    /// Returns the rest, and the end of its line: the prompt begins on a line of its own.
     fn end(&mut self) -> String {
         let rest = std::mem::take(&mut self.rest);
         self.open |= !rest.is_empty();

@@ -3,8 +3,8 @@
 super::ending::command! {
     /// Stop everything in order and reboot the host
     ///
-    /// Shows what stops, in its order, until the connection ends.
-    /// On a terminal it asks first if the host is reached over the network.
+    /// It shows the services as they stop, until the connection ends. Over the
+    /// network it asks for confirmation first, if it is on a terminal.
     ///
     /// Examples:
     ///   kelsonctl reboot

@@ -18,12 +18,12 @@ const LOOK: Duration = Duration::from_millis(100);
 
 /// Have PID 1 re-execute itself, for an upgrade in place
 ///
-/// It is executed from its file on disk, which is tried first, or from its copy
-/// in memory where the file cannot be read. The file is found by the path by
-/// which the host was started; a link is followed again. Services and containers
-/// run on, and nothing of them is counted. Returns once PID 1 answers again, and
-/// names the old and the new version. Ends with status 1 where PID 1 refuses, goes
-/// on as it was, crashes meanwhile or runs another version than it was to.
+/// PID 1 tries its file on disk first, at the path by which the host was
+/// started; it follows a link again. If the file cannot be read, PID 1 executes
+/// its copy in memory. Services and containers keep running, and no restart is
+/// counted. kelsonctl returns once PID 1 answers again, and names the old and
+/// the new version. It exits with status 1 if PID 1 refuses, continues as it
+/// was, crashes meanwhile or runs another version than intended.
 ///
 /// Examples:
 ///   kelsonctl reexec
@@ -31,7 +31,7 @@ const LOOK: Duration = Duration::from_millis(100);
 #[derive(Debug, Clone, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub struct Arguments {
-    /// Why, for the log
+    /// The reason, for the log
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
 }
@@ -64,7 +64,7 @@ impl Run for Arguments {
     }
 }
 
-/// What the next incarnation of PID 1 says of itself.
+/// Waits for the next incarnation of PID 1, and returns its description of itself.
 ///
 /// # Errors
 /// There is none, or it does not answer.

@@ -10,8 +10,8 @@ use crate::output::{Page, escape};
 ///
 /// New services start, removed ones stop. A service whose file changed runs on:
 /// `kelsonctl restart NAME` applies the change, and so does each restart that
-/// Kelson makes by itself. A service that waits uses its new file at once. What
-/// is wrong in a file is printed, and the exit status is then 1.
+/// Kelson makes by itself. A service that waits uses its new file at once. If
+/// a file has a mistake, kelsonctl prints it and exits with status 1.
 ///
 /// Examples:
 ///   kelsonctl reload

@@ -6,9 +6,9 @@ use crate::failure::Failure;
 
 /// Stop services and start them again at once
 ///
-/// It is not counted as a failure. Changes of the service's file are taken up.
-/// If the file has a mistake, the version that was read before is used, and the
-/// exit status is 1.
+/// A restart does not count as a failure. It applies changes of the service's
+/// file. If the file has a mistake, Kelson uses the version that it read before,
+/// and the exit status is 1.
 ///
 /// Examples:
 ///   kelsonctl restart web

@@ -9,10 +9,10 @@ use crate::output::print;
 
 /// Print the JSON schema of a file, for editors
 ///
-/// An editor with a YAML language server checks a file by it and tells what each
-/// key means, once its first line names where the schema lies:
+/// An editor with a YAML language server checks a file by the schema and shows
+/// the meaning of each key, if the first line of the file names the schema:
 ///   # yaml-language-server: $schema=../service.schema.json
-/// What lies between files is for kelsonctl validate.
+/// kelsonctl validate checks the rules between files.
 ///
 /// Examples:
 ///   kelsonctl schema service > /etc/kelson/service.schema.json

@@ -19,7 +19,7 @@ use crate::watching::parse_period;
 #[derive(Debug, Clone, clap::Args)]
 #[command(visible_alias = "list", verbatim_doc_comment)]
 pub struct Arguments {
-    /// Show them again every 2s, or every so-and-so often
+    /// Show them again every 2s, or at this interval
     #[arg(short, long, value_name = "D", num_args = 0..=1, require_equals = true, default_missing_value = "2s",
           value_parser = parse_period)]
     pub watch: Option<Duration>,
@@ -90,7 +90,8 @@ pub fn restarts(service: &Service) -> Cell {
     toned(tone, service.restarts.to_string())
 }
 
-/// What it waits for, or why it is as it is, and what else an operator should know at a glance.
+/// The conditions that it waits for, or the reason for its state, and anything else that an operator should
+/// know at a glance.
 pub fn reason(service: &Service) -> Cell {
     let unhealthy = service.healthy == Some(false);
     let (tone, why) = match service.state() {

@@ -10,7 +10,7 @@ use crate::output::{Page, object};
 /// Send a signal to the main process of a service
 ///
 /// PID 1 sends it through a pidfd, so that no other process can be hit. It is no
-/// stop: if the process ends, its restart policy answers as ever.
+/// stop: if the process ends, its restart policy decides.
 ///
 /// Examples:
 ///   kelsonctl signal web HUP

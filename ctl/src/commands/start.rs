@@ -7,7 +7,7 @@ use crate::failure::Failure;
 /// Start services that are down
 ///
 /// If one of them waits for a service that nobody will start, the exit status
-/// is 1, and a line says what helps.
+/// is 1, and a line names the remedy.
 ///
 /// Examples:
 ///   kelsonctl start db

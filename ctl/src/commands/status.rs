@@ -24,9 +24,9 @@ const LINES: u32 = 10;
 
 /// Show the host at a glance, or one service whole
 ///
-/// The host: version, uptime, health, how many services are in which state, and
-/// which have failed or wait. A service: state, why, events, spec, last log
-/// lines.
+/// Of the host it shows version, uptime, health, the number of services in each
+/// state, and the services that failed or wait. Of a service it shows the state
+/// and its reason, events, spec, and last log lines.
 ///
 /// Examples:
 ///   kelsonctl status

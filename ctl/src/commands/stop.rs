@@ -7,7 +7,7 @@ use crate::call::{Call, Run};
 use crate::failure::Failure;
 use crate::output::time;
 
-/// Stop services; refused while others that run need them
+/// Stop services; refused while running services need them
 ///
 /// A stop that ends the access of its caller over the network, because it also
 /// stops apid, needs --force. On a terminal kelsonctl asks instead.
@@ -23,7 +23,7 @@ pub struct Arguments {
     /// The services
     #[arg(required = true, value_name = "NAME")]
     names: Vec<String>,
-    /// Stop first what needs them
+    /// First stop the services that need them
     #[arg(short, long)]
     cascade: bool,
     /// Start them again after this time, such as 1h

@@ -10,12 +10,13 @@ use crate::failure::Failure;
 use crate::output::{Page, escape, size, time};
 use crate::support::{Extent, Made, make};
 
-/// Put all that helps to understand a host into one archive
+/// Collect diagnostics of a host in one archive
 ///
-/// Services, events, logs, the graph, metrics and the machine itself, and what
-/// could not be had. What looks like a secret is taken out: values of
-/// environment variables, passwords, tokens, private keys. Not every secret
-/// looks like one: read the archive before it goes on.
+/// The archive has services, events, logs, the graph, metrics, facts about the
+/// machine, and a list of the parts that could not be collected. kelsonctl
+/// removes text that looks like a secret: values of environment variables,
+/// passwords, tokens, private keys. Not every secret looks like one: read the
+/// archive before you send it.
 ///
 /// Examples:
 ///   kelsonctl support
@@ -30,7 +31,7 @@ pub struct Arguments {
     /// The number of last lines of each log
     #[arg(long, value_name = "N", default_value_t = 2000)]
     lines: u32,
-    /// So long each answer is waited for
+    /// The timeout for each answer
     #[arg(long, value_name = "D", default_value = "15s", value_parser = time::parse_timeout)]
     timeout: Duration,
 }

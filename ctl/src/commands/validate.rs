@@ -26,10 +26,10 @@ const AFTER: usize = 80;
 /// only its own mistakes are shown; elsewhere it is a service, group or machine
 /// file by its content. Warnings alone leave the exit status 0.
 ///
-/// On the host itself, where Kelson runs and the folder is /etc/kelson, users,
-/// groups and files that services name are looked up. Elsewhere they are not
-/// checked, and the last line says so; --root looks them up in the root of an
-/// image, and the programs of services, too.
+/// On the host itself, where Kelson runs and the folder is /etc/kelson, it also
+/// checks the users, groups and files that services name. Elsewhere it does not,
+/// and the last line says so. --root checks them, and the programs of services,
+/// in the root of an image.
 ///
 /// Examples:
 ///   kelsonctl validate /etc/kelson
@@ -42,7 +42,7 @@ pub struct Arguments {
     /// The folder, or a file
     #[arg(value_name = "DIR|FILE")]
     path: PathBuf,
-    /// The root of the host or image that this is for
+    /// The root of the host or image that the files are for
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
 }
@@ -222,7 +222,8 @@ fn mistake(diagnostic: &Diagnostic, source: Option<&str>, palette: Palette) -> S
     out
 }
 
-/// What stands before a place of a line, in characters, and what from there on; where it is long, what is near it.
+/// The text of a line before a place, in characters, and the text from there on; of a long line the part near
+/// the place.
 fn around(line: &str, place: usize) -> (String, String) {
     let place = place.min(line.chars().count());
     let skipped = place.saturating_sub(BEFORE);
@@ -238,7 +239,7 @@ fn around(line: &str, place: usize) -> (String, String) {
     (before, after)
 }
 
-/// What programs read of it; a warning is no mistake and hardly meant.
+/// The form for programs; a warning is no mistake and hardly meant.
 fn view(diagnostic: &Diagnostic, warning: bool) -> Value {
     let file = diagnostic.file.display().to_string();
     object!(diagnostic => file: file, line, column, service, message, warning: warning)

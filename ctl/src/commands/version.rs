@@ -18,7 +18,7 @@ const CLIENT: &str = env!("CARGO_PKG_VERSION");
 #[derive(Debug, Clone, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub struct Arguments {
-    /// Only that of kelsonctl; no host is asked
+    /// Only the version of kelsonctl; calls no host
     #[arg(long)]
     client: bool,
 }

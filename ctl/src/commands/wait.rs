@@ -19,8 +19,8 @@ const GRACE: Duration = Duration::from_secs(2);
 
 /// Wait until services are up, or down, or have exited
 ///
-/// Ends with status 0 once that holds for all of them at the same time, with 5
-/// when the time is over.
+/// Exits with status 0 once this holds for all of them at the same time, and
+/// with 5 when the timeout has passed.
 ///
 /// Examples:
 ///   kelsonctl wait db web --for up --timeout 30s
@@ -40,7 +40,7 @@ pub struct Arguments {
     timeout: Option<Duration>,
 }
 
-/// What a service can be waited for.
+/// The events of a service that `wait` can wait for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Event {
     /// It runs, and every check says so now; also `healthy`
@@ -67,7 +67,7 @@ impl Event {
         }
     }
 
-    /// What the host is asked to wait for; `None`: it is looked for here.
+    /// The form of the event in the request to the host; `None`: this program looks for it.
     fn wire(self) -> Option<For> {
         match self {
             Event::Up => Some(For::Up),
@@ -193,7 +193,7 @@ async fn look(client: &Client, arguments: &Arguments, before: &[Service]) -> Res
     }
 }
 
-/// What keeps a service from being there: `web is waiting: service "db" to be up`.
+/// The obstacle that keeps a service from the event: `web is waiting: service "db" to be up`.
 fn lacking(service: &Service) -> String {
     let why =
         if service.waiting_for.is_empty() { service.message.clone() } else { service.waiting_for.join(", ") };

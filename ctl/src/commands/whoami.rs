@@ -6,10 +6,11 @@ use crate::call::{Call, Run};
 use crate::failure::{Failure, answer};
 use crate::output::{Page, Table, escape, object};
 
-/// Show as whom the host takes your calls, and with which role
+/// Show your identity and role as the host sees them
 ///
-/// The role decides which commands you may use; `local` may use all. The host
-/// tells what it has checked itself: the process that calls, or the certificate.
+/// The role decides which commands you may use; `local` may use all. The
+/// identity is the one that the host has verified: the calling process, or the
+/// certificate.
 ///
 /// Examples:
 ///   kelsonctl whoami

@@ -18,7 +18,7 @@ const LINES: u32 = 3;
 const SERVICES: usize = 3;
 const COLUMNS: usize = 160;
 
-/// What is shown beside the chain itself.
+/// The context of the chain.
 struct Beside {
     palette: Palette,
     now: SystemTime,
@@ -26,9 +26,9 @@ struct Beside {
     logs: HashMap<String, Vec<Branch>>,
 }
 
-/// Tell what a service waits for, down to the cause
+/// Show what a service waits for, down to the cause
 ///
-/// Of services that failed the last lines of the run that failed are shown.
+/// For a failed service it shows the last lines of the failed run.
 ///
 /// Examples:
 ///   kelsonctl why web
@@ -79,7 +79,8 @@ fn service_of(cause: &Reason) -> &str {
     missing.map_or("", |missing| missing.name.as_str())
 }
 
-/// What stands below a service whose last run failed: the last lines of that run, or why they cannot be shown.
+/// The branch below a service whose last run failed: the last lines of that run, or the reason why they
+/// cannot be shown.
 async fn log(client: &Client, service: &str) -> Vec<Branch> {
     let leaf = |line: String| Branch { line, below: Vec::new() };
     let request = StatusRequest { name: service.to_owned() };

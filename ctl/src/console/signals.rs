@@ -12,7 +12,7 @@ pub fn of_signal(signal: i32) -> u8 {
     signal.saturating_add(128).to_le_bytes()[0]
 }
 
-/// What came, one after the other.
+/// The signals that arrived, one after the other.
 pub struct Signals(mpsc::Receiver<i32>);
 
 impl Signals {

@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use crate::output::nearest;
 use crate::store;
 
-/// What a PEM text has and a path has not.
+/// A text that marks PEM, and that no path holds.
 const PEM: &str = "-----BEGIN ";
 
 /// All that stands in the file.
@@ -103,7 +103,7 @@ impl File {
 }
 
 impl Context {
-    /// What TLS needs; paths are relative to the file of contexts.
+    /// The material for TLS; paths are relative to the file of contexts.
     ///
     /// # Errors
     /// A part is missing, or is neither PEM text nor the path of one.

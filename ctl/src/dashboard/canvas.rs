@@ -13,7 +13,7 @@ pub const ENTER: &str = "\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[m\x1b[2J";
 /// All of that undone.
 pub const LEAVE: &str = "\x1b[m\x1b[2J\x1b[H\x1b[?7h\x1b[?25h\x1b[?1049l";
 
-/// What the terminal shows.
+/// The contents of the terminal.
 #[derive(Debug, Default)]
 pub struct Canvas {
     shown: Buffer,
@@ -52,7 +52,7 @@ impl Canvas {
         }
         self.look(cell);
         self.text.push_str(cell.symbol());
-        // What is wide on one terminal is not on another, and in the last column none goes on.
+        // A character that is wide on one terminal is not on another, and in the last column none goes on.
         self.at = (cell.cell_width() == 1 && x + 1 < width).then_some((x + 1, y));
     }
 

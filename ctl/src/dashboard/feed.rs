@@ -1,4 +1,4 @@
-//! What comes from the host: asked again and again, or streams that are opened again when they break.
+//! News from the host: repeated calls, or streams that are opened again when they break.
 //!
 //! Each source is a task of its own, none waits for another, and whatever a task asks has a deadline. A host that is gone
 //! is called for as long as the dashboard stays.
@@ -71,7 +71,7 @@ impl Feed {
         });
     }
 
-    /// What comes next. Cancelled by dropping, without loss.
+    /// Waits for the next news. Cancelled by dropping, without loss.
     ///
     /// # Errors
     /// A fault in the dashboard itself.

@@ -26,7 +26,7 @@ pub enum Key {
 /// Longer than this no terminal's sequence is.
 const LONGEST: usize = 32;
 
-/// What of the bytes is no whole key yet.
+/// The bytes that are no whole key yet.
 #[derive(Debug, Default)]
 pub struct Keys {
     rest: Vec<u8>,

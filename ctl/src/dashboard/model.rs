@@ -1,4 +1,4 @@
-//! What the dashboard knows, and what news and keys make of it. Pure: nothing here waits, asks or draws.
+//! The state of the dashboard, and its changes by news and keys. Pure: nothing here waits, asks or draws.
 
 mod press;
 mod ring;
@@ -24,10 +24,10 @@ pub use usage::{Usage, Usages};
 /// Longer than this a log line is cut.
 const LINE_MAX: usize = 2000;
 
-/// What comes from the host.
+/// News from the host.
 #[derive(Debug)]
 pub enum News {
-    /// The host answers. What it did not tell this time stays as it was.
+    /// The host answers. A part that it did not report this time stays as it was.
     Host {
         services: Vec<Service>,
         version: Option<Box<VersionResponse>>,
@@ -35,7 +35,7 @@ pub enum News {
     },
     /// It does not, and why.
     Lost(String),
-    /// What services have used until then; `None`: it is not known.
+    /// The resources that services have used until then; `None`: they are not known.
     Usage(Instant, Option<HashMap<String, Usage>>),
     /// PID 1 is another one: events are counted from 1.
     Incarnation,
@@ -52,7 +52,7 @@ pub enum News {
     Status(Box<StatusResponse>),
     /// The graph or the status is not available, and why.
     NoDetail(String),
-    /// What became of what was asked.
+    /// The outcome of an action.
     Acted(Action, String, Box<Result<ActionResult, Failure>>),
 }
 
@@ -87,7 +87,7 @@ impl Pane {
     }
 }
 
-/// What the keys mean.
+/// The meaning of the keys.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub enum Mode {
     #[default]
@@ -99,7 +99,7 @@ pub enum Mode {
     Help,
 }
 
-/// What the host is to be asked for, besides what is always shown.
+/// The data to ask the host for, besides those that are always shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Wish {
     Nothing,
@@ -159,7 +159,7 @@ pub struct Model {
     pub zoomed: bool,
     /// Only services whose names have this in them are shown.
     pub filter: String,
-    /// What is to be read in the last line.
+    /// The message in the last line.
     pub said: Option<(Tone, String)>,
     /// The item at the lower end, where it is not the newest.
     pub bottom: Option<u64>,
@@ -189,7 +189,7 @@ impl Model {
         self.listed().into_iter().enumerate().find(|(_, service)| service.name == self.chosen)
     }
 
-    /// What the host is to be asked for.
+    /// The data to ask the host for.
     pub fn wish(&self) -> Wish {
         match (self.pane, self.chosen()) {
             (Pane::Logs, Some((_, service))) => Wish::LogOf(service.name.clone()),

@@ -20,7 +20,7 @@ const FOLDER: OFlag =
 #[derive(Debug)]
 pub struct Target {
     folder: OwnedFd,
-    /// What the top of the archive is called there.
+    /// The name that the top of the archive gets there.
     pub name: OsString,
     /// Files that are there already give way.
     pub force: bool,
@@ -73,7 +73,7 @@ impl Parent {
         &self.name
     }
 
-    /// What is there: a folder or something else.
+    /// Tells whether a folder is there, or something else.
     fn is_folder(&self) -> io::Result<Option<bool>> {
         match fstatat(&self.folder, self.name(), AtFlags::AT_SYMLINK_NOFOLLOW) {
             Ok(found) => Ok(Some(SFlag::from_bits_truncate(found.st_mode) & SFlag::S_IFMT == SFlag::S_IFDIR)),

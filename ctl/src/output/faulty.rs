@@ -6,7 +6,7 @@ use kelson_proto::v1::{FaultyFile, FileMistake};
 
 use super::time;
 
-/// What to do about it.
+/// The advice to the operator.
 const WAY_OUT: &str = "correct the file and run `kelsonctl reload`";
 
 /// `/etc/kelson/services/web.yaml:2:11: unknown key …`
@@ -37,7 +37,7 @@ pub fn lines(file: &FaultyFile, now: SystemTime) -> Vec<String> {
     file.mistakes.iter().map(mistake).chain([in_use]).collect()
 }
 
-/// What to say of a start of a service with an earlier version of its file.
+/// The note about a start of a service with an earlier version of its file.
 pub fn started(name: &str, file: &FaultyFile, now: SystemTime) -> Option<String> {
     let mistakes: Vec<String> = file.mistakes.iter().map(mistake).collect();
     file.earlier_in_use.then(|| {

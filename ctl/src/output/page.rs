@@ -1,4 +1,4 @@
-//! What a command has for people to read about one host, and how the pages of several hosts become one.
+//! A command's output for people about one host, and how the pages of several hosts become one.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::table::{Table, cell};
 use super::terminal::Terminal;
 use super::text::{escape, width};
 
-/// What is read about one host, by how it can stand beside that of another.
+/// The output about one host, by how it can stand beside that of another.
 #[derive(Debug)]
 pub enum Page {
     /// Rows of the same head become one table, with a column that tells the host.
@@ -94,7 +94,7 @@ fn labelled(node: &str, mut family: MetricFamily) -> MetricFamily {
     family
 }
 
-/// The text of families. What has the same name must stand together, so that its head is there once.
+/// The text of families. Families with the same name must stand together, so that their head is there once.
 fn metrics(families: &[MetricFamily], whole: bool) -> String {
     let mut places = BTreeMap::new();
     for family in families {

@@ -17,7 +17,7 @@ pub fn message(message: &str, retry: Option<&Retry>) -> String {
     }
 }
 
-/// What it waits for, with what ended its last run.
+/// The conditions that it waits for, with the reason why its last run ended.
 pub fn waiting(waiting_for: &[String], retry: Option<&Retry>) -> String {
     let waits = waiting_for.join(", ");
     match retry {

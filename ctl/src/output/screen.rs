@@ -8,7 +8,7 @@ use super::text::escape_lines;
 use super::{Format, note, print};
 use crate::failure::Failure;
 
-/// What is gathered of a round, until it is shown.
+/// The output of a round, gathered until it is shown.
 #[derive(Debug)]
 pub struct Screen {
     format: Format,
@@ -18,7 +18,7 @@ pub struct Screen {
 #[derive(Debug, Default)]
 struct Round {
     result: String,
-    /// What went wrong.
+    /// The errors.
     said: Vec<String>,
     /// The lines that the last round left on the terminal.
     above: usize,
@@ -81,8 +81,8 @@ impl Screen {
     }
 }
 
-/// The text over the `above` lines that are there, and how many lines it has. What is longer or wider than the terminal is
-/// cut: lines that have left it at the top cannot be written over.
+/// The text over the `above` lines that are there, and how many lines it has. A text that is longer or wider
+/// than the terminal is cut: lines that have left it at the top cannot be written over.
 fn in_place(text: &str, above: usize, height: Option<usize>) -> (String, usize) {
     let mut lines: Vec<&str> = text.lines().collect();
     // Below the text stands the cursor.

@@ -7,7 +7,7 @@ use kelson_proto::v1::check::Standing;
 use kelson_proto::v1::line::Stream;
 use kelson_proto::v1::{Service, State, health_report};
 
-/// What a piece of text says by its colour.
+/// The meaning of a text's colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Tone {
     #[default]

@@ -46,7 +46,7 @@ pub fn or_dash<T: Into<Cell>>(value: Option<T>) -> Cell {
     value.map_or_else(|| toned(Tone::Quiet, "-"), Into::into)
 }
 
-/// What is the same for all fields of a column.
+/// The properties that all fields of a column share.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Column {
     head: &'static str,

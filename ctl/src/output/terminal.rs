@@ -1,4 +1,4 @@
-//! What the standard streams lead to: a terminal of some width and some colours, or something else.
+//! The targets of the standard streams: a terminal of some width and some colours, or something else.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::os::fd::AsRawFd as _;

@@ -1,7 +1,7 @@
 //! Text of services as it may be shown: nothing in it can steer the terminal, and its width is known.
 //!
-//! What a service says of itself (status, messages, log lines) is not trusted: an escape sequence in it could move
-//! the cursor, change the title or fake other lines. So control characters are shown, never sent.
+//! Texts of a service about itself (status, messages, log lines) are not trusted: an escape sequence in one
+//! could move the cursor, change the title or fake other lines. So control characters are shown, never sent.
 
 use std::borrow::Cow;
 

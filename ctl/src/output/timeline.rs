@@ -14,7 +14,7 @@ use super::style::Tone;
 /// Later than this after the last of those that need it is down, a service stops for another reason.
 const AT_ONCE: f64 = 1000.0;
 
-/// What is shown of a state. Times are milliseconds since the first event.
+/// The look of a state. Times are milliseconds since the first event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Look {
     /// Not started, or skipped.
@@ -227,7 +227,8 @@ fn hold(lanes: &mut [Lane], edges: &[GraphEdge]) {
     let mut stops: Vec<Stop> = Vec::new();
     for (lane, reported) in lanes.iter().enumerate() {
         for (span, piece) in reported.spans.iter().enumerate() {
-            // Who ends by itself holds nobody. Who never gets down does, but nobody got further by it.
+            // A service that ends by itself holds nobody. One that never gets down does, but nobody got
+            // further by it.
             if piece.state != State::Stopping {
                 continue;
             }

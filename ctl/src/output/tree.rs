@@ -23,8 +23,9 @@ pub fn render(root: &Branch, unicode: bool) -> String {
     out
 }
 
-/// Things in the order of their tree, each with the rails that stand in front of it. Who names itself or nobody that is
-/// there as its parent stands at the top, and so does one of a circle. `hung`: what is at the top hangs below a heading.
+/// Things in the order of their tree, each with the rails that stand in front of it. An entry that names
+/// itself or an unknown parent stands at the top, and so does one of a circle. `hung`: what is at the top
+/// hangs below a heading.
 pub fn forest<T, K: Eq + Hash>(
     things: &[T],
     id: impl Fn(&T) -> K,
@@ -44,7 +45,7 @@ pub fn forest<T, K: Eq + Hash>(
         }
     }
     let (mut rows, mut shown) = (Vec::new(), HashSet::new());
-    // What no top leads to is in a circle, or behind one.
+    // An entry that no top leads to is in a circle, or behind one.
     for round in [tops, (0..things.len()).collect()] {
         let last = round.len();
         for (number, place) in round.into_iter().enumerate() {
@@ -66,7 +67,7 @@ pub fn forest<T, K: Eq + Hash>(
     rows
 }
 
-/// What leads to a thing, and what passes it by to those below it.
+/// The line that leads to an entry, and the one that passes it on the way to those below it.
 fn rails(unicode: bool, last: bool) -> (&'static str, &'static str) {
     match (unicode, last) {
         (true, false) => ("├─ ", "│  "),

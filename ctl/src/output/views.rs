@@ -1,4 +1,5 @@
-//! What programs read: the stable shape of JSON and YAML, made of the messages of the host. `docs/kelsonctl.md` describes it.
+//! The output for programs: the stable shape of JSON and YAML, made of the messages of the host.
+//! `docs/kelsonctl.md` describes it.
 //!
 //! A field is never renamed and never changes its type; new ones may be added, except to `services` and `events`, whose
 //! fields are a contract of their own. A time is text as of RFC 3339, a duration a number of milliseconds; both are null

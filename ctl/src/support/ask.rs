@@ -21,12 +21,12 @@ use crate::commands::{
 use crate::failure::{Failure, answer, answer_within};
 use crate::output::{Format, Palette, Progress, View, joined, object, some, stream_name, time};
 
-/// What is asked, and how much of it.
+/// The parts of the report, and how much of each.
 #[derive(Debug, Clone, Copy)]
 pub struct Extent {
     /// The number of last lines of each log.
     pub lines: u32,
-    /// So long each answer is waited for.
+    /// The timeout for each answer.
     pub timeout: Duration,
     /// Its clock is another than the one here.
     pub is_remote: bool,
@@ -188,7 +188,8 @@ impl<'a> Asker<'a> {
         self.answer(pack, "health.json", question).await
     }
 
-    /// `TIME STREAM TEXT`, a line each. What was written in pieces is put together first: half a secret looks like none.
+    /// `TIME STREAM TEXT`, a line each. Lines that were written in pieces are put together first: half a
+    /// secret looks like none.
     fn log(&mut self, lines: Vec<Line>) -> String {
         let (mut fronts, mut texts) = (Vec::new(), Vec::<String>::new());
         let mut open: Option<i32> = None;

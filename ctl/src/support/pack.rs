@@ -27,7 +27,7 @@ pub struct Kept {
     pub cut: bool,
 }
 
-/// What is not in the archive.
+/// A part that is not in the archive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Missing {
     pub name: String,

@@ -1,4 +1,5 @@
-//! What looks like a secret is taken out of what leaves the host. Nothing is asked and nothing is kept here but counts.
+//! Removes texts that look like secrets from the archive before it leaves the host. Asks nothing and keeps
+//! nothing but counts.
 //!
 //! No rule tells a secret from another word for certain. So names decide, and the few forms that everybody uses: where
 //! in doubt a word too many goes, since one too few cannot be called back.
@@ -101,7 +102,7 @@ impl Redactor {
         words
             .iter()
             .map(|word| {
-                // What was taken out already is counted.
+                // A secret that was removed already is counted.
                 let is_gone = word.starts_with(GONE);
                 if std::mem::take(&mut follows) && !word.starts_with('-') && !word.is_empty() && !is_gone {
                     self.count("arguments");

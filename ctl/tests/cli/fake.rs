@@ -27,7 +27,7 @@ use tonic::{Request, Response, Status};
 use crate::samples::{Folder, at, result, wire};
 pub use inspect::Seen;
 
-/// What becomes of PID 1 once it has granted a re-exec.
+/// The fate of PID 1 once it has granted a re-exec.
 #[derive(Debug, Default, Clone, Copy)]
 pub enum Reexec {
     #[default]
@@ -39,7 +39,7 @@ pub enum Reexec {
     BeginsAnew,
 }
 
-/// What the host knows, and what it was asked.
+/// The state of the host, and the requests that it got.
 #[derive(Default)]
 pub struct State {
     pub services: Vec<Service>,
@@ -60,7 +60,7 @@ pub struct State {
     pub metrics_break: bool,
     pub pruned: PruneImagesResponse,
     pub seen: Seen,
-    /// What `start`, `stop` and `restart` answer.
+    /// The answers to `start`, `stop` and `restart`.
     pub results: Vec<ActionResult>,
     /// Everybody is refused.
     pub deny: bool,
@@ -70,7 +70,7 @@ pub struct State {
     pub silent: bool,
     /// Streams that follow end, in order, once all is told.
     pub ending: bool,
-    /// What `shutdown` adds to the events before the host ends.
+    /// The events that `shutdown` adds before the host ends.
     pub last_words: Vec<Event>,
     /// When PID 1 began; without it: always the same.
     pub started: Option<prost_types::Timestamp>,
@@ -79,7 +79,7 @@ pub struct State {
     /// How often PID 1 has re-executed itself.
     pub reexecs: u32,
     pub crashes: u32,
-    /// What becomes of a re-exec that was granted.
+    /// The outcome of a re-exec that was granted.
     pub reexec: Reexec,
     /// Every request in words.
     pub asked: Vec<String>,
@@ -379,7 +379,7 @@ impl Services for Shared {
         let request = request.into_inner();
         self.note(format!("events since={} last={}", request.since, request.last.is_some()))?;
         self.known(&request.names)?;
-        // What there is already counts as old for somebody who asks for the last millisecond.
+        // Events that are there already count as old for a caller who asks for the last millisecond.
         let newest = self.state().events.last().map_or(0, |event| event.seq);
         let recent = request.last.as_ref().is_some_and(|last| last.seconds == 0);
         let from = if recent { newest + 1 } else { request.since };
@@ -522,7 +522,7 @@ impl Logs for Shared {
     }
 }
 
-/// Plays the command that it is told: each word is something to do. What it is asked meanwhile is noted.
+/// Plays the command that it is told: each word is something to do. The requests in the meantime are noted.
 #[tonic::async_trait]
 impl Exec for Shared {
     async fn run(&self, request: Request<tonic::Streaming<RunRequest>>) -> Answer<BoxStream<RunResponse>> {

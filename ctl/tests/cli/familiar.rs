@@ -1,4 +1,4 @@
-//! What people's hands type who come from another tool: no name, another word, no dashes.
+//! Command lines of users who come from another tool: no name, another word, no dashes.
 
 use kelson_proto::v1::State::{Backoff, Failed, Finished, Running};
 use kelson_proto::v1::health_report;

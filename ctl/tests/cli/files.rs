@@ -138,7 +138,7 @@ fn troubles_of_a_copy_are_told_and_the_rest_is_there() {
     assert!(dest.join("log/db.log").is_file());
 }
 
-/// What is in a folder, at any depth.
+/// The paths in a folder, at any depth.
 fn all(path: &Path) -> Vec<String> {
     let mut names = Vec::new();
     for entry in fs::read_dir(path).unwrap() {

@@ -318,7 +318,7 @@ fn an_expired_certificate_is_told_as_such() {
     let port = place.machine("ca.pem", "127.0.0.1");
     place.ok(&format!("gen config --ca . -e 127.0.0.1:{port} --context edge --out config"));
     place.ok(&format!("gen config --ca . -e 127.0.0.1:{port} --context gone --out config"));
-    // What `gen` makes has not expired, so another hand signs with the CA's key.
+    // Certificates of `gen` have not expired, so another hand signs with the CA's key.
     let key = KeyPair::from_pem(&place.read("ca.key")).unwrap();
     let mut ca = CertificateParams::default();
     ca.distinguished_name = rcgen::DistinguishedName::new();

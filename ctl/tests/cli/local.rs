@@ -1,4 +1,4 @@
-//! What needs no host: help, validate, completion, the manual page.
+//! Commands that need no host: help, validate, completion, the manual page.
 
 use std::path::Path;
 use std::process::Command;
@@ -168,7 +168,7 @@ fn bash_completes_a_line() {
     assert_eq!((output.out.as_str(), output.err.as_str()), ("web\nboot\ndb web\n", ""));
 }
 
-/// What the shell prints for the script.
+/// The shell's output for the script.
 fn in_shell(shell: &str, words: &[&str], script: &str, fake: &Fake) -> Done {
     let folder = Path::new(env!("CARGO_BIN_EXE_kelsonctl")).parent().unwrap();
     let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());

@@ -58,7 +58,7 @@ pub fn at(socket: &Path, words: &str) -> Command {
     command
 }
 
-/// What a call left behind.
+/// The result of a call.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Done {
     pub status: i32,

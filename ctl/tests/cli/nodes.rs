@@ -55,7 +55,7 @@ impl Fleet {
         transcript(name, &self.folder, |words| (self.run(words), Vec::new()));
     }
 
-    /// What is said of the host that is not there.
+    /// The message about the host that is not there.
     pub fn lost(&self) -> String {
         format!(
             "kelsonctl: lost: there is no {}/lost.sock: Kelson does not run here, or with another --runtime-dir (see \
@@ -140,7 +140,7 @@ fn a_start_that_fails_on_one_host() {
     let fleet = Fleet::new(vec![("edge-1", two()), ("lab", fails)]);
     fleet.transcript("nodes-start");
     for host in &fleet.hosts {
-        // Whoever stays asks meanwhile what is in the way.
+        // A caller that stays asks meanwhile which condition is missing.
         let asked: Vec<String> = host.asked().into_iter().filter(|asked| !asked.starts_with("why")).collect();
         assert_eq!(asked, ["start db web wait=true"]);
     }

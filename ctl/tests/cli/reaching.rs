@@ -100,7 +100,7 @@ pub fn machine(ca: &CertifiedIssuer<'static, KeyPair>, state: State) -> u16 {
     serve_tls(state, tls.client_ca_root(Certificate::from_pem(ca.pem())))
 }
 
-/// What a client shows that `by` has signed, and the CA that it trusts.
+/// A client's certificate signed by `by`, its key, and the CA that it trusts.
 pub fn client(ca: String, by: &CertifiedIssuer<'static, KeyPair>) -> Folder {
     let (certificate, key) = signed(by, &["admin"]);
     Folder::with([("ca.pem", ca), ("admin.pem", certificate), ("admin.key", key)])

@@ -59,7 +59,7 @@ fn leaky() -> State {
     }
 }
 
-/// What is in the archive, below its one folder.
+/// The contents of the archive, below its one folder.
 fn unpacked(path: &Path) -> (String, BTreeMap<String, String>) {
     let mut archive = tar::Archive::new(GzDecoder::new(File::open(path).unwrap()));
     let (mut top, mut files) = (String::new(), BTreeMap::new());

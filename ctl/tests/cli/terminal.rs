@@ -102,7 +102,7 @@ impl Shown {
     }
 }
 
-/// What takes the line away.
+/// The sequence that clears the line.
 const AWAY: &str = "\r\x1b[K";
 
 #[test]
@@ -181,7 +181,7 @@ fn a_table_fits() {
     assert!(text.lines().nth(2).unwrap().ends_with('…'), "{text}");
 }
 
-/// What the words print on a terminal of 80 columns without colours.
+/// The output of the words on a terminal of 80 columns without colours.
 fn in_eighty(fake: &Fake, words: &str) -> String {
     let mut command = at(&fake.socket(), words);
     command.env("NO_COLOR", "1");

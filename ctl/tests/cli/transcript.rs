@@ -41,7 +41,7 @@ pub fn transcript(name: &str, folder: &Path, run: impl Fn(&str) -> (Done, Vec<St
 }
 
 impl Fake {
-    /// [`transcript`] of calls of this host. What it is asked again and again while a call waits is left out.
+    /// [`transcript`] of calls of this host. Questions that a call repeats while it waits are left out.
     #[track_caller]
     pub fn transcript(&self, name: &str) {
         transcript(name, self.folder(), |words| {

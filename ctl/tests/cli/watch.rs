@@ -132,7 +132,7 @@ fn on_a_terminal_it_is_drawn_in_place() {
     until("web   finished");
     fake.cut();
     until("kelsonctl: nobody serves");
-    // What went wrong has one line, over which the next is drawn.
+    // An error has one line, over which the next is drawn.
     fake.serve();
     until("\x1b[1A\r\x1b[?7lNAME  STATE");
     interrupt(&mut child);

@@ -13,7 +13,7 @@ use crate::contexts::{self, Context, File};
 use crate::output::{Cell, Table, Terminal, Tone, cell, object, or_dash, time, toned};
 use crate::pki::DAY;
 
-/// What is known of a context's own certificate.
+/// The known facts about a context's own certificate.
 #[derive(Debug, Default)]
 struct Known {
     common_name: Option<String>,

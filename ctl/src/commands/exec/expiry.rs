@@ -20,7 +20,8 @@ pub struct Expiry {
 }
 
 impl Expiry {
-    /// What the host says with its answer of how long our certificate holds. On the host itself it says nothing.
+    /// The validity of our certificate, which the host reports with its answer. On the host itself it reports
+    /// nothing.
     pub fn of(metadata: &MetadataMap, raw: bool) -> Expiry {
         let given =
             metadata.get(kelson_proto::call::ENDS_IN).and_then(|value| value.to_str().ok()?.parse().ok());

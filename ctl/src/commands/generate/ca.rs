@@ -10,7 +10,7 @@ use crate::pki::{self, Algorithm, DAY};
 
 /// Make a CA: ca.pem and ca.key
 ///
-/// The certificate is what machines and clients trust, the key signs theirs.
+/// Machines and clients trust the certificate; the key signs theirs.
 ///
 /// Examples:
 ///   kelsonctl gen ca --out pki
@@ -24,7 +24,7 @@ pub struct Arguments {
     /// Its common name
     #[arg(long = "name", value_name = "CN", default_value = "kelson-ca", value_parser = pki::parse_name)]
     common_name: String,
-    /// How long it holds, such as 3650d [default: 10 years]
+    /// Its validity, such as 3650d [default: 10 years]
     #[arg(long, value_name = "D", value_parser = pki::parse_valid)]
     valid: Option<Duration>,
     /// Its key

@@ -13,9 +13,9 @@ use crate::pki::{self, Algorithm, Authority, DAY, Holder};
 
 /// Make a certificate with its key: NAME.pem and NAME.key
 ///
-/// With --role one of somebody who calls machines: what he may do there, and for
-/// how long, stands in it, and nobody can take it back before its time is over.
-/// With --server that of a machine, with every name and address it is called by.
+/// With --role it is the certificate of a client of machines. It contains the
+/// role and the validity, and cannot be revoked before it expires. With --server
+/// it is the certificate of a machine, with all its names and addresses.
 ///
 /// Examples:
 ///   kelsonctl gen cert --ca pki --role os:operator --name ann --valid 7d
@@ -25,19 +25,19 @@ use crate::pki::{self, Algorithm, Authority, DAY, Holder};
 pub struct Arguments {
     #[command(flatten)]
     signer: Signer,
-    /// Of a client, an os:reader, os:operator or os:admin
+    /// A client with this role: os:reader, os:operator or os:admin
     #[arg(long, value_name = "ROLE", value_parser = role(), hide_possible_values = true)]
     role: Option<Role>,
     /// Of a machine
     #[arg(long, requires = "host")]
     server: bool,
-    /// Its names and addresses, as it is called
+    /// A name or address of the machine
     #[arg(long, value_name = "HOST", num_args = 1.., conflicts_with = "role", value_parser = pki::parse_host)]
     host: Vec<String>,
     /// Its common name [default: the role's, or the host]
     #[arg(long = "name", value_name = "NAME", value_parser = pki::parse_name)]
     common_name: Option<String>,
-    /// How long it holds [default: 30d; with --server 365d]
+    /// Its validity [default: 30d; with --server 365d]
     #[arg(long, value_name = "D", value_parser = pki::parse_valid)]
     valid: Option<Duration>,
     /// Its key

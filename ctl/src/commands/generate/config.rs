@@ -16,8 +16,9 @@ use crate::pki::{self, Algorithm, Authority, Holder};
 
 /// Make a context with a certificate of its own
 ///
-/// The file is ready for KELSONCONFIG: it holds certificates and key as text. The
-/// context is named by --context, or by the host of --endpoint; others are kept.
+/// The file is ready for KELSONCONFIG: it contains certificates and key as text.
+/// --context names the context, or else the host of --endpoint. Other contexts
+/// in the file are kept.
 ///
 /// Examples:
 ///   kelsonctl gen config --ca pki --endpoint 192.0.2.7:50000 --context edge-1
@@ -27,7 +28,7 @@ use crate::pki::{self, Algorithm, Authority, Holder};
 pub struct Arguments {
     #[command(flatten)]
     signer: Signer,
-    /// An os:reader, os:operator or os:admin
+    /// Its role: os:reader, os:operator or os:admin
     #[arg(
         long,
         value_name = "ROLE",

@@ -1,4 +1,4 @@
-//! What `gen ca`, `gen cert` and `gen config` share: who signs, and the lines about the files.
+//! The common part of `gen ca`, `gen cert` and `gen config`: the signing CA, and the lines about the files.
 
 use std::path::{Path, PathBuf};
 
@@ -34,7 +34,7 @@ pub fn make_folder(path: &Path) -> Result<(), Failure> {
         .map_err(|error| Failure::Failed(format!("cannot make the folder {}: {error}", path.display())))
 }
 
-/// What was made.
+/// The files that were made.
 #[derive(Debug)]
 pub struct Made {
     pub files: Vec<String>,

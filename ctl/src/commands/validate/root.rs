@@ -1,4 +1,4 @@
-//! What a service needs of the root of its host: programs and folders, looked up in a copy of that root.
+//! Checks the programs and folders that a service needs of the root of its host, in a copy of that root.
 
 use std::path::{Path, PathBuf};
 
@@ -80,7 +80,7 @@ fn kind(stat: &FileStat) -> SFlag {
     SFlag::from_bits_truncate(stat.st_mode & SFlag::S_IFMT.bits())
 }
 
-/// What is at a path of the host; links lead to what they would lead to there.
+/// Looks up a path of the host; links lead to the same place as they would there.
 fn stat(root: &Path, path: &Path) -> Option<FileStat> {
     let folder = open(root, OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty()).ok()?;
     let how = OpenHow::new().flags(OFlag::O_PATH | OFlag::O_CLOEXEC).resolve(ResolveFlag::RESOLVE_IN_ROOT);

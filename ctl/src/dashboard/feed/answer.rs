@@ -7,7 +7,7 @@ use crate::failure::{Failure, answer_within};
 
 /// A host that is there answers a question within this time.
 pub const ANSWER: Duration = Duration::from_secs(5);
-/// Who goes through a list does not want to see what stands on the way.
+/// A user who goes through a list does not want to see the entries on the way.
 pub const PASSING: Duration = Duration::from_millis(150);
 
 /// The answer of a host that is there.

@@ -1,4 +1,4 @@
-//! What is asked again and again.
+//! The calls that are repeated.
 
 use std::time::{Duration, Instant};
 
@@ -17,13 +17,13 @@ use crate::dashboard::model::{News, Usage, Wish};
 use crate::failure::Failure;
 use crate::follow::Pauses;
 
-/// What happens at nearly the same time is asked about once.
+/// Events at nearly the same time cause one call.
 const GATHER: Duration = Duration::from_millis(250);
 
 /// Asks how the host is: every so often, and soon after something has happened.
 pub struct Poll {
     pub choice: Choice,
-    /// Who else asks takes its client from here: after a failure there is a new one.
+    /// Other callers take their client from here: after a failure there is a new one.
     pub clients: watch::Sender<Client>,
     pub wish: watch::Receiver<Wish>,
     pub stirred: watch::Receiver<()>,
@@ -33,7 +33,7 @@ pub struct Poll {
     pub interval: Duration,
 }
 
-/// What is known of this incarnation of PID 1.
+/// The known facts about this incarnation of PID 1.
 #[derive(Default)]
 struct Incarnation {
     started: Option<Timestamp>,

@@ -1,11 +1,11 @@
-//! What keys do.
+//! The effect of keys.
 
 use super::{Mode, Model, Pane};
 use crate::commands::acting::Action;
 use crate::dashboard::keys::Key;
 use crate::output::Tone;
 
-/// What is to be done outside of the model.
+/// An effect outside of the model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
     Quit,

@@ -126,7 +126,7 @@ fn a_refused_stop_asks_about_those_that_need_it() {
     assert_eq!(press(&mut model, "y"), Some(Effect::Act(Action::Stop { cascade: true }, "db".to_owned())));
     model.hear(acted(Action::Stop { cascade: true }, Outcome::Done, "stopping, after web"));
     assert_eq!(model.said, Some((Tone::Good, "db: stopping, after web".to_owned())));
-    // Who types something else is told, and not asked.
+    // A user who types something else gets a message and no question.
     press(&mut model, "/w");
     model.hear(acted(stop, Outcome::Refused, "needed by \"web\""));
     assert_eq!(model.mode, Mode::Filter);

@@ -1,4 +1,4 @@
-//! What services use: memory as reported, and the share of a CPU from two samples.
+//! The resources that services use: memory as reported, and the share of a CPU from two samples.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 /// Failed samples in a row after which the last values are dropped.
 const TIMEOUT: u32 = 3;
 
-/// What one service has used so far, as far as its cgroup tells.
+/// The resources that one service has used so far, as far as its cgroup counts them.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Usage {
     pub memory: Option<u64>,

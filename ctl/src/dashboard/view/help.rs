@@ -1,4 +1,4 @@
-//! What keys there are.
+//! The list of keys.
 
 use super::text::Text;
 use crate::output::Tone;

@@ -2,7 +2,7 @@
 
 use crate::output::Palette;
 
-/// What the terminal can show.
+/// The abilities of the terminal.
 #[derive(Debug, Clone, Copy)]
 pub struct Looks {
     pub palette: Palette,

@@ -8,7 +8,7 @@ use crate::commands::{graph, status};
 use crate::dashboard::model::{Happening, LogLine, Model, Pane, Ring};
 use crate::output::{Terminal, Tone, fit, state_name, state_tone, time};
 
-/// What is seen of a pane.
+/// The visible part of a pane.
 #[derive(Debug, Default)]
 pub struct Body {
     pub rows: Vec<Text>,
@@ -52,7 +52,7 @@ fn newest(model: &Model) -> u64 {
     end.saturating_sub(1)
 }
 
-/// What stands in it.
+/// The contents of the pane.
 pub fn body(model: &Model, columns: usize, lines: usize, looks: Looks, now: SystemTime) -> Body {
     let Some((_, service)) = model.chosen() else {
         return if model.pane == Pane::Events { events(model, columns, lines) } else { Body::default() };

@@ -17,7 +17,7 @@ pub fn external(tone: Tone, text: &str) -> (Tone, String) {
 /// The palette with which others paint what [`unpainted`] takes apart again.
 pub const MARKS: Palette = Palette::Full;
 
-/// What was painted, in its pieces. All escape sequences in it are those of the paint.
+/// Splits a painted text into its pieces. All escape sequences in it are those of the paint.
 pub fn unpainted(text: &str) -> Text {
     const TONES: [Tone; 6] = [Tone::Strong, Tone::Good, Tone::Busy, Tone::Waiting, Tone::Bad, Tone::Quiet];
     let (mut pieces, mut tone) = (Text::new(), Tone::Plain);

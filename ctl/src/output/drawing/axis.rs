@@ -2,9 +2,9 @@
 
 use super::Drawing;
 
-/// What a stretch that is left out takes of the axis.
+/// The part of the axis that an omitted stretch takes.
 const CUT: f64 = 0.035;
-/// What of the time shown is added after the end.
+/// The part of the time shown that is added after the end.
 const TAIL: f64 = 0.04;
 /// Shorter than this nothing is left out, in milliseconds.
 const LONG: f64 = 2000.0;
@@ -91,7 +91,7 @@ impl Axis {
         marks
     }
 
-    /// What is not left out.
+    /// The stretches that are shown.
     fn shown(&self) -> Vec<(f64, f64)> {
         let mut shown = Vec::new();
         let mut from = self.start;

@@ -40,7 +40,7 @@ struct Card<'a> {
     name: String,
     /// Empty where it is no service.
     state: String,
-    /// What it waits for, or why it is not up.
+    /// The conditions that it waits for, or the reason why it is not up.
     why: String,
     /// All of it, for who points at it.
     title: String,

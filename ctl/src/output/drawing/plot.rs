@@ -17,7 +17,7 @@ const CHART: f64 = 860.0;
 const INDENT: f64 = 16.0;
 /// A step whose bar would be narrower is left out.
 const VISIBLE: f64 = 2.5;
-/// What stands in the chain is bold, and so wider.
+/// Texts of the chain are bold, and so wider.
 const BOLD: f64 = 1.13;
 
 const LEGEND: &[(&str, &str)] = &[
@@ -213,7 +213,7 @@ fn rows(boot: &BootResponse, kernel: f64, events: &[Event], chain: &[Link]) -> V
             _ if pieces.is_empty() => continue,
             _ => "not started yet".to_owned(),
         };
-        // What took no time is not seen.
+        // A piece without a duration is not visible.
         pieces.retain(|(from, to, _)| to.is_none_or(|to| to - from > 0.05));
         let (label, critical) = (label(&service.name, "service"), critical("service", &service.name, None));
         rows.push(Row { label, kind: "service", pieces, critical, note });

@@ -65,7 +65,7 @@ pub fn draw(timeline: &Timeline) -> String {
 }
 
 fn bar(drawing: &mut Drawing, (from, to): (f64, f64), y: f64, look: Look, title: &str) {
-    // Who is down is a line and no bar.
+    // A service that is down is a line and no bar.
     let (down, height) = match look {
         Look::Idle | Look::Down => (10.5, 3.0),
         _ => (5.0, BAR),

@@ -35,7 +35,7 @@ pub fn render(timeline: &Timeline, terminal: &Terminal) -> String {
             let last = if last > first && to < axis.end() { last - 1 } else { last };
             for place in &mut line[first..=last] {
                 let over = look == Look::Held && *place == Some(Look::Running);
-                // What was short is shown wider than it was rather than not at all.
+                // A short piece is shown wider than it was rather than not at all.
                 if over || place.is_none_or(|there| look > there || there < Look::Held) {
                     *place = Some(look);
                 }
@@ -103,7 +103,7 @@ fn scale(axis: &Axis, columns: usize, name: usize, terminal: &Terminal) -> Strin
     )
 }
 
-/// What the letters mean, in as many lines as it takes.
+/// The legend of the letters, in as many lines as it takes.
 fn wrapped(
     entries: impl Iterator<Item = (Tone, &'static str, &'static str)>,
     columns: usize,
@@ -127,7 +127,7 @@ fn begun(timeline: &Timeline) -> String {
     timeline.begun.as_ref().map_or(String::new(), |begun| format!("0 is {}\n", rfc3339(begun)))
 }
 
-/// Who stopped only after others, in the order in which they did.
+/// The services that stopped only after others, in the order in which they did.
 fn stopped(timeline: &Timeline, name: usize, palette: Palette) -> String {
     let mut holds: Vec<_> =
         timeline.lanes.iter().flat_map(|lane| lane.holds.iter().map(move |hold| (lane, hold))).collect();

@@ -1,9 +1,9 @@
 //! The forms that secrets have within a line.
 
-/// What stands in place of a secret.
+/// The text in place of a secret.
 pub const GONE: &str = "(removed)";
 
-/// What in a name says that it is of a secret, wherever it stands in it.
+/// The parts of a name that mark a secret, wherever one stands in it.
 const SECRET: &[&str] = &[
     "password",
     "passwd",
@@ -16,7 +16,7 @@ const SECRET: &[&str] = &[
     "privatekey",
 ];
 
-/// What in the name of an argument says so where it is a word by itself.
+/// The parts of an argument's name that mark a secret where one is a word by itself.
 const ARGUMENT: &[&str] = &["key", "pass", "pwd", "auth"];
 
 /// Called with the kind of each one that is removed.

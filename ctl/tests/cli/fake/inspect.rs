@@ -7,7 +7,7 @@ use tonic::{Request, Response, Status};
 
 use super::{Answer, Shared};
 
-/// What is to be seen of the machine.
+/// The visible state of the machine.
 #[derive(Default)]
 pub struct Seen {
     pub processes: Vec<Process>,
@@ -22,7 +22,7 @@ pub struct Seen {
     pub files: Vec<File>,
     pub content: Vec<Vec<u8>>,
     pub copy: Vec<copy_response::Response>,
-    /// What streams of bytes end with.
+    /// The status that ends streams of bytes.
     pub broken: Option<Status>,
     /// The host was made before there was such a service.
     pub unknown: bool,

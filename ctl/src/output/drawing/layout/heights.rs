@@ -2,7 +2,7 @@
 
 use super::sketch::{Item, Sketch};
 
-/// What an edge that passes through a layer takes of its height.
+/// The height that an edge takes as it passes through a layer.
 pub const LANE: f64 = 4.0;
 /// Between two items of a layer.
 const ROW_GAP: f64 = 16.0;

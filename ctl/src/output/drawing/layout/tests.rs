@@ -1,4 +1,4 @@
-//! What every drawing of a graph must keep to, on graphs of all shapes.
+//! Rules that every drawing of a graph must keep, on graphs of all shapes.
 
 use super::*;
 

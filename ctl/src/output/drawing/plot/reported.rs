@@ -1,4 +1,4 @@
-//! What events tell of the boot beside when services were spawned and up.
+//! The facts that events report about the boot, beside the times at which services were spawned and up.
 
 use std::collections::HashMap;
 use std::time::Duration;
