@@ -7,7 +7,7 @@ use prost::Message;
 use kelson_helper::inspect::{FRAME_MAX, Kind, frame};
 use kelson_spec::quote::error_text;
 
-/// A page goes when it has so many bytes: no entry of it is as long as three of that.
+/// A page is sent once it has this many bytes: no entry of it is as long as three of that.
 const PAGE: usize = FRAME_MAX / 4;
 
 /// Why a question has no answer.

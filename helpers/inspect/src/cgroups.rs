@@ -11,7 +11,7 @@ use prost_types::Duration as Lasting;
 use crate::answer::Unanswered;
 use crate::system::{lasting, line, number, whole};
 
-/// A service may make cgroups of its own; more than so many are none of an operator's.
+/// A service may make cgroups of its own; more than this are none of an operator's.
 const MOST: usize = 10_000;
 
 /// The cgroup at `root` and all below it, a parent before its children.

@@ -16,7 +16,7 @@ use crate::read;
 /// Files of proc and sys say that they hold nothing; so much of them is read, in bytes.
 const UNKNOWN: u64 = 1 << 20;
 
-/// Where the bytes of the archive go: into pieces, between which troubles are told.
+/// Where the bytes of the archive go: into pieces, with reports of errors between them.
 struct Pieces<'a, 'b> {
     answer: &'a mut Answer<'b>,
     piece: Vec<u8>,

@@ -16,7 +16,7 @@ use crate::system::{System, bytes};
 
 /// A file system that has not said by then how full it is does not answer.
 const TIMEOUT: Duration = Duration::from_secs(2);
-/// Each is asked by a thread of its own, of so many at the same time.
+/// A thread of its own asks each; this many run at the same time.
 const ASKED: usize = 64;
 /// Bytes of such a thread's stack.
 const STACK: usize = 64 << 10;

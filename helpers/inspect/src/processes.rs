@@ -15,7 +15,7 @@ use crate::clock;
 use crate::owners::Owners;
 use crate::system::{System, lasting, line, pids, whole};
 
-/// So much of a command line is told, in bytes; programs have written books into theirs.
+/// The longest part of a command line that is reported, in bytes; programs have written books into theirs.
 const COMMAND_MAX: u64 = 8 << 10;
 
 /// In order of their PIDs. One that ends meanwhile is left out.

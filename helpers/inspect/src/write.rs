@@ -19,7 +19,7 @@ use crate::answer::{Answer, Unanswered};
 use crate::files::absolute;
 use crate::read::PIECE;
 
-/// After so many bytes they are brought to the disk: at the end, too, that takes less than PID 1 waits.
+/// After this many bytes they are brought to the disk: at the end, too, that takes less than PID 1 waits.
 const SYNC: u64 = 8 << 20;
 /// The permissions that a file may have: nothing that lends it another user's rights.
 const MODE: u32 = 0o777;

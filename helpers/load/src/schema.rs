@@ -60,7 +60,7 @@ pub enum Kind {
     Boolean,
     Number(RangeInclusive<u64>),
     Duration(RangeInclusive<Duration>),
-    /// Bytes, at least so many.
+    /// Bytes, at least this number.
     Size(u64),
     Cpus,
     Choice(Vec<&'static str>),

@@ -1,8 +1,8 @@
 //! The gRPC service `Logs` on `log.sock`: the past from files, then live lines from memory.
 //!
-//! Its thread is started at the first client. A client that reads slowly has nothing queued for it: it has a position in
-//! the ring, and is told how many lines it missed. A disk that does not answer costs a client its history, said as a
-//! note, and a bounded number of threads.
+//! Its thread is started at the first client. A client that reads slowly has nothing queued for it: it has a
+//! position in the ring, and learns how many lines it missed. A disk that does not answer costs a client its
+//! history, said as a note, and a bounded number of threads.
 
 use std::collections::HashMap;
 use std::io;
@@ -214,7 +214,7 @@ impl Reading {
     async fn wait_for_writer(&self, names: &[Arc<str>]) {
         let numbers = self.store.numbers(names);
         let written = changed(&self.store, |store| store.all_written(&numbers).then_some(()));
-        // If not, memory has it, or it is said.
+        // If not, memory has it, or a note reports the loss.
         let _ = tokio::time::timeout(WRITTEN, written).await;
     }
 

@@ -24,7 +24,7 @@ use super::store::Store;
 use super::troubles::Troubles;
 use kelson_helper::places::{Call, Place, Places};
 
-/// More than may read at the same time: who comes too many is told so.
+/// More than may read at the same time: a client above the limit gets an answer.
 const CONNECTIONS: usize = 96;
 /// Before the next try when there is no descriptor or no memory for a connection.
 const SHORTAGE: Duration = Duration::from_millis(200);

@@ -33,7 +33,7 @@ impl Console {
             && let Err(error) = file.write(&self.line)
             && error.kind() != std::io::ErrorKind::WouldBlock
         {
-            // It was hung up; the next line opens it anew.
+            // It was hung up; the next line opens it again.
             self.file = None;
         }
         self.line.shrink_to(4096);

@@ -68,7 +68,7 @@ impl Files {
         let mut kept: usize = 0;
         let result = self.append_all(service, limits, bytes, &mut kept);
         if result.is_err() {
-            // Opened anew next time: whatever was wrong may have been with this one.
+            // Opened again next time: the fault may have been with this one.
             let mark = self.mark(service);
             self.open.remove(service);
             return Written { kept, mark, result };
@@ -113,7 +113,7 @@ impl Files {
         Ok(())
     }
 
-    /// The open file, looked after: opened, made, or opened anew.
+    /// The open file, looked after: opened, made, or opened again.
     fn current(&mut self, service: &Arc<str>) -> io::Result<&mut Open> {
         self.used = self.used.wrapping_add(1);
         let path = path_of(&self.directory, service, 0);

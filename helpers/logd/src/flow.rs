@@ -18,7 +18,7 @@ const WAIT: Duration = Duration::from_millis(40);
 const SHORTEST: Duration = Duration::from_millis(1);
 /// A service that is silent for so long has its suppressed lines noted.
 const QUIET: Duration = Duration::from_millis(100);
-/// Reading what is only counted and thrown away takes one part in so many of a processor.
+/// Reading lines that are only counted and dropped takes this part of a processor: one in `SHARE`.
 const SHARE: u32 = 13;
 /// The cost of such a turn beside the time that is measured around it: to sleep and to wake up, on a busy
 /// computer.
@@ -83,7 +83,7 @@ impl WaitBudget {
     }
 }
 
-/// `logs.rateLimit`: in each second so many lines, and no more until the next second begins.
+/// `logs.rateLimit`: a number of lines in each second, and no more until the next second begins.
 #[derive(Debug)]
 pub struct Rate {
     limit: u32,
@@ -114,7 +114,7 @@ impl Rate {
         Lost::default()
     }
 
-    /// Whether a line of so many bytes may be kept; if not it counts as suppressed.
+    /// Whether a line of this many bytes may be kept; if not it counts as suppressed.
     pub fn admit(&mut self, bytes: usize) -> bool {
         if self.left == 0 {
             self.suppress(1, bytes as u64);

@@ -24,9 +24,9 @@ const LOOKED_AT: usize = 4 * 1024 * 1024;
 enum Stage {
     /// Finds which runs there are.
     Runs,
-    /// Counts those that are wanted: so many.
+    /// Counts the wanted lines, with the number so far.
     Count(u64),
-    /// Gives them, but for the first so many.
+    /// Gives them, but for the first ones: this many.
     Give(u64),
 }
 
@@ -67,8 +67,8 @@ impl History {
         Ok(history)
     }
 
-    /// The next lines, at most so many bytes of text; `None` at the end. There may be none although it is not the end:
-    /// a call reads only so much.
+    /// The next lines, at most this many bytes of text; `None` at the end. There may be none although it is
+    /// not the end: a call reads only so much.
     pub fn chunk(&mut self, bytes: usize) -> io::Result<Option<Vec<OwnedLine>>> {
         let mut lines = Vec::new();
         let (mut size, mut seen): (usize, usize) = (0, 0);

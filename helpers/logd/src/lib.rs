@@ -77,7 +77,7 @@ pub fn main(args: impl Iterator<Item = OsString>) -> i32 {
     }
 }
 
-/// To whoever started it by hand; nobody may be there.
+/// For a person who started it by hand; nobody may be there.
 fn say(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
 }
@@ -173,7 +173,7 @@ fn be_known() {
         .and_then(|(_, most)| setrlimit(Resource::RLIMIT_NOFILE, most, most));
 }
 
-/// The socket of an earlier logd is replaced: whoever still holds that one is not asked any more.
+/// Replaces the socket of an earlier logd: clients that still hold that one get no answer any more.
 fn listen(path: &Path, group: Option<u32>) -> io::Result<OwnedFd> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),

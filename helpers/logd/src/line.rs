@@ -123,7 +123,7 @@ fn tags_length(rest: &[u8]) -> Option<usize> {
     (length == 0 || rest.starts_with(b":")).then_some(length)
 }
 
-/// The bytes of the text of a line of a service's own in a file, as far as that is told without reading it.
+/// The bytes of the text of a line of a service's own in a file, as far as its head shows.
 pub fn text_length(line: &[u8]) -> usize {
     let rest = line.get(BEFORE_TAG.saturating_add(1)..).unwrap_or_default();
     let tags = tags_length(rest).unwrap_or_default();

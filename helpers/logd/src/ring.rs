@@ -48,7 +48,7 @@ impl Ring {
         Ring { entries: VecDeque::new(), text: VecDeque::new(), gone: 0, gone_bytes: 0, limit }
     }
 
-    /// Bounds it anew; memory that is not needed any more is given back.
+    /// Sets a new bound; memory that is not needed any more is given back.
     pub fn set_limit(&mut self, limit: usize) {
         let less = limit < self.limit;
         self.limit = limit;

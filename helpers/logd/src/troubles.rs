@@ -36,7 +36,7 @@ impl Troubles {
     }
 }
 
-/// Readable once something was told.
+/// Readable once there is a message.
 impl AsFd for Troubles {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.wake.as_fd()

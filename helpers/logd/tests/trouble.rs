@@ -31,7 +31,7 @@ fn personality_logd() {
     host::personality();
 }
 
-/// A thread that writes numbered lines until it is told to end.
+/// A thread that writes numbered lines until the test ends it.
 struct Writing {
     end: Arc<AtomicBool>,
     thread: JoinHandle<(usize, Duration)>,
@@ -333,7 +333,7 @@ async fn p5_a_full_disk_blocks_nobody_and_the_gap_is_said() {
     assert_eq!(host.restarts(), 0);
 }
 
-/// A file system whose server never answers: whoever touches it waits.
+/// A file system whose server never answers: a process that touches it waits.
 fn dead_disk(name: &str) -> (OwnedFd, Before) {
     // SAFETY: the path is a C string; the descriptor that comes back is ours.
     let server = unsafe {

@@ -5,7 +5,8 @@ use std::collections::BinaryHeap;
 
 use tokio::time::Instant;
 
-/// Checks by the time at which they are to be asked. One that has ended stays until then; whoever takes it out knows.
+/// Checks by the time at which they are to be asked. One that has ended stays until then; the code that takes
+/// it out knows.
 #[derive(Debug, Default)]
 pub struct Agenda {
     heap: BinaryHeap<Reverse<(Instant, u64)>>,

@@ -26,7 +26,7 @@ const TOGETHER: Duration = Duration::from_millis(10);
 const FIRST: Duration = Duration::from_millis(100);
 /// Checks asked before the next message of PID 1 is read.
 const BATCH: usize = 256;
-/// That checks wait for their turn is said no more often.
+/// The probe reports no more often that checks wait for their turn.
 const SAY: Duration = Duration::from_secs(60);
 
 pub struct Asker {

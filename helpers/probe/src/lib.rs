@@ -41,7 +41,7 @@ pub fn main(args: impl Iterator<Item = OsString>) -> i32 {
     }
 }
 
-/// To whoever started it by hand; nobody may be there.
+/// For a person who started it by hand; nobody may be there.
 fn say(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
 }

@@ -1,4 +1,4 @@
-//! The socket to PID 1: what it wants, and what it is told, a few times a second at most.
+//! The socket to PID 1: requests of PID 1, and reports to it, a few times a second at most.
 
 use std::collections::VecDeque;
 use std::io;

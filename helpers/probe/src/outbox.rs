@@ -10,7 +10,7 @@ use kelson_helper::transport::FROM_HELPER;
 use kelson_proto::v1::{self, probe_report};
 use prost::Message as _;
 
-/// So many wait at most: two of each check that there can be. And so many bytes of text.
+/// So many wait at most: two of each check that there can be. The limit in bytes of text.
 const UNSENT_MAX: usize = 32_768;
 const TEXTS_MAX: usize = 1 << 20;
 /// Bytes of the results in one message: what stands before them has room.

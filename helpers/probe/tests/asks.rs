@@ -448,7 +448,7 @@ async fn accepting(address: SocketAddr) {
     }
 }
 
-/// A server of grpc.health.v1: the whole serves, `web` as it is told.
+/// A server of grpc.health.v1: the whole serves, `web` has the given status.
 async fn grpc(web: ServingStatus) -> SocketAddr {
     let (reporter, service) = tonic_health::server::health_reporter();
     reporter.set_service_status("web", web).await;

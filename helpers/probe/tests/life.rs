@@ -104,7 +104,7 @@ fn with_stand_in(script: &'static str) -> Host {
     Host::with(TestLauncher { stand_in: Some(script).into(), ..TestLauncher::default() })
 }
 
-/// Waits until the stand-in is replaced; gives what was said of it.
+/// Waits until the stand-in is replaced, and returns the report about it.
 async fn real_one(host: &mut Host) -> (String, usize) {
     let mut status = host.prober.status();
     let replaced = status.wait_for(|status| status.restarts > 0);

@@ -1,7 +1,8 @@
 //! `kelson-task`: one call that may hang, made by a process of its own in PID 1's stead.
 //!
-//! A dead disk puts whoever touches it into a sleep that no signal ends: then it is this process that sleeps. [`main`] is
-//! the process, which makes one call and ends; [`perform`] is the call, which our own initramfs makes too.
+//! A dead disk puts a process that touches it into a sleep that no signal ends: then it is this process that
+//! sleeps. [`main`] is the process, which makes one call and ends; [`perform`] is the call, which our own
+//! initramfs makes too.
 
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects))]
 

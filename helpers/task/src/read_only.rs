@@ -148,7 +148,7 @@ fn mount_of(proc: &OwnedFd, target: &OwnedFd) -> Option<u32> {
 fn set_read_only(target: &OwnedFd) -> nix::Result<()> {
     // struct mount_attr: attr_set, attr_clr, propagation, userns_fd.
     let attributes: [u64; 4] = [libc::MOUNT_ATTR_RDONLY, 0, 0, 0];
-    // SAFETY: the path is a C string, and the attributes have the size that is told; both live over the call.
+    // SAFETY: the path is a C string, and the attributes have the given size; both live over the call.
     let result: c_long = unsafe {
         libc::syscall(
             libc::SYS_mount_setattr,

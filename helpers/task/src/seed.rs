@@ -55,7 +55,7 @@ fn next(old: &[u8], fresh: &[u8]) -> Vec<u8> {
 /// Random bytes as good as the kernel has them now. Early in a boot `/dev/urandom` would make a reader wait for seconds
 /// until it has gathered some; what is saved here is mixed with later seeds and never credited.
 fn fill_at_once(bytes: &mut [u8]) -> std::io::Result<()> {
-    // SAFETY: the buffer is ours and as long as is said.
+    // SAFETY: the buffer is ours and has the given length.
     let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), libc::GRND_INSECURE) };
     if usize::try_from(got).is_ok_and(|got| got == bytes.len()) {
         return Ok(());

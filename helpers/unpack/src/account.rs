@@ -22,7 +22,7 @@ pub enum AccountError {
     Words(String),
 }
 
-/// As many as the kernel takes would be 65536; nobody is in so many.
+/// The kernel takes up to 65536; no user is in that many.
 const MOST_GROUPS: usize = 1024;
 
 struct User<'a> {

@@ -2,8 +2,8 @@
 //!
 //! Threads read and check; for each blob a task holds its lock and writes. The bytes of a thread wait in a
 //! short queue, so a slow side makes the other wait and memory stays bounded. A blob is committed only after
-//! the archive has proven its digest and its layer was found sound, and it is committed once, whoever else
-//! wants it at the same time.
+//! the archive has proven its digest and its layer was found sound, and it is committed once, also if others
+//! want it at the same time.
 
 mod plan;
 mod readers;

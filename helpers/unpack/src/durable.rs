@@ -1,4 +1,4 @@
-//! Brings the files of a layer to the disk before containerd is told that the layer is whole.
+//! Brings the files of a layer to the disk before containerd records that the layer is whole.
 //!
 //! containerd syncs its records and its blobs, but not the files of a layer. After a power cut its records would call a
 //! layer whole whose files are there and empty, and nobody would look at them again. So they are written first.

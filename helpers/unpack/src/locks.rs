@@ -25,7 +25,7 @@ pub struct Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // While it is held: whoever waits for it finds that its file is gone and takes a new one.
+        // While it is held: a process that waits for it finds that its file is gone and takes a new one.
         let _ = fs::remove_file(&self.path);
     }
 }

@@ -16,11 +16,11 @@ pub struct Reporter {
 impl Reporter {
     /// Takes descriptor 3 over.
     pub fn new() -> io::Result<Self> {
-        // SAFETY: a system call on a number; an error is told by its result.
+        // SAFETY: a system call on a number; its result shows an error.
         if unsafe { libc::fcntl(REPORT_DESCRIPTOR, libc::F_SETFD, libc::FD_CLOEXEC) } < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the descriptor is open, and whoever starts this process gives it away.
+        // SAFETY: the descriptor is open, and the process that starts this one gives it away.
         let pipe = unsafe { File::from_raw_fd(REPORT_DESCRIPTOR) };
         Ok(Self { pipe: Mutex::new(pipe), progress: Mutex::default() })
     }
@@ -41,7 +41,8 @@ impl Reporter {
         let watch = move || {
             loop {
                 let mut poll = libc::pollfd { fd: number, events: 0, revents: 0 };
-                // SAFETY: one structure, as many as are told; the descriptor stays open as long as the process lives.
+                // SAFETY: one structure, as the count says; the descriptor stays open as long as the process
+                // lives.
                 let ready = unsafe { libc::poll(&raw mut poll, 1, -1) };
                 if ready > 0 && poll.revents & (libc::POLLERR | libc::POLLHUP) != 0 {
                     // SAFETY: ends the process at once; nothing of it needs an orderly end.

@@ -14,7 +14,7 @@ use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::CloneFlags;
 use nix::sys::stat::Mode;
 
-/// Bytes that are read of a file; no host has so many users.
+/// Bytes that are read of a file; no host has that many users.
 const MOST: u64 = 1 << 20;
 
 /// The image's `/etc/passwd` and `/etc/group`; one that is not there is empty.

@@ -1,7 +1,7 @@
 //! The rights that the process gives up before it reads the first byte of an archive.
 //!
-//! Each step is tried, and one that the host does not permit is told: where a step fails because the process has little
-//! power already (in a container), the work may still be possible.
+//! Each step is tried, and one that the host does not permit is reported: where a step fails because the
+//! process has little power already (in a container), the work may still be possible.
 
 use kelson_sys::capability;
 use nix::mount::MsFlags;
@@ -14,7 +14,7 @@ const MEMORY: u64 = 192 << 20;
 
 /// To mount a snapshot for a look at its users.
 const MOUNTING: u64 = capability::SYS_ADMIN;
-/// To read archives and containerd's socket, whoever owns them, and to make the folder of locks.
+/// To read archives and containerd's socket, whoever their owner is, and to make the folder of locks.
 const READING: u64 = capability::DAC_OVERRIDE | capability::DAC_READ_SEARCH;
 const KEPT: u64 = MOUNTING | READING;
 

@@ -1,4 +1,4 @@
-//! One file, for whoever writes it: as a part of its folder, or by itself.
+//! One file, for its author: as a part of its folder, or by itself.
 
 use std::collections::BTreeSet;
 use std::path::Path;

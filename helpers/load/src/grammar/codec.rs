@@ -113,7 +113,7 @@ impl<T: 'static> Codec<T> {
         self.list_of(0..=usize::MAX, what)
     }
 
-    /// A list of so many; whoever reads it sees to the bounds.
+    /// A list with this number of entries; its reader checks the bounds.
     pub fn list_of(self, count: RangeInclusive<usize>, what: &'static str) -> Codec<Vec<T>> {
         let Codec { kind, decode, encode } = self;
         Codec::new(

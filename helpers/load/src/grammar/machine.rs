@@ -384,7 +384,7 @@ fn setting_mistake(key: &str) -> Option<String> {
 /// Whether the kernel takes `gateway` for an interface of this address: within its network, or link-local.
 fn reaches(own: IpAddr, prefix: u8, gateway: IpAddr) -> bool {
     match (own, gateway) {
-        // To a single address every gateway is outside; whoever writes that knows.
+        // To a single address every gateway is outside; an author who writes one knows that.
         (IpAddr::V4(own), IpAddr::V4(gateway)) if prefix < 32 => {
             let mask = u32::MAX.checked_shl(32_u32.saturating_sub(u32::from(prefix))).unwrap_or(0);
             own.to_bits() & mask == gateway.to_bits() & mask

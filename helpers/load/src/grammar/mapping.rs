@@ -299,7 +299,7 @@ impl<S: 'static> Mapping<S> {
         self
     }
 
-    /// Of these keys, which may stand elsewhere, `why` is said.
+    /// Reports `why` for these keys, which may stand elsewhere.
     pub fn elsewhere(mut self, keys: Vec<&'static str>, why: impl Into<String>) -> Self {
         self.keys.elsewhere = (keys, why.into());
         self

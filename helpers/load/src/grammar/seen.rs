@@ -16,7 +16,8 @@ pub struct Seen<'f, 'n> {
 }
 
 impl<'f, 'n> Seen<'f, 'n> {
-    /// Looks which of the keys `known` are there; of the keys `elsewhere`, which are known but may not stand here, `why` is said.
+    /// Looks which of the keys `known` are there; reports `why` for the keys `elsewhere`, which are known but
+    /// may not stand here.
     pub fn new(
         d: &mut Decoder<'_>,
         node: &'n Node,

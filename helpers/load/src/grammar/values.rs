@@ -161,7 +161,7 @@ pub fn start_timeout() -> Codec<Duration> {
     time_limit(&[("none", NEVER)], zero)
 }
 
-/// Bytes, at least so many.
+/// Bytes, at least `least`.
 pub fn size(least: u64) -> Codec<u64> {
     let read = move |text: &str| match units::size(text) {
         None => Err(format!(

@@ -6,8 +6,8 @@ use kelson_spec::units::{duration_text, size_text};
 const BEGIN: &str = "<!-- keys: ";
 const END: &str = "<!-- /keys -->";
 
-/// `document` with each of its tables made anew from the mappings within `roots`. Several names in one mark make one table, with a
-/// column that says whose a key is.
+/// `document` with each of its tables made again from the mappings within `roots`. Several names in one mark
+/// make one table, with a column that says whose a key is.
 ///
 /// # Errors
 /// A sentence, where a mark names a mapping that there is not, or has no end.
@@ -151,7 +151,7 @@ fn many(kind: &Kind) -> Option<&'static str> {
     }
 }
 
-/// Markdown without its links, for whoever does not see the document.
+/// Markdown without its links, for a reader who does not see the document.
 pub fn plain(markdown: &str) -> String {
     let mut out = String::new();
     let mut rest = markdown;

@@ -265,7 +265,7 @@ fn containerd_itself_cannot_wait_for_a_container() {
     );
 }
 
-/// A service, and what is said of it.
+/// A service, and the mistakes that are reported.
 const MISTAKES: &str = r#"
 name: box
 container: {image: a, command: nginx}

@@ -1,4 +1,4 @@
-//! A table of mistakes: a file, and exactly what is said about it and where.
+//! A table of mistakes: a file, and exactly the reported mistakes with their places.
 use crate::folder::{Folder, each_case};
 
 /// A sound beginning of four lines, so that what a case adds starts in line 5.

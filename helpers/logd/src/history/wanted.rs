@@ -9,7 +9,7 @@ use crate::store::OwnedLine;
 /// The part of the past that a client wants.
 #[derive(Debug, Clone, Default)]
 pub struct Wanted {
-    /// At most so many of the last lines.
+    /// At most this many of the last lines.
     pub tail: Option<u32>,
     /// No lines before the one and behind the other, in nanoseconds since 1970.
     pub since: Option<i64>,

@@ -1,5 +1,5 @@
-//! A host for the tests: the Collector on this side, kelson-logd as a process of its own, which is this test binary
-//! started anew with the test `personality_logd` alone.
+//! A host for the tests: the Collector on this side, kelson-logd as a process of its own, which is this test
+//! binary started again with the test `personality_logd` alone.
 
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
@@ -60,7 +60,7 @@ impl Launcher for TestLauncher {
         lives.then(|| Launched {
             pid,
             start_time,
-            // Nobody but its parent is told; its socket tells as well.
+            // Only its parent learns of its end; its socket shows it as well.
             exit: Box::pin(std::future::pending()),
             kill: Box::new(move || {
                 let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
@@ -121,7 +121,8 @@ impl Host {
         Host::over(folder, launcher, descriptor_store, Vec::new())
     }
 
-    /// PID 1 is executed anew: what it held open is what the next one has, and nobody tells logd.
+    /// PID 1 re-executes itself: the next incarnation has the descriptors that it held open, and logd gets no
+    /// message.
     pub fn another_life(self) -> Host {
         self.driver.abort();
         let (folder, descriptor_store) = (self.folder.clone(), Arc::clone(&self.descriptor_store));

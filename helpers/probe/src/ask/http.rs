@@ -101,7 +101,7 @@ impl Get {
                 .await?;
             self.judge(response, deadline).await
         };
-        // Its end is told to the one who talks, who may be at the search for a pattern by then.
+        // The talking side learns of its end, and may be at the search for a pattern by then.
         beside(connection, talk, |_| None).await
     }
 

@@ -18,7 +18,7 @@ pub trait Bytes: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Bytes for T {}
 
-/// Drives a connection while something is said over it. Where the connection ends first and that leaves the talk
+/// Drives a connection while messages go over it. Where the connection ends first and that leaves the talk
 /// waiting, `end` may give what is made of it.
 pub async fn beside<C: Future, T>(
     connection: C,

@@ -1,8 +1,8 @@
 //! `tcp`: whether somebody takes connections.
 //!
-//! A thousand of these a second must cost hardly more than the connections themselves. On this host the peer's kernel
-//! has answered by the time that `connect` returns, so a second call tells at once what came of it, and nothing has to
-//! be waited for. How it ends is told at [`leave_no_trace`].
+//! A thousand of these a second must cost hardly more than the connections themselves. On this host the
+//! peer's kernel has answered by the time that `connect` returns, so a second call tells at once what came of
+//! it, and nothing has to be waited for. [`leave_no_trace`] describes how it ends.
 
 use std::io;
 use std::net::SocketAddr;

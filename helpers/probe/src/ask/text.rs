@@ -1,4 +1,4 @@
-//! The short lines in which answers are told.
+//! The short lines of answers.
 
 use std::borrow::Cow;
 use std::io::{self, ErrorKind};

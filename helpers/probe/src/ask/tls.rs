@@ -54,7 +54,7 @@ impl Tls {
             .with_custom_certificate_verifier(verifier)
             .with_no_client_auth();
         config.alpn_protocols = vec![protocol.to_vec()];
-        // Each asking sees the certificate anew: one that has expired is not carried on by a ticket.
+        // Each question verifies the certificate again: one that has expired is not carried on by a ticket.
         config.resumption = Resumption::disabled();
         Ok(Tls { config: Arc::new(config), name })
     }

@@ -1,5 +1,5 @@
-//! A host for the tests: the Prober on this side, kelson-probe as a process of its own, which is this test binary
-//! started anew with the test `personality_probe` alone.
+//! A host for the tests: the Prober on this side, kelson-probe as a process of its own, which is this test
+//! binary started again with the test `personality_probe` alone.
 
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 

@@ -57,7 +57,7 @@ struct RootFs {
 }
 
 impl Config {
-    /// Whether it is the config of a manifest with so many layers.
+    /// Whether it is the config of a manifest with this number of layers.
     pub(super) fn fits(&self, manifest: Digest, layers: usize) -> Result<(), Trouble> {
         match self.diff_ids.len() {
             diff_ids if diff_ids == layers => Ok(()),

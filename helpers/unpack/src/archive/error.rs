@@ -79,7 +79,7 @@ impl Trouble {
     }
 }
 
-/// Why blobs could not be read to their end: the archive, or whoever took the bytes.
+/// Why blobs could not be read to their end: the archive, or the consumer of the bytes.
 #[derive(Debug)]
 pub enum ReadError<E> {
     Archive(ArchiveError),

@@ -27,7 +27,7 @@ const MAX_PASSES: u32 = 8;
 pub trait BlobSink {
     type Error;
 
-    /// A blob begins. `false`: it is not wanted any more, nothing else is said of it.
+    /// A blob begins. `false`: it is not wanted any more, and there is no report about it.
     fn begin(&mut self, blob: &Blob) -> Result<bool, Self::Error>;
 
     /// The next bytes of the blob that has begun, at most 256 KiB.

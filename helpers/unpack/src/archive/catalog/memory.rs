@@ -1,7 +1,7 @@
 //! The catalog's file.
 //!
-//! It saves time and nothing else: what cannot be trusted in it is forgotten, and whoever uses an image proves its
-//! digests anyway.
+//! It saves time and nothing else: a part that cannot be trusted is forgotten, and each user of an image
+//! proves its digests anyway.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -58,7 +58,7 @@ pub(super) struct KnownImage {
     pub(super) trouble: Option<String>,
 }
 
-/// Changes when an archive does. It does not hold the time of change (ctime): an initramfs is unpacked anew
+/// Changes when an archive does. It does not hold the time of change (ctime): an initramfs is unpacked again
 /// at each boot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) struct Stamp {
