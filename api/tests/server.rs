@@ -112,7 +112,7 @@ impl World {
         Client::connect(&Endpoint::Unix(self.socket.clone()), None).unwrap()
     }
 
-    /// Ends the server; it must be gone within two seconds, whoever is connected.
+    /// Ends the server; it must be gone within two seconds, with any clients connected.
     async fn end(mut self) {
         drop(self.shutdown.take());
         tokio::time::timeout(Duration::from_secs(2), &mut self.serving)

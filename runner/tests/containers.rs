@@ -193,7 +193,7 @@ async fn c4_a_start_that_comes_through_late_is_no_failure() {
     let mut host = Host::new("late");
     host.fault("Tasks/Start", Fault::LostAnswer);
     host.runner.open().await.unwrap();
-    // When the shim is asked it says that the process waits for its start; when it is told to start it, that it runs.
+    // At a question the shim answers that the process waits for its start; at a start, that it runs.
     host.state.lock().unwrap().unseen = 1;
     let running = host.runner.run(context(1)).await.unwrap();
     assert_eq!((host.count("Tasks/Start"), host.state.lock().unwrap().started), (2, 1));

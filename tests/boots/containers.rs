@@ -44,7 +44,7 @@ fn s2_s4_p4_c4_c5_containers_are_held_like_processes() {
     c4_containers_outlive_containerd(&vm);
     s2_all_processes_are_killed(&vm);
     s4_the_signal_comes_after_the_delay(&vm);
-    // What ended has left neither container nor snapshot behind; what runs has one of each.
+    // A service that ended has left neither container nor snapshot behind; one that runs has one of each.
     for kind in ["containers", "snapshots"] {
         let list = ctr(&vm, &[kind, "ls"]);
         let has = |name: &str| list.lines().any(|line| line.split_whitespace().next() == Some(name));

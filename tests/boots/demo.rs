@@ -36,7 +36,7 @@ fn the_demo_boots_from_our_initramfs_until_all_is_up() {
     vm.wait_up(&ALL);
     for service in vm.services() {
         assert!(service.up, "{service:?}");
-        // Who has a check has passed it: it would not be up otherwise.
+        // A service with a check has passed it: it would not be up otherwise.
         let checked = ["redis", "web", "nginx"].contains(&service.name.as_str());
         assert!(service.builtin || service.healthy == checked.then_some(true), "{service:?}");
     }

@@ -142,7 +142,7 @@ fn long_a_console_that_nobody_reads_holds_nobody_up() {
     wait_event(&vm, 0, "the boot is over");
     let read = restarts(&vm);
     vm.read_console(false);
-    // Nearly as much as it takes, and then until whoever writes a line has to wait for it.
+    // Nearly as much as it takes, and then until a process that writes a line has to wait for it.
     let line = |length| format!("put=/dev/kmsg:<30>{}", "x".repeat(length));
     let many = vec![line(800); (52 << 10) / 850];
     look(&vm, &many.iter().map(String::as_str).collect::<Vec<_>>());
@@ -241,7 +241,7 @@ fn count_lines(vm: &Vm, begun: &[(usize, [u64; WRITERS])], tolls: &mut [Toll]) {
         let numbers = beats(&["logs", &name]);
         let mut counted = 0;
         for (which, (at, firsts)) in begun.iter().enumerate() {
-            // What came before the first fault is the first one's, too.
+            // Events before the first fault count as the first one's, too.
             let from = if which == 0 { 1 } else { firsts[n] };
             let to = begun.get(which + 1).map_or(last, |(_, next)| next[n] - 1);
             let own = numbers.iter().copied().filter(|number| (from..=to).contains(number));

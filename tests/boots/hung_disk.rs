@@ -146,7 +146,7 @@ fn hang_once(vm: &Vm, disk: &HangingDisk, first: bool, stops: bool) {
     if first {
         begin_to_unpack(vm);
     } else {
-        // What is unpacked stays so: from then on it is a start that is met.
+        // An unpacked image stays so: from then on the disk meets a start.
         vm.ctl(&["start", "late"]).ok();
     }
     disk.hang();
@@ -157,7 +157,7 @@ fn hang_once(vm: &Vm, disk: &HangingDisk, first: bool, stops: bool) {
     }
     pid_1_executes_itself_anew(vm);
     disk.answer();
-    // What hung goes on, and what was given up on can be had again.
+    // The hung calls return, and the disk that was given up on can be used again.
     vm.wait_up(&ALL);
     vm.ctl(&["start", "late", "--wait"]).ok();
     vm.ctl(&["stop", "late", "--wait"]).ok();
@@ -203,7 +203,7 @@ fn long_p5_a_disk_that_is_unplugged_stops_nothing_else_and_no_power_off() {
     let mut vm = machine("unplugged-disk", &disk, "").boot();
     vm.wait_up(&ALL);
     let pids = CLEAR.map(|name| vm.client().service(name).pid);
-    // What the kernel does when the device goes; this machine has one disk.
+    // The kernel does this when the device goes; this machine has one disk.
     let device = look(&vm, "list=/sys/bus/pci/drivers/virtio-pci");
     let own = device.lines().find(|name| {
         name.starts_with("0000:")
@@ -343,7 +343,7 @@ fn a_start_hangs(vm: &Vm) {
     bounded("services while it hangs", || vm.services());
 }
 
-/// Of whatever waits for the disk; what could not be ended is said.
+/// Of a service that waits for the disk; the processes that could not be ended are reported.
 #[track_caller]
 fn a_stop_ends(vm: &Vm, name: &str) {
     let begun = Instant::now();

@@ -110,7 +110,7 @@ fn bombs_go_off(vm: &Vm, round: u32) -> Instant {
     executed
 }
 
-/// Waits until the kernel has ended a service for the memory that it took, so many times.
+/// Waits until the kernel has ended a service for the memory that it took, `times` times.
 #[track_caller]
 fn ended_for_memory(vm: &Vm, name: &str, times: u32) {
     let times = usize::try_from(times).expect("a small number");

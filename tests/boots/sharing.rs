@@ -10,7 +10,7 @@ use crate::{Disk, assert_clean};
 /// The program of steps, on the machine.
 const STEPS: &str = "/etc/kelson/kelson-test-program";
 const LOOK: &str = "process: {command: [$PROGRAM, serve]}";
-/// Has a look at a disk once it is told to.
+/// Looks at a disk on a signal.
 const SEALED: &str = "process: {command: [$PROGRAM, await=USR1, try=/mnt/sealed, serve]}
 security: {readOnlyRoot: true}";
 /// Kelson as PID 1 of a container, which may divide its cgroup.

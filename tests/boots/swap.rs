@@ -1,5 +1,5 @@
-//! A machine whose swap is on a disk that stops answering. What PID 1 needs is never there: it answers, survives its own
-//! crash and ends the run.
+//! A machine whose swap is on a disk that stops answering. PID 1 never needs a page from it: it answers,
+//! survives its own crash and ends the run.
 
 use std::time::{Duration, Instant};
 
@@ -70,7 +70,7 @@ fn v1_s3_swap_on_a_disk_that_hangs_stops_neither_pid_1_nor_its_crash_nor_the_end
 
     let begun = Instant::now();
     vm.ctl(&["poweroff"]);
-    // What follows has nothing to write to the disk.
+    // The steps that follow have nothing to write to the disk.
     let last = "shutdown: all file systems are unmounted";
     until("all that waits for the swap to be given up", END, || vm.console().contains(last).then_some(()));
     println!("power off: {:?}", begun.elapsed());

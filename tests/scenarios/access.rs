@@ -192,7 +192,7 @@ fn outside_of_services_a_caller_must_be_as_powerful_as_pid_1() {
     }
     let stranger = ["setpriv", "--reuid=1000", "--regid=65432", "--clear-groups"];
     denied(entered(&host, &stranger, &["services"]), "user 1000 may not use this socket: call as root");
-    // What a file grants makes a process no more powerful.
+    // The access that a file grants makes a process no more powerful.
     denied(in_service(&host, "bare", &["services"]), "CAP_SYS_ADMIN");
 }
 

@@ -1,5 +1,5 @@
-//! V1 again and again: PID 1 is executed anew by faults and on request, under services that write, are restarted, are
-//! checked and rest, and nothing of them is lost, doubled or miscounted.
+//! V1 again and again: PID 1 re-executes itself because of faults and on request, under services that write,
+//! are restarted, are checked and rest, and nothing of them is lost, doubled or miscounted.
 //!
 //! `hack/chaos` runs the tests that take minutes, or that need a PID 1 with faults built into it.
 

@@ -151,7 +151,7 @@ fn strangers_at_the_door_cost_pid_1_next_to_nothing() {
     let host = open();
     let port = remote::port(&host);
     let [_, worker] = both(&host);
-    // What has been said until here has been read.
+    // All messages so far have been read.
     remote::client(&host).run(&["version"]).ok();
     let before = (ran(host.init_pid()), ran(worker.outer_pid));
     let flood: Vec<_> = (0..4)

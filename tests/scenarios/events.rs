@@ -1,4 +1,4 @@
-//! The events of the host: which are kept when there are more than 4096, and what readers are told of the others.
+//! The events of the host: which are kept when there are more than 4096, and how readers learn of the others.
 
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ fn a_service_that_crashes_in_a_loop_evicts_its_own_events_alone() {
     };
     let before = others(&host);
     host.ctl(&["start", "loop"]).ok();
-    // As many as are kept, and so many more that all others would be gone.
+    // As many as are kept, and enough more that all others would be gone.
     let wanted = KEPT as u64 + before.last().expect("the host has begun") + 500;
     host.client().follow_events(wanted).find("the loop's 4096th", Duration::from_secs(120), |_| true);
     host.ctl(&["stop", "loop", "--wait"]).ok();

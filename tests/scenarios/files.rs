@@ -94,7 +94,7 @@ fn files_sighup_starts_new_services_stops_removed_ones_and_names_changed_ones() 
     assert_eq!(host.ctl(&["status", "leaving"]).status, 1);
     assert!(!host.cgroup_of("leaving").exists());
     assert_eq!(host.service("by-hand").pid, None);
-    // What runs goes on as it was.
+    // Running services go on as they were.
     assert_eq!(["same", "changed", "broken"].map(|name| host.pid_of(name)), pids);
     assert!(!host.log_text("changed").contains("new"));
     host.ctl(&["restart", "changed", "--wait"]).ok();

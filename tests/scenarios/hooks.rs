@@ -180,7 +180,7 @@ hooks: {{pre: [{}, {}], post: {}}}
         });
         line.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
     };
-    // Who it is, what it may do, and whether a filter watches it.
+    // Its user, its capabilities, and whether a filter watches it.
     let own = line("own");
     assert_eq!([&own[0], &own[2], &own[4]], ["65534", "0000000000000000", "2"], "{own:?}");
     let confined = own[2].clone();

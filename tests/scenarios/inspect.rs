@@ -1,4 +1,4 @@
-//! Looking at the machine: what is told of it, and what becomes of the looking when a disk, the one that looks, or PID
+//! Looking at the machine: the answers, and the fate of the calls when a disk, the process that looks, or PID
 //! 1 fails.
 
 use std::fs;
@@ -271,7 +271,7 @@ fn v1_whoever_looks_ends_with_the_life_of_pid_1_that_began_it() {
     reading.wait().expect("it is our child");
     eventually("nobody to look any more", || looking(&host).is_empty());
     assert_eq!(host.pid_of("web"), pid);
-    // What the previous incarnation has left of its cgroups goes with the next look, or has gone.
+    // The cgroups that the previous incarnation has left go with the next look, or have gone.
     assert!(!list(&host.ctl(&["processes", "-o", "json"]).ok()).is_empty());
     assert!(cgroups_of_looking(&host).len() <= 1);
     let began = std::time::Instant::now();

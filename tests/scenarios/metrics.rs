@@ -182,7 +182,7 @@ fn metrics_through_the_front_door() {
     let own = Samples::on(&host, &["web"]);
     assert!(own.0.iter().all(|sample| sample.labels.get("service").is_some_and(|name| name == "web")));
 
-    // A check that fails is told by the next reading but one.
+    // The next reading but one reports a check that fails.
     host.touch("broken");
     eventually("the failing check to be told", || {
         let samples = read();
@@ -191,7 +191,7 @@ fn metrics_through_the_front_door() {
             && samples.get("kelson_service_healthy", &web) == Some(0.0)
     });
 
-    // What is counted of a service goes on after a re-exec; what is counted of its checks begins at 0.
+    // The counts of a service go on after a re-exec; those of its checks begin at 0.
     std::fs::remove_file(host.path("broken")).expect("it is there");
     eventually("the check to pass again", || read().get("kelson_check_passing", &check) == Some(1.0));
     let events = read().value("kelson_events_total", &[]);

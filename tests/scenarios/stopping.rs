@@ -1,4 +1,4 @@
-//! Stopping (S1 to S7): in which order, how long at most, who is told, and who is refused.
+//! Stopping (S1 to S7): in which order, how long at most, which callers get an answer, and which are refused.
 
 mod cgroups_left;
 mod just_spawned;

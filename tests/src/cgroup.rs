@@ -13,7 +13,7 @@ use crate::deadline::{PATIENCE, until};
 use crate::host::Host;
 use crate::{paths, skip};
 
-/// A cgroup of its own, removed with all below it when dropped. Whoever is in it must have ended by then.
+/// A cgroup of its own, removed with all below it when dropped. Its processes must have ended by then.
 #[derive(Debug)]
 pub struct Cgroup {
     path: PathBuf,
@@ -53,7 +53,7 @@ impl Cgroup {
 
 impl Drop for Cgroup {
     fn drop(&mut self) {
-        // Whatever is left in a frozen or stopped state as well.
+        // This also ends frozen and stopped processes.
         let _ = fs::write(self.path.join("cgroup.kill"), "1");
         if !std::thread::panicking() {
             until("the host's cgroup to be empty", Duration::from_secs(10), || {

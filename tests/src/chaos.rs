@@ -22,7 +22,7 @@ use crate::ctl::{Ctl, Service};
 
 /// Begins the one line in which the judge tells its verdict.
 pub const MARK: &str = "VERDICT ";
-/// A judge that says nothing for so long is looked at: it may have failed, or whoever carries its words.
+/// A judge that is silent for this long is looked at: it may have failed, or the connection to it.
 const LOOK: Duration = Duration::from_secs(10);
 
 /// The outcome of all faults of one kind.

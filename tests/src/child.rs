@@ -16,8 +16,8 @@ pub struct Child {
     pub kill: Box<dyn Fn() + Send + Sync>,
 }
 
-/// Starts `command` with `control` as descriptor 3, after `before` in the child. `ended` is told how it has ended: `killed
-/// by signal 9`.
+/// Starts `command` with `control` as descriptor 3, after `before` in the child. `ended` gets the way in
+/// which it ended: `killed by signal 9`.
 pub fn start(
     mut command: Command,
     control: OwnedFd,

@@ -36,8 +36,9 @@ pub fn machine(containers: &Containers) -> String {
 /// Where a containerd is that can be replaced: a link to the folder of its programs.
 const PLACE: &str = "containerd-programs";
 
-/// Makes the mount namespace ready: `$1` is where containerd's disk goes, `$2` its size, empty where `$1` is to be used
-/// as it is; then PID 1 with its arguments. Shims keep their sockets in `/run/containerd`, whatever they are told.
+/// Makes the mount namespace ready: `$1` is where containerd's disk goes, `$2` its size, empty where `$1` is
+/// to be used as it is; then PID 1 with its arguments. Shims keep their sockets in `/run/containerd`,
+/// regardless of their arguments.
 pub const PREPARE: &str = r#"set -e
 disk=$1 size=$2; shift 2
 mount -t tmpfs none /run

@@ -697,7 +697,7 @@ impl Host {
 
     // ---- configuration ----
 
-    /// Writes a service file anew; Kelson reads it after SIGHUP.
+    /// Writes a service file again; Kelson reads it after SIGHUP.
     pub fn write_service(&self, name: &str, yaml: &str) {
         self.files.write_service(name, yaml);
     }

@@ -43,7 +43,8 @@ pub fn of_namespace(init: i32) -> Vec<Process> {
     found
 }
 
-/// Whether it is in the namespace, which is so many deep, or in one below it: then one of its ancestors is in it.
+/// Whether it is in the namespace, which is `depth` deep, or in one below it: then one of its ancestors is in
+/// it.
 fn is_of(mut pid: i32, depth: usize, wanted: &PathBuf) -> bool {
     loop {
         if namespace(pid).as_ref() == Some(wanted) {

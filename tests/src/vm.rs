@@ -186,7 +186,7 @@ impl VmBuilder {
         }
         let log = paths::test_logs().join(format!("{}.console", self.name));
         let port = free_port();
-        // What an earlier boot said must not be taken for this one's.
+        // Messages of an earlier boot must not be taken for this one's.
         let _ = fs::remove_file(&log);
         let mut command = Command::new(top.join("hack/vm"));
         let longest = self.longest.unwrap_or(Duration::from_secs(600)).as_secs();

@@ -68,7 +68,7 @@ pub struct State {
     pub deny_acting: Option<String>,
     /// `start`, `stop` and `restart` never answer.
     pub silent: bool,
-    /// Streams that follow end, in order, once all is told.
+    /// Streams that follow end, in order, once all events are sent.
     pub ending: bool,
     /// The events that `shutdown` adds before the host ends.
     pub last_words: Vec<Event>,
@@ -522,7 +522,7 @@ impl Logs for Shared {
     }
 }
 
-/// Plays the command that it is told: each word is something to do. The requests in the meantime are noted.
+/// Plays the command: each word is an action. The requests in the meantime are noted.
 #[tonic::async_trait]
 impl Exec for Shared {
     async fn run(&self, request: Request<tonic::Streaming<RunRequest>>) -> Answer<BoxStream<RunResponse>> {

@@ -174,7 +174,7 @@ fn in_shell(shell: &str, words: &[&str], script: &str, fake: &Fake) -> Done {
     let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
     let mut command = Command::new(shell);
     command.env("PATH", path).env("KELSON_ENDPOINT", format!("unix://{}", fake.socket().display()));
-    // No files of whoever runs the test.
+    // No files of the user who runs the test.
     command.env("HOME", fake.folder()).env("LANG", "C.UTF-8").args(words).arg(script);
     done(command.output().unwrap_or_else(|error| panic!("{shell}, which hack/deps installs: {error}")))
 }

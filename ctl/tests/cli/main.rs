@@ -37,7 +37,7 @@ use std::process::{Command, Output, Stdio};
 use fake::{Fake, State};
 use kelson_proto::v1::{Event, Service};
 
-/// Words for the program in the environment of whoever runs the tests.
+/// Variables of the program that the environment of the tests may have.
 pub const ENVIRONMENT: &str =
     "KELSON_ENDPOINT KELSONCONFIG HOME XDG_CONFIG_HOME NO_COLOR LC_ALL LC_CTYPE LANG COLORTERM";
 

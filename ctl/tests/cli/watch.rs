@@ -48,7 +48,7 @@ fn without_a_terminal_one_comes_after_the_other() {
     assert!(first[3].is_empty() && first[4].starts_with("NAME "), "a line between, and the next: {first:?}");
     finish(&fake);
     until(&mut following, "web   finished");
-    // A host that goes away is told of, and waited for.
+    // kelsonctl reports a host that goes away, and waits for it.
     fake.cut();
     let mut said = String::new();
     BufReader::new(&mut following.err).read_line(&mut said).unwrap();

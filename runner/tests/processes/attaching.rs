@@ -14,7 +14,7 @@ use kelson_spec::ServiceSpec;
 const MEMORY: &str = "KELSON_TEST_MEMORY";
 const PATIENT: StopPlan = StopPlan { signal: libc::SIGTERM, timeout: Duration::from_secs(20) };
 
-/// Ends by itself when it is told so, with a stray of its own that does not.
+/// Ends by itself at SIGTERM, with a stray of its own that does not.
 const DEAF: &str = "trap 'exit 7' TERM; setsid sleep 1000 3>&- & exec 3>&-; while :; do sleep 0.01; done";
 
 /// Processes that nobody reaps yet.

@@ -170,7 +170,7 @@ fn a_terminal_controls_the_session_and_has_its_size() {
         let (output, _, exit) = done(executing).await;
         assert_eq!((output.as_str(), exit), ("11 77\r\ntty\r\nagain\r\n", Exit::Status(0)));
 
-        // A new size is told by SIGWINCH, and what is typed interrupts.
+        // SIGWINCH announces a new size, and typed keys interrupt.
         let executing = web
             .executor
             .exec(on_terminal("trap 'stty size; exit 3' WINCH; echo ready; while :; do sleep 0.02; done"))
@@ -213,7 +213,7 @@ fn signals_reach_it_and_a_kill_takes_what_it_started() {
         let executing = web.executor.exec(script("exec sleep 1000")).await.unwrap();
         executing.control.signal(libc::SIGTERM);
         assert_eq!(executing.exit.await, Exit::Signal { signal: libc::SIGTERM, core: false });
-        // After its end nothing is signalled, whoever has the number.
+        // After its end no process gets a signal, even one with the same number.
         executing.control.signal(libc::SIGKILL);
         executing.control.kill();
 

@@ -1,4 +1,4 @@
-//! Commands of operators beside services: where there is a run to join, and so many at once.
+//! Commands of operators beside services: where there is a run to join, and up to a limit.
 
 use kelson_runner::ExecRequest;
 use kelson_services::model::State;

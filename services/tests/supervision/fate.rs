@@ -34,7 +34,7 @@ thread_local! {
 }
 
 impl Fate {
-    /// It dies when it is told to.
+    /// It dies on request.
     pub fn never() -> Arc<Fate> {
         Arc::new(Fate {
             left: AtomicU64::new(u64::MAX),
@@ -47,7 +47,7 @@ impl Fate {
         })
     }
 
-    /// From now on it passes so many points, and dies at the next.
+    /// From now on it passes `points` points, and dies at the next.
     pub fn dies_after(&self, points: u64, cut: u64) {
         self.left.store(points, Ordering::Relaxed);
         self.cut.store(cut, Ordering::Relaxed);

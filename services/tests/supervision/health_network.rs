@@ -42,7 +42,7 @@ async fn h1_every_network_check_must_pass_in_the_new_run() {
     lines.at(2).answer(Passes, "connected");
     house.settle().await;
     assert!(house.now("web").up, "{:?}", house.now("web"));
-    // That each passes is told before what they come to, also where they come together.
+    // The pass of each is reported before their joint result, also where they come together.
     let told = house.told("web");
     let at = |part: &str| told.iter().position(|told| told.contains(part)).unwrap();
     assert!(

@@ -156,7 +156,8 @@ async fn h7_what_the_files_want_up_is_asked_and_nothing_else() {
     assert_eq!(culprits(&health.node()), ["idle"]);
     house.stop("idle").await;
     assert_eq!(culprits(&health.node()), Vec::<&str>::new());
-    // One that the files want up is missed, whoever stopped it; and so is what follows it, while it runs.
+    // One that the files want up is missed, regardless of who stopped it; and so is what follows it, while it
+    // runs.
     house.stop("web").await;
     house.settle().await;
     let now = health.node();
@@ -262,7 +263,8 @@ fn assert_same(one: &[Standing], other: &[Standing]) {
     assert!(same, "{one:#?} became {other:#?}");
 }
 
-/// Plays a host until it is executed anew, and looks whether its health is then what it was; `later` goes on from there.
+/// Plays a host until PID 1 re-executes itself, and looks whether its health is then what it was; `later`
+/// goes on from there.
 fn goes_on<Later: Future<Output = ()>>(
     specs: Vec<ServiceSpec>,
     before: impl AsyncFnOnce(&House, &NodeHealth),

@@ -30,7 +30,7 @@ mod world;
 
 type Trace = Arc<Mutex<Vec<String>>>;
 
-/// Of a failure so much is told.
+/// The number of lines that a failure shows.
 const TOLD: usize = 80;
 /// So much happens in a sequence.
 const ACTS: u32 = 25;
@@ -96,7 +96,7 @@ fn outcome(play: Play, trace: &Trace, deaths: &Deaths) -> Outcome {
     catch_unwind(AssertUnwindSafe(|| lives(play, trace, deaths)))
 }
 
-/// Plays one sequence from its beginning. One that fails is told in the shortest form that fails as well.
+/// Plays one sequence from its beginning. One that fails is shown in the shortest form that fails as well.
 fn play(whole: Play, deaths: &Deaths) {
     let trace: Trace = Arc::default();
     let mut result = outcome(whole, &trace, deaths);
@@ -169,7 +169,7 @@ fn play_all(seeds: std::ops::RangeInclusive<u64>, dies: bool) {
 /// from the seed.
 const REPEATED: u32 = if cfg!(tokio_unstable) { 1 } else { 200 };
 
-/// `KELSON_SEEDS=N`: so many in place of the usual number.
+/// `KELSON_SEEDS=N`: N seeds in place of the usual number.
 fn seeds(usual: u64) -> std::ops::RangeInclusive<u64> {
     1..=number("KELSON_SEEDS").unwrap_or(usual)
 }

@@ -1,4 +1,4 @@
-//! PID 1 is executed anew while its services are in each phase: they go on as if it had been there.
+//! PID 1 re-executes itself while its services are in each phase: they go on as if it had been there.
 
 use std::time::Duration;
 

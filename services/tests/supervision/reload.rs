@@ -286,7 +286,7 @@ async fn a_thousand_removals_lose_no_start() {
     assert_eq!(house.state("new"), State::Running);
 }
 
-/// A start that came before the end of a removal: whoever runs is not left without its owner.
+/// A start that came before the end of a removal: a running service is not left without its owner.
 #[tokio::test(start_paused = true)]
 async fn only_who_rests_leaves() {
     let house = House::new();

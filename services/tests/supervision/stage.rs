@@ -47,7 +47,7 @@ pub struct Manners {
     pub stop_fails: Option<String>,
     /// Of commands that do not succeed at once.
     hooks: HashMap<String, Option<(Duration, Exit)>>,
-    /// The kernel is said to have killed one of its processes.
+    /// The kernel reports that it has killed one of its processes.
     pub out_of_memory: bool,
     pub close: Duration,
     pub close_fails: Option<String>,
@@ -85,7 +85,7 @@ struct Living {
     exit: Ending,
     /// When it was sent its stop signal.
     signalled: Option<Instant>,
-    /// It ends then, whoever is there to see it.
+    /// It ends then, regardless of the state of PID 1.
     ends: Option<(Instant, Exit)>,
     run: u64,
     hook: bool,
@@ -203,7 +203,7 @@ impl Played {
             || self.zombies.iter().any(|zombie| zombie.pid == pid)
     }
 
-    /// Where the end of a child is told, once it was reaped.
+    /// Where the end of a child is reported, once it was reaped.
     fn ending(&self, pid: i32) -> Option<watch::Receiver<Option<Exit>>> {
         let living = self.living.iter().map(|living| (living.pid, &living.exit));
         let zombies = self.zombies.iter().map(|zombie| (zombie.pid, &zombie.owner));

@@ -155,7 +155,7 @@ pub(super) fn c2_an_unpack_that_is_cancelled_leaves_nothing_that_breaks_the_next
     assert_eq!((large.state.as_str(), large.stopped), ("stopped", true), "{large:?}");
     vm.ctl(&["start", "large", "--wait"]).ok();
     assert!(vm.client().service("large").up);
-    // What is no layer belongs to a container of its name.
+    // A snapshot that is no layer belongs to a container of its name.
     let list = ctr(vm, &["snapshots", "ls"]);
     let active = list.lines().filter(|line| line.trim_end().ends_with("Active"));
     let mut names = active.filter_map(|line| line.split_whitespace().next());

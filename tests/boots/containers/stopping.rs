@@ -110,7 +110,7 @@ fn power_off(vm: &mut Vm) -> Vec<Event> {
     events.rest().0
 }
 
-/// Powers off and looks at what was said on the way.
+/// Powers off and looks at the messages on the way.
 pub(super) fn s1_s3_the_end(vm: &mut Vm) {
     let events = power_off(vm);
     s1_a_chain_stops_from_its_end(&events);

@@ -18,7 +18,7 @@ fn c5_a_container_is_made_once_and_a_task_for_each_run() {
     assert_eq!(host.service("web").restarts, 2);
     let made = host.ctr(&["containers", "info", "web"]).ok().stdout;
     assert_eq!(host.tasks().len(), 1);
-    // What it wrote to its root is there in the next run: the snapshot is the same.
+    // The files that it wrote to its root are there in the next run: the snapshot is the same.
     let pid = host.pid_of("web");
     host.kill(pid, libc::SIGKILL);
     host.wait_for("web", "to run again", |web| web.up && web.pid.is_some_and(|new| new != pid));

@@ -56,7 +56,7 @@ fn a_real_containerd_runs_a_container_inside_a_service_that_divides_its_cgroup()
         if run == 1 {
             ctr(&host, &["images", "import", image.to_str().expect("a path in UTF-8")]).ok();
         } else {
-            // What was killed with the service is still in containerd's records.
+            // The task that was killed with the service is still in containerd's records.
             eventually("the record of the first run to go", || {
                 ctr(&host, &["tasks", "rm", "web"]);
                 ctr(&host, &["containers", "rm", "web"]).status == 0

@@ -44,7 +44,7 @@ fn the_third_crash_of_a_minute_stops_all_in_order_and_starts_again() {
     let deaf = "process: {command: [$PROGRAM, ignore=SIGTERM, spawn=hang, notify=READY=1, hang]}\nreadiness: notify\nstop: {timeout: 1s}";
     let mut host = chain("3/1m").service("deaf", deaf).start();
     host.wait_all_up(&["below", "middle", "above", "deaf"]);
-    // What somebody asked for does not count.
+    // Re-executions that an operator asked for do not count.
     for _ in 0..4 {
         host.ctl(&["reexec"]).ok();
     }
@@ -196,7 +196,7 @@ fn crashes_that_lie_apart_do_not_add_up() {
     let mut host = chain("2/1s").up(&["above"]);
     for _ in 0..3 {
         host.crash(|| host.signal(libc::SIGSEGV));
-        // What counts is over.
+        // The time in which crashes count is over.
         std::thread::sleep(Duration::from_millis(1100));
     }
     host.poweroff();

@@ -75,7 +75,7 @@ fn v1_no_signal_of_a_fault_costs_a_service_anything() {
     }
     let backtrace = told.iter().rev().find(|event| event.message.contains("backtrace in version"));
     let names = resolved(&backtrace.expect("an event").message);
-    // What is released is stripped: there addr2line needs a build of the same sources with its symbols.
+    // A released program is stripped: there addr2line needs a build of the same sources with its symbols.
     let stripped = names.lines().all(|line| line.starts_with("??"));
     assert!(stripped || names.contains("tokio::runtime"), "{backtrace:?}");
     assert!(names.lines().count() >= 8, "less than four addresses: {backtrace:?}");
@@ -85,7 +85,7 @@ fn v1_no_signal_of_a_fault_costs_a_service_anything() {
         (&version["server"]["crashes"], &version["server"]["reexecs"]),
         (&all.len().into(), &0.into())
     );
-    // Who follows the events misses none.
+    // A follower of the events misses none.
     events.each_once(2..=host.newest_event(), PATIENCE);
     host.poweroff();
     nothing_is_lost(&host);

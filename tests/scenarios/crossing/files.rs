@@ -1,5 +1,6 @@
-//! The files of a case. What the service does is up to files in the test's folder: `go` ends its `pre` hook, `ready` makes
-//! it ready, `end.N` ends its run N, with status 0 where there is `success.N`, and its check fails without `well`.
+//! The files of a case. Files in the test's folder direct the service: `go` ends its `pre` hook, `ready`
+//! makes it ready, `end.N` ends its run N, with status 0 where there is `success.N`, and its check fails
+//! without `well`.
 
 use std::time::Duration;
 

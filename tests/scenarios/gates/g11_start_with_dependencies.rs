@@ -54,7 +54,7 @@ fn g11_a_start_names_a_dependency_that_nobody_will_start() {
         assert!(started.stderr.trim_end().ends_with(&way_out), "{started:?}");
         assert_eq!(host.service(name).state, "waiting");
     }
-    // What is on its way may come.
+    // A service that is on its way may come.
     for name in ["needs-slow", "needs-either"] {
         assert_eq!(host.ctl(&["start", name]).ok().stderr, "");
     }
@@ -71,7 +71,7 @@ fn g11_a_start_that_stays_says_so_at_once_without_a_terminal() {
     BufReader::new(start.stderr.take().expect("piped")).read_line(&mut line).expect("a line comes");
     assert_eq!(line.trim_end(), STOPPED);
     assert!(start.try_wait().expect("a child").is_none(), "it stays");
-    // What it said is true, and the start it waits for goes on.
+    // Its message is true, and the start it waits for goes on.
     host.ctl(&["start", "web", "--with-dependencies"]).ok();
     assert!(start.wait().expect("a child").success());
     assert!(host.service("web").up);

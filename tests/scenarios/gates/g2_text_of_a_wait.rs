@@ -41,7 +41,7 @@ fn g2_the_text_names_only_what_is_missing_and_changes_with_it() {
     let seq = missing(seq, &[&db, &any]);
     host.touch("y");
     let seq = missing(seq, &[&db]);
-    // What goes is missing again.
+    // A path that goes is missing again.
     fs::remove_file(host.path("flag")).unwrap();
     let seq = missing(seq, &[&db, &path("flag")]);
     host.touch("flag");

@@ -90,7 +90,7 @@ fn g3_stop_in_backoff() {
     host.wait_state("web", "backoff");
     stops_at_once(&host, "web", "before its restart");
     assert_eq!(host.wait_file("runs").lines().count(), 1);
-    // What was prepared for all its runs is undone.
+    // The preparations for all its runs are undone.
     let states = ["preparing", "starting", "running", "backoff", "stopping", "stopped"];
     assert_eq!(host.states_of("web"), states);
 
@@ -111,7 +111,8 @@ fn g3_stop_in_backoff() {
 fn g3_stop_while_preparing() {
     let mut host =
         Host::builder().runs_with("web", "print=web, 'touch=$DIR/ran', serve", "start: manual").start();
-    // What an earlier incarnation left in its cgroup must end before the service can be prepared, and cannot.
+    // Processes of an earlier incarnation in its cgroup must end before the service can be prepared, and
+    // cannot.
     let mut stray = Stray::of(&host, "web");
     let Some(freezer) = Freezer::new() else { return };
     freezer.freeze(stray.0.id().cast_signed());

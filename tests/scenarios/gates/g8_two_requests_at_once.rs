@@ -84,7 +84,7 @@ fn restart_and_restart(yaml: &str) {
         assert!(settled(&host, round, &answers), "round {round}: it is stopped after {answers:?}");
         let pid = host.pid_of("web");
         assert_ne!(pid, before.0, "round {round}: the old run goes on after {answers:?}");
-        // Who was told that it is done was told of a run that there was; the last one, of the present run.
+        // A caller with the answer "done" got it for a run that there was; the last one, for the present run.
         let runs: Vec<String> = host
             .events_of("web")
             .into_iter()

@@ -5,7 +5,7 @@ use kelson_tests::Host;
 #[test]
 fn g9_a_one_shot_stopped_half_way_is_down_and_its_gate_stays_shut() {
     let mut host = Host::builder()
-        // It ends with status 0 when it is told to: that is no success of its own.
+        // It ends with status 0 on request: that is no success of its own.
         .runs_with("migrate", "'append=$DIR/runs', await=TERM, exit=0", "type: oneshot")
         .runs_with("web", "serve", "depends: [{service: migrate}]")
         .runs_with("report", "serve", "depends: [{service: migrate, event: finished}]")
@@ -23,7 +23,7 @@ fn g9_a_one_shot_stopped_half_way_is_down_and_its_gate_stays_shut() {
     host.ctl(&["wait", "migrate", "--for", "down", "--timeout", "1ms"]).ok();
     host.ctl(&["wait", "migrate", "--for", "up", "--timeout", "1ms"]).expect(5);
     host.ctl(&["wait", "migrate", "--for", "finished", "--timeout", "1ms"]).expect(5);
-    // Who waits for its end as down starts; the others know why they do not.
+    // A service that waits for its end as down starts; the others report why they do not.
     host.wait_up("rescue");
     for name in ["web", "report"] {
         let waiter = host.wait_for(name, "to know of the stop", |s| s.message.contains("it was stopped"));

@@ -52,7 +52,7 @@ fn h7_all_at_the_same_time_for_the_minimum_and_a_deadline_that_names_culprits() 
     assert!(broken.message.contains("db: killed by SIGKILL"), "{broken:?}");
     assert_eq!(health(&host, &["--wait", "--timeout", "30s"], 0)["state"], "healthy");
 
-    // What an operator stops is missed.
+    // A service that an operator stops is missed.
     host.ctl(&["stop", "web", "--wait"]).ok();
     let stopped = health(&host, &["--wait", "--timeout", "300ms"], 5);
     assert_eq!((&stopped["state"], culprits(&stopped)), (&"unhealthy".into(), vec!["web"]), "{stopped}");

@@ -1,5 +1,5 @@
-//! `kelson-probe` is killed or frozen while it asks: same PIDs, no restart, every service as healthy as it was; checks are
-//! late, that is said, and it is replaced.
+//! `kelson-probe` is killed or frozen while it asks: same PIDs, no restart, every service as healthy as it
+//! was; checks are late, Kelson reports it, and it is replaced.
 
 use std::collections::BTreeMap;
 

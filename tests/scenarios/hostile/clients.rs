@@ -1,4 +1,4 @@
-//! Clients that connect and say nothing, or ask and do not read: whoever wants something is answered all the same.
+//! Clients that connect and say nothing, or ask and do not read: all others get their answers.
 
 use std::fs;
 use std::os::unix::net::UnixStream;
@@ -50,7 +50,7 @@ fn read_nothing(host: &Host) {
     };
     let mut stopped: Vec<_> = (0..64).map(|_| follow()).collect();
     until("all places to be taken", PATIENCE * 2, || {
-        // Whoever came while one of an earlier time still had its place.
+        // A client that came while one of an earlier time still had its place.
         for child in &mut stopped {
             if child.try_wait().is_ok_and(|ended| ended.is_some()) {
                 *child = follow();

@@ -73,7 +73,7 @@ fn kill(host: &Host) {
     host.kill(was, libc::SIGKILL);
     host.wait_for("containerd", "to be another and up", |now| now.up && now.pid != Some(was));
     ticks_on(host);
-    // What lost its shim can be stopped and started all the same.
+    // A container that lost its shim can be stopped and started all the same.
     host.ctl(&["restart", "own-boxed", "--wait"]).ok();
     ticks_on(host);
 }
@@ -92,7 +92,7 @@ fn upgrade(host: &Host) {
     let now = program(host);
     assert!(now.contains(&format!("/containerd-{version}-")), "{was}, and then {now}");
     ticks_on(host);
-    // What the version before began is asked, stopped and begun by this one.
+    // This version asks, stops and begins the containers of the version before.
     let said = host.ctl(&["exec", "own-boxed", "--", "/program", "print=still here"]).ok().stdout;
     assert_eq!(said, "still here\n");
     host.ctl(&["restart", "own-boxed", "--wait"]).ok();

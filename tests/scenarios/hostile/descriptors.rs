@@ -81,7 +81,7 @@ fn exhaust_pid_1(host: &Host) {
     let said = |text: &str| host.console().matches(text).count();
     let (refused, failed) = (said("cannot take connections"), said("too many open files"));
     let shortage = Shortage::of(init);
-    // Who comes meanwhile waits, and is answered once there is a descriptor.
+    // A client that comes meanwhile waits, and is answered once there is a descriptor.
     let ask = || {
         let client = host.client().clone();
         std::thread::spawn(move || client.run(&["services"]).status)
@@ -92,7 +92,7 @@ fn exhaust_pid_1(host: &Host) {
         said("too many open files") > failed
     });
     eventually("a client to be refused", || {
-        // What ends lets go of a descriptor now and then, and a client may get it.
+        // A process that ends lets go of a descriptor now and then, and a client may get it.
         shortage.tighten();
         if waiting.last().is_some_and(std::thread::JoinHandle::is_finished) {
             waiting.push(ask());
@@ -109,7 +109,7 @@ fn exhaust_pid_1(host: &Host) {
     for waiting in waiting {
         assert_eq!(waiting.join().expect("it ends"), 0);
     }
-    // All may have been let in before nobody could be; that somebody can be again is said with the next one.
+    // All may have been let in before nobody could be; the next one reports that clients can be again.
     assert_eq!(ask().join().expect("it ends"), 0);
     eventually("all to be well again", || host.console().contains("connections are taken again"));
     host.wait_event(newest, "what could not be started, and why", |event| {

@@ -34,12 +34,12 @@ fn fill_it(host: &Host) {
     host.wait_event(newest, "of logd's trouble", |event| {
         event.service == "logd" && event.message.ends_with("No space left on device")
     });
-    // What has no room waits in memory.
+    // Lines without room wait in memory.
     for name in (0..WRITERS).map(writer) {
         let (from, _) = board(host, &name);
         eventually("it to write on", || board(host, &name).0 > from + 50);
     }
-    // What the small file system holds is looked at once nobody can write to it any more.
+    // The test looks at the small file system once nobody can write to it any more.
     let seen = PathBuf::from(format!("/proc/{}/root{}", host.init_pid(), log_folder(host)));
     let files: Vec<(String, File)> = fs::read_dir(seen)
         .expect("as the host sees it")

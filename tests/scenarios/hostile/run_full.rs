@@ -1,5 +1,5 @@
-//! The file system of the runtime folder is full: what is known already is written all the same, what is new is kept until
-//! there is room, and both are said.
+//! The file system of the runtime folder is full: known records are written all the same, new ones are kept
+//! until there is room, and both are reported.
 
 use std::fs;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -31,7 +31,7 @@ fn fill_run(host: &Host) {
     let newest = host.newest_event();
     let ballast = host.path("run/ballast");
     fill(&ballast);
-    // Whoever is known already can be stopped and started.
+    // A service that is known already can be stopped and started.
     let told = host.pid_of("told");
     host.write_service(&late, "process: {command: [$PROGRAM, 'notify=READY=1', serve]}\nreadiness: notify");
     host.signal(libc::SIGHUP);
@@ -70,7 +70,7 @@ fn hostile_a_full_runtime_folder_loses_no_event_and_no_end_over_a_reexec() {
     // Their records have their places; their ends and events have room for the next ones, and are kept after that.
     let newest = host.newest_event();
     host.wait_for("restless", "to be restarted", |now| now.restarts > 100);
-    // Who is told to go on is written down anew, which takes room.
+    // A record for the next incarnation is written again, which takes room.
     fs::remove_file(&ballast).expect("it is there");
     host.ctl(&["reexec"]).ok();
     fill(&ballast);

@@ -132,7 +132,8 @@ fn account(host: &Host, name: &str, toll: &mut Toll) {
         for line in text.lines() {
             if let Some(number) = beat(line) {
                 twice += u64::from(!seen.insert(number));
-                // A logd that was killed cannot count what it held; that it may be lost is said in its place.
+                // A logd that was killed cannot count the lines that it held; a note in their place reports
+                // that they may be lost.
                 if std::mem::take(&mut replaced) {
                     told += (number - 1).saturating_sub(before);
                 }

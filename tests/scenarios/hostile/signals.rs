@@ -39,7 +39,7 @@ fn shoot(host: &Host) {
     let refused = host.ctl(&["start", "own-nobody", "--wait"]);
     assert_ne!(refused.status, 0, "{refused:?}");
     host.wait_log("own-nobody", "kill TERM:1: Operation not permitted");
-    // Nothing but the two of them is told of.
+    // Nothing but the two of them is reported.
     let told: Vec<_> = host.events().into_iter().filter(|event| event.seq > newest).collect();
     assert!(told.iter().all(|event| event.service.starts_with("own-")), "{told:#?}");
     assert_eq!(told_since(host, newest, "asked for by SIG"), 0);

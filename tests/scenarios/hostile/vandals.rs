@@ -43,7 +43,7 @@ fn remove_sockets(host: &Host) {
     host.wait_event(newest, "of the socket", |event| {
         event.message.ends_with("/run/init.sock was removed, and has been made again")
     });
-    // Who was connected still is.
+    // Existing connections stay.
     events.find("of the socket", PATIENCE, |event| event.message.contains("/run/init.sock was removed"));
 
     let (was, logd) = (identity(host, "run/log.sock"), host.pid_of("logd"));

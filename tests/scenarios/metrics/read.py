@@ -12,7 +12,7 @@ import urllib.request
 from prometheus_client import parser as classic
 from prometheus_client.openmetrics import parser as openmetrics
 
-# What each asks for, and is to get.
+# The request of each, and the answer that it is to get.
 WANTED = {
     classic: ("text/plain;version=0.0.4;q=1,*/*;q=0.1", "text/plain; version=0.0.4; charset=utf-8"),
     openmetrics: (

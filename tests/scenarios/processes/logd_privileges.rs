@@ -24,7 +24,7 @@ fn logd_has_no_capability_and_a_seccomp_profile_in_each_thread() {
         for set in ["CapInh:", "CapPrm:", "CapEff:", "CapAmb:"] {
             assert_eq!(u64::from_str_radix(&field(set), 16), Ok(0), "{set} of {status}");
         }
-        // What is left could be had by executing a file: chown and sys_nice, if no_new_privs were not set.
+        // It could get the rest by executing a file: chown and sys_nice, if no_new_privs were not set.
         let bounding = u64::from_str_radix(&field("CapBnd:"), 16).expect("a number");
         assert_eq!(bounding & !(1 | 1 << 23), 0, "{status}");
         assert_eq!((field("Seccomp:"), field("NoNewPrivs:")), ("2".to_owned(), "1".to_owned()));

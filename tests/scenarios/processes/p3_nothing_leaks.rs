@@ -80,7 +80,7 @@ fn p3_nothing_of_pid_1_leaks_into_a_service() {
             "{text}"
         );
     }
-    // What a user brings along.
+    // The groups that a user brings along.
     host.wait_up("of-nobody");
     for variable in ["USER nobody", "LOGNAME nobody", "HOME /", "SHELL /"] {
         host.wait_log("of-nobody", &format!("env.{variable}"));

@@ -29,7 +29,8 @@ fn never_blocked(host: &Host, pid: i32) {
     assert_eq!((chatty.pid, chatty.restarts, chatty.up), (Some(pid), 0, true), "{chatty:?}");
 }
 
-/// Returns once a client that follows the log is at this beat: there, or past it where it was told of a gap.
+/// Returns once a client that follows the log is at this beat: there, or past it where it got the report of a
+/// gap.
 #[track_caller]
 fn follows(host: &Host, number: u64) {
     let mut lines = host.follow(&["logs", "-f", "chatty"]);
@@ -111,7 +112,7 @@ fn exchange(one: &Path, other: &Path) {
     assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
 }
 
-/// How many lines are missing among the beats of a log; each gap is told of in its place, with its number.
+/// How many lines are missing among the beats of a log; each gap is reported in its place, with its number.
 #[track_caller]
 fn counted_gaps(log: &str) -> u64 {
     let (mut last, mut told, mut missing) = (0, 0, 0);
@@ -152,7 +153,7 @@ fn p5_a_log_directory_that_cannot_be_made_again_costs_lines_that_are_counted_and
     // Some 130 of them wait for the disk.
     beats_on(&host, "chatty", 450);
     never_blocked(&host, pid);
-    // Who follows the log gets what the file does not.
+    // A follower of the log gets the lines that the file does not.
     let (number, _) = board(&host, "chatty");
     follows(&host, number + 20);
     // The folder is back: so is the log, and it tells of its gap.
@@ -344,7 +345,7 @@ fn p5_the_newest_lines_survive_a_disk_that_hangs_and_then_fails() {
     let mut host = up(builder);
     host.ctl(&["start", "disk", "--wait"]).ok();
     burst(&host);
-    // What hung is answered with an error, and so is all that is tried until another disk is there.
+    // The hung calls are answered with an error, and so is each further one until another disk is there.
     host.ctl(&["stop", "disk", "--wait"]).ok();
     host.wait_event(0, "of logd's trouble", |event| {
         event.service == "logd" && event.message.ends_with("/log: Transport endpoint is not connected")

@@ -1,5 +1,5 @@
-//! P6: logd is killed or frozen while 100 services write: same PIDs, no restart counted, nobody gets SIGPIPE, later lines
-//! are collected, what was lost is bounded, and is said.
+//! P6: logd is killed or frozen while 100 services write: same PIDs, no restart counted, nobody gets SIGPIPE,
+//! later lines are collected, the losses are bounded and reported.
 
 use std::collections::BTreeMap;
 use std::fs;

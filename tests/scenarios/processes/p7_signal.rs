@@ -21,7 +21,7 @@ fn p7_a_signal_reaches_the_main_process_and_is_no_stop() {
     host.wait_file("two");
     let told = |text: &str| host.events_of("web").iter().any(|event| event.message.contains(text));
     assert!(told(&format!("SIGHUP sent to PID {pid}: asked by")), "{:#?}", host.events_of("web"));
-    // PID 1 knows the process by its PID and start time, whoever started it.
+    // PID 1 knows the process by its PID and start time, regardless of who started it.
     host.ctl(&["reexec"]).ok();
     host.ctl(&["signal", "web", "USR1"]).ok();
     host.wait_file("three");

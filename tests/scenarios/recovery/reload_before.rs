@@ -117,7 +117,7 @@ fn a_reload_takes_up_the_live_keys_at_once_and_no_crash_takes_up_the_others() {
             fault.strike(&host);
         }
         let said = reload(&host);
-        // What was applied is no change any more; what waits still does.
+        // An applied key is no change any more; a waiting one still is.
         assert_eq!(said.contains("machine.yaml, taken up: health;"), fault.is_none(), "{said}");
         assert!(said.contains("machine.yaml, waits for the next boot: builtins"), "{said}");
         assert_eq!(deadline(&host), 99_000.0, "health is a live key");

@@ -66,7 +66,7 @@ fn what_a_target_waits_for_is_started_before_what_waits_for_the_target() {
 #[test]
 fn a_target_is_stopped_and_started_as_any_other_service() {
     let mut host = started();
-    // What needs it counts as for any other.
+    // Dependants count as for any other.
     host.ctl(&["stop", "storage", "--wait"]).expect(1);
     let newest = host.newest_event();
     let pid = host.pid_of("web");

@@ -162,7 +162,7 @@ fn u1_apid_of_another_version_is_replaced_and_clients_connect_again() {
     }
     // A client goes on with the number that it had.
     events.each_once(2..=host.newest_event(), PATIENCE);
-    // What an operator has stopped stays so.
+    // A service that an operator has stopped stays so.
     host.ctl(&["stop", "apid", "--wait"]).ok();
     host.put_init(&of_version(&self::own(), OWN, OTHER));
     host.ctl(&["reexec"]).ok();

@@ -15,7 +15,7 @@ fn health(host: &Host) -> Value {
     serde_json::from_str(&host.ctl(&["health", "-o", "json"]).stdout).expect("JSON")
 }
 
-/// The clock of the wall is told in milliseconds, and may be slewed.
+/// The wall clock has a precision of milliseconds, and may be slewed.
 #[track_caller]
 fn assert_same_time(before: &Value, now: &Value, what: &str) {
     if before.is_null() || now.is_null() {
@@ -45,7 +45,7 @@ fn assert_same(before: &Value, now: &Value) {
         }
         assert_same_time(&one["since"], &other["since"], "since of a culprit or of the last break");
     }
-    // What lasts goes on lasting, and what runs out goes on running out.
+    // A time that grows goes on growing, and one that runs out goes on running out.
     match (before["steadyMs"].as_f64(), now["steadyMs"].as_f64()) {
         (Some(one), Some(other)) => assert!(other >= one, "{before:#} became {now:#}"),
         (one, other) => assert_eq!(one, other, "{before:#} became {now:#}"),

@@ -100,7 +100,7 @@ fn v1_twenty_times_in_a_row_nothing_of_the_services_changes() {
     assert_eq!(host.ctl(&["-o", "json", "boot"]).ok().stdout, boot);
     assert!(host.ctl(&["status", "told"]).ok().stdout.contains("fine"));
 
-    // What had not spoken yet is heard.
+    // Messages of services that had sent none before are received.
     host.touch("go");
     host.wait_up("late");
     host.wait_up("piped");

@@ -1,4 +1,5 @@
-//! V2: the state is torn, empty, or another's: what can be trusted is gone on with, and what cannot is said.
+//! V2: the state is torn, empty, or another's: Kelson continues with the parts that it can trust, and reports
+//! the others.
 
 use std::fs;
 use std::os::unix::fs::FileExt as _;

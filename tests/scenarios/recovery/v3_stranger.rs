@@ -106,9 +106,9 @@ fn started(outer: i32) -> Option<String> {
 }
 
 fn a_stranger_is_never_signalled(fault: Fault) {
-    // Strangers of two kinds: a child of a service, which is none of PID 1's, and an orphan, which is. Each ends with the
-    // first signal that it is sent, and nobody starts it again. They come some ticks of the clock after the others, as
-    // whoever gets a PID a second time does.
+    // Strangers of two kinds: a child of a service, which is none of PID 1's, and an orphan, which is. Each
+    // ends with the first signal that it is sent, and nobody starts it again. They come some ticks of the
+    // clock after the others, as a process does that gets a PID a second time.
     let mut host = Host::builder()
         .runs_with("first", "serve", "restart: {delay: 10ms}")
         .runs_with("second", "serve", "restart: {policy: once}")
@@ -119,7 +119,7 @@ fn a_stranger_is_never_signalled(fault: Fault) {
     for text in ["a-child", "an-orphan"] {
         host.wait_log("owner", text);
     }
-    // All of them have the same words, and are told apart by their parents.
+    // All of them have the same words, and differ in their parents.
     let owner = host.pid_of("owner");
     let stranger = |parent: i32| {
         until("a stranger", PATIENCE, || {

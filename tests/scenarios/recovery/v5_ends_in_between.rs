@@ -1,4 +1,5 @@
-//! V5, V8: what ends about the moment at which PID 1 is executed anew is seen once, with its status, and acted upon once.
+//! V5, V8: a process that ends about the moment at which PID 1 re-executes itself is seen once, with its
+//! status, and acted upon once.
 
 use std::time::Duration;
 

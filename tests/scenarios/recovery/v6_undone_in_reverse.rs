@@ -1,5 +1,5 @@
-//! V6: preparing fails at its third step: what the first two did is undone, in reverse order, and each failure on the way
-//! is told.
+//! V6: preparing fails at its third step: the first two are undone, in reverse order, and each failure on the
+//! way is reported.
 
 use kelson_tests::Host;
 
@@ -43,7 +43,7 @@ fn undone_in_reverse(fault: Fault) {
     let words = ["first-done", "second-done", "third-begun", "second-undone", "first-undone"];
     let mut said: Vec<&str> =
         log.lines().filter_map(|line| words.into_iter().find(|word| line.ends_with(word))).collect();
-    // What was cut off was begun again; nothing else is done twice.
+    // Steps that were cut off were begun again; no other is done twice.
     said.dedup();
     assert_eq!(said, words, "{log}");
     assert!(!host.path("main").exists(), "its main process ran");

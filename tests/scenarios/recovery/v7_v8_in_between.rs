@@ -1,6 +1,6 @@
-//! V7, V8: PID 1 ends between making a child and recording it, and between learning an exit and acting on it. Which
-//! instant that is cannot be chosen from outside, so many services start and end while PID 1 ends again and again: each
-//! runs once, and each status is told.
+//! V7, V8: PID 1 ends between making a child and recording it, and between learning an exit and acting on it.
+//! Which instant that is cannot be chosen from outside, so many services start and end while PID 1 ends again
+//! and again: each runs once, and each status is reported.
 
 use std::fs;
 use std::time::Duration;

@@ -22,11 +22,11 @@ fn said(event: &Event) -> (Duration, Duration) {
     }
 }
 
-/// That the delay after this failure has this base and its jitter, both as it is said and as it was.
+/// Asserts that the delay after this failure has this base and its jitter, both in the message and in fact.
 #[track_caller]
 fn assert_base(backoff: &Event, next: &Event, base: Duration) {
     let (delay, unit) = said(backoff);
-    // What is said is cut off, never rounded up.
+    // The reported time is cut off, never rounded up.
     assert!(delay + unit > base && delay <= base.mul_f64(1.25), "{base:?}: {backoff:?}");
     let waited = next.at() - backoff.at();
     // Event times are whole milliseconds.

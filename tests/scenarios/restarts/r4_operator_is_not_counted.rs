@@ -12,7 +12,7 @@ fn r4_an_operators_restart_of_a_running_service_is_not_counted() {
     let mut host = Host::builder()
         .service(
             "web",
-            // It fails when it is told to stop: that is not held against it.
+            // It fails on a stop: that is not held against it.
             "process: {command: [$PROGRAM, 'append=$DIR/runs', serve=3]}
 restart: {attempts: 1, interval: 5m, exhausted: fail, delay: 10ms, maxDelay: 10ms}",
         )

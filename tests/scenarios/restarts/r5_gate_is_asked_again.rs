@@ -38,7 +38,7 @@ restart: {delay: 10ms, maxDelay: 10ms}",
 
     host.ctl(&["restart", "db", "--wait"]).ok();
     host.wait_up("web");
-    // What was prepared still held: it was not prepared again.
+    // The preparations still held: they were not made again.
     assert_eq!(states_after(&host, "web", boot), ["backoff", "waiting", "starting", "running"]);
     assert_eq!(host.service("web").restarts, 1);
     host.poweroff();

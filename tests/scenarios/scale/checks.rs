@@ -20,8 +20,8 @@ const LOOK: Duration = Duration::from_secs(5);
 const MINUTES: usize = 10;
 /// A heap moves by a few pages, in KiB.
 const PAGES: u64 = 16;
-/// In so many of the minutes may the memory exceed all before: when the computer is busy with something else, answers
-/// wait for their turn, and the room for them stays. What leaks grows in each.
+/// The memory may exceed all before in this number of the minutes: when the computer is busy with something
+/// else, answers wait for their turn, and the room for them stays. A leak grows in each.
 const GROWING: usize = 3;
 
 /// A port that takes connections, and how many it has taken.

@@ -21,7 +21,7 @@ ODD = [
     "/a", "/dev/null", "192.0.2.1", "192.0.2.1/24", "0.0.0.0:80", "200-299", "SIGRTMIN+1", "unlimited", "off", "1000:1000",
     [], ["x"], ["/a"], [1, "x"], {}, {"x": "y"}, {"x": None},
 ]  # fmt: skip
-# What those that are changed need around them.
+# The services that the changed ones need around them.
 NEIGHBOURS = {name: {"process": {"command": ["/bin/true"]}} for name in ("db", "migrate", "web")}
 
 

@@ -42,7 +42,7 @@ fn each_program_asks_for_its_end_and_is_named() {
 
 #[test]
 fn by_force_nothing_is_stopped() {
-    // What reboot(2) does in a PID namespace: the kernel ends PID 1 by one of these signals.
+    // In a PID namespace reboot(2) makes the kernel end PID 1 by one of these signals.
     for (name, signal) in [("reboot", libc::SIGHUP), ("poweroff", libc::SIGINT), ("halt", libc::SIGINT)] {
         let mut host = running();
         run(&host, name, &["--force"]);

@@ -4,7 +4,7 @@ use kelson_tests::{Event, Host};
 
 use super::{first, following};
 
-/// Takes its time to end, so that whoever does not wait for it is seen.
+/// Takes its time to end, so that a stop that does not wait for it shows.
 const SLOW: &str = "process: {command: [$PROGRAM, await=TERM, sleep=300ms]}\n";
 
 fn needs(other: &str) -> String {
@@ -123,7 +123,7 @@ fn s1_a_circle_of_alternatives_waits_for_nobody_else() {
         let end = first(&events, name, "stopped");
         assert!(end.seq < rested.seq, "{name} waited for one that it has nothing to do with: {events:#?}");
     }
-    // What both may need is below them.
+    // The services that both may need are below them.
     assert_after(&events, "one", "spare");
     assert_after(&events, "other", "spare");
 }

@@ -4,7 +4,7 @@ use kelson_tests::{Event, Host};
 
 use super::{first, following};
 
-/// Takes its time to end, so that whoever does not wait for it is seen.
+/// Takes its time to end, so that a stop that does not wait for it shows.
 const SLOW: &str =
     "process: {command: [$PROGRAM, notify=READY=1, await=TERM, sleep=100ms]}\nreadiness: notify\n";
 

@@ -76,7 +76,7 @@ fn s5_a_power_off_while_preparing_undoes_it_and_starts_nothing() {
         .runs_with("behind", "touch=$DIR/ran, serve", "start: manual\ndepends: [{service: web}]")
         .service("held", HELD)
         .up(&["held"]);
-    // What is left in its cgroup must end before the service can be prepared, and cannot.
+    // The processes left in its cgroup must end before the service can be prepared, and cannot.
     let mut stray = Stray::of(&host, "web");
     let Some(freezer) = Freezer::new() else { return };
     freezer.freeze(stray.0.id().cast_signed());

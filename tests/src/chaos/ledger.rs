@@ -27,7 +27,7 @@ impl Ledger {
             }
         }
         ledger.missing += (last.start() + 1).saturating_sub(next);
-        // What nobody has written cannot be right either.
+        // A number that nobody has written cannot be right either.
         ledger.again += next.saturating_sub(last.end().saturating_add(1));
         ledger
     }

@@ -174,7 +174,8 @@ impl Load {
     }
 }
 
-/// Whether a service of the load is as it stays, or has begun to be restless. What the load does not know has to be up.
+/// Whether a service of the load is as it stays, or has begun to be restless. A service that is not of the
+/// load has to be up.
 pub fn is_settled(service: &Service) -> bool {
     let state = service.state.as_str();
     match service.name.as_str() {

@@ -116,7 +116,8 @@ impl OnScreen {
         self.until(what, |text| text.contains(what))
     }
 
-    /// Reads until the screen is that of a file. `KELSON_BLESS=1` writes it anew, once the screen stands still.
+    /// Reads until the screen is that of a file. `KELSON_BLESS=1` writes it again, once the screen stands
+    /// still.
     pub fn until_as(&mut self, name: &str) {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/cli/dashboard/{name}.txt"));
         if std::env::var_os("KELSON_BLESS").is_some() {

@@ -9,7 +9,8 @@ pub type Row = Vec<usize>;
 type Level = (usize, usize);
 type Pair = (Level, Level);
 
-/// The rows for dimensions with so many levels each, and the pairs that they cover: all but those that clash.
+/// The rows for dimensions with these numbers of levels, and the pairs that they cover: all but those that
+/// clash.
 ///
 /// # Panics
 /// When there is a pair that no row can hold.

@@ -160,7 +160,7 @@ impl Play {
         self.tell(Play::end_of(dice, &self.house.stage, name));
     }
 
-    /// Ends the running processes of the service, whoever is there to see it.
+    /// Ends the running processes of the service, regardless of the state of PID 1.
     pub fn end_of(dice: &mut Dice, stage: &Stage, name: &str) -> String {
         let exit = match dice.roll(5) {
             0 | 1 => Exit::Status(0),

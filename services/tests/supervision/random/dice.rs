@@ -21,7 +21,7 @@ impl Dice {
         (self.0 >> 11) % bound
     }
 
-    /// One time in so many.
+    /// One time in `bound`.
     pub fn one_in(&mut self, bound: u64) -> bool {
         self.roll(bound) == 0
     }

@@ -13,7 +13,8 @@ pub struct LawsOfFiles {
 }
 
 impl LawsOfFiles {
-    /// Each run uses the file that was read last before the run was told, whoever started it and in whichever life.
+    /// Each run uses the file that was read last before the run was reported, regardless of the caller and of
+    /// the incarnation.
     pub fn ask(&mut self, play: &Play, readings: &BTreeMap<String, Reading>, wrongs: &mut Vec<String>) {
         let book = play.book.lock().unwrap();
         let read = play.versions_read.lock().unwrap();

@@ -13,7 +13,7 @@ use super::deeds::Reading;
 use super::world::World;
 use crate::house::{MS, secs};
 
-/// How exactly a time is told in words.
+/// The precision of times in messages.
 const ROUNDED: Duration = Duration::from_millis(110);
 
 #[derive(Default)]
@@ -195,7 +195,7 @@ fn every_process_is_known(play: &Play, now: &Snapshot, wrongs: &mut Vec<String>)
     }
 }
 
-/// The last that was told of a service is the state that it has.
+/// The last reported state of a service is the state that it has.
 fn what_was_told_is_what_is(play: &Play, list: &[Snapshot], wrongs: &mut Vec<String>) {
     let book = play.book.lock().unwrap();
     for now in list.iter().filter(|now| now.state != State::Initialized) {

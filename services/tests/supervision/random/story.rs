@@ -76,7 +76,8 @@ impl Story {
         }
     }
 
-    /// One incarnation of PID 1, which dies after so many points, if it is to die before the sequence is over.
+    /// One incarnation of PID 1, which dies after this many points, if it is to die before the sequence is
+    /// over.
     pub async fn live(&mut self, dice: &mut Dice, fate: &Arc<Fate>, death: Option<(u64, u64)>) -> End {
         let over = tokio::select! {
             biased;

@@ -31,8 +31,8 @@ impl Notes {
         self.events.last().map_or(1, |(_, event)| event.seq + 1)
     }
 
-    /// Another incarnation of PID 1 goes on with the events: those that were read are still what they were, and what
-    /// was told and not read yet can be read.
+    /// Another incarnation of PID 1 goes on with the events: those that were read are unchanged, and those
+    /// that were published and not read yet can be read.
     pub fn goes_on(&mut self, manager: &Manager) {
         let next = self.next();
         for event in manager.events(1, usize::MAX).events {

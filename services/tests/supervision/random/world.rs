@@ -104,7 +104,7 @@ impl World {
         &self.versions[name][number]
     }
 
-    /// Writes the file of a service anew.
+    /// Writes the file of a service again.
     pub fn write(&mut self, dice: &mut Dice, index: usize) {
         let name = name(index);
         let version = self.versions.get(&name).map_or(0, Vec::len);

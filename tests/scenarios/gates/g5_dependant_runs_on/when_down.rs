@@ -20,7 +20,7 @@ fn g5_each_does_what_its_file_says_when_its_dependency_goes_down() {
     let stops = host.wait_state("stops", "stopped");
     assert!(stops.message.starts_with("stopped: service \"db\", which it needs, went down ("), "{stops:?}");
     assert!(!stops.stopped && !stops.up, "no operator has stopped it: {stops:?}");
-    // What needs one that was restarted goes along with it.
+    // A dependant of one that was restarted goes along with it.
     for (name, was) in ["restarts", "tail"].into_iter().zip(&pids[1..]) {
         let now = host.wait_for(name, "to run again", |now| now.up && now.pid.is_some_and(|pid| pid != *was));
         assert_eq!(now.restarts, 0, "nobody counts it: {now:?}");

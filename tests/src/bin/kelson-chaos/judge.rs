@@ -14,7 +14,7 @@ use crate::life::{self, Held};
 
 /// Built-ins that start again in each incarnation, and are no service of anybody.
 const HELPERS: [&str; 1] = ["probe"];
-/// No more problems than this are told.
+/// No more problems than this are reported.
 const ENOUGH_PROBLEMS: usize = 50;
 
 /// The time since when the host is healthy is counted back from now, so a clock that is slewed moves it. A state that
@@ -47,7 +47,7 @@ pub struct Judge {
     /// Kept open all the while.
     pub streams: Option<Streams>,
     answers: Vec<Duration>,
-    /// How often PID 1 was to be executed anew as it was asked to, and to crash.
+    /// How often PID 1 was to re-execute itself on request, and to crash.
     pub asked: (u64, u64),
     /// The counts of both before.
     pub counted: (u64, u64),
@@ -125,7 +125,7 @@ impl Judge {
         serde_json::from_str(&output.stdout).map_err(|error| error.to_string())
     }
 
-    /// How often PID 1 was executed anew and how often it crashed, as it tells itself.
+    /// How often PID 1 re-executed itself and how often it crashed, by its own report.
     pub fn lives(&self) -> Option<(u64, u64)> {
         let output = self.ctl.run(&["-o", "json", "version"]);
         let version: serde_json::Value = serde_json::from_str(&output.stdout).ok()?;

@@ -73,7 +73,8 @@ pub(crate) fn uncover(path: &str) {
     }
 }
 
-/// A file system whose server answers nothing: whoever asks it for something waits until this process ends.
+/// A file system whose server answers nothing: a process that asks it for something waits until this process
+/// ends.
 pub(crate) fn dead_mount(path: &str) {
     let server = or_die("/dev/fuse", File::options().read(true).write(true).open("/dev/fuse"));
     let (target, kind) = (or_die_string(path), or_die_string("fuse"));
@@ -103,7 +104,7 @@ pub(crate) fn flood_notify() -> ! {
 
 pub(crate) fn flood_newlines(fd: i32) {
     let text = [b'\n'; 512];
-    // SAFETY: the buffer is as long as is said. Nobody shall be killed by a pipe that nobody reads.
+    // SAFETY: the buffer has the given length. Nobody shall be killed by a pipe that nobody reads.
     unsafe {
         libc::signal(libc::SIGPIPE, libc::SIG_IGN);
         while libc::write(fd, text.as_ptr().cast(), text.len()) > 0 {}

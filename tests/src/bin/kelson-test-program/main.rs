@@ -52,7 +52,7 @@
 //! | `dead-mount=PATH` | mounts a file system there that never answers, for as long as this process lives |
 //! | `notify-flood` | `STATUS=1`, `STATUS=2`, … to `NOTIFY_SOCKET` as fast as it can, for ever |
 //! | `newline-flood=FD` | newlines on that descriptor as fast as it can, until nobody takes them |
-//! | `ledger=PATH:D` | a record every D, each synced before `kept N` is said; `ledger holds N` at first, and none of them is damaged |
+//! | `ledger=PATH:D` | a record every D, each synced before the program writes `kept N`; `ledger holds N` at first, and none of them is damaged |
 //! | `scribble=PATH:D` | a line every D, synced, for ever |
 //! | `expect=PATH:SUM` | the file has this checksum ([`checksum::of`]), or it exits with status 125 |
 //! | `threads=PID` | the states of all threads of a process, in the letters of ps, one a line |
@@ -425,7 +425,7 @@ fn fork() -> bool {
 
 fn child(steps: &str) {
     if fork() {
-        // What the parent waits for is not the child's business.
+        // The signals that the parent waits for do not concern the child.
         // SAFETY: the set is initialised; no old set is asked for.
         unsafe { libc::sigprocmask(libc::SIG_SETMASK, &set_of(0), std::ptr::null_mut()) };
         run(&steps.split(',').collect::<Vec<_>>());

@@ -16,7 +16,7 @@ pub fn serve(value: &str, answer: fn(&mut TcpStream, &str) -> Result<()>) -> ! {
         let file = file.to_owned();
         std::thread::spawn(move || {
             let _ = stream.set_read_timeout(Some(Duration::from_secs(10)));
-            // Whoever asks may hang up when it likes.
+            // A client may hang up when it likes.
             let _ = answer(&mut stream, &file);
         });
     }
