@@ -12,7 +12,7 @@ thread_local! {
     static FOLDER: OnceCell<Place> = const { OnceCell::new() };
 }
 
-/// All but `dmesg`, which reads the kernel log of whoever fuzzes.
+/// All but `dmesg`, which reads the kernel log of the machine that fuzzes.
 const CALLS: [&str; 24] = [
     "/kelson.v1.Services/List",
     "/kelson.v1.Services/Status",

@@ -13,7 +13,7 @@ impl<'a> Input<'a> {
         self.take(1).first().copied().unwrap_or_default()
     }
 
-    /// At most so many bytes.
+    /// At most this many bytes.
     pub fn take(&mut self, most: usize) -> &'a [u8] {
         let (taken, rest) = self.0.split_at(most.min(self.0.len()));
         self.0 = rest;

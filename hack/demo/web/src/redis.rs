@@ -1,5 +1,5 @@
-//! As much of redis' protocol as a counter needs. A connection serves one visitor: redis may go and come back at any
-//! time, and the next visitor finds out anew.
+//! As much of redis' protocol as a counter needs. A connection serves one visitor: redis may go and come back
+//! at any time, and the next visitor connects again.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
