@@ -2,8 +2,7 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `services` | a [`Record`] of each service in two slots that are written in turn: a torn write leaves the older one
-//! |
+//! | `services` | a [`Record`] of each service in two slots, written in turn: a torn write leaves the older one |
 //! | `events` | the ring of events |
 //! | `checks` | the last ten results of each check, and how it stands after each |
 //! | `health` | how the host and each group stand, and since when each culprit is not up |

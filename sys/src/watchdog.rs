@@ -118,7 +118,7 @@ impl Device {
         let mut file: &File = &self.0;
         // Its answer changes nothing: this is the machine's end.
         let _ = file.write(b"V");
-        // SAFETY: closed once, at the very end of PID 1's life; nobody uses the number after this.
+        // SAFETY: closed once, at the very end of PID 1; nobody uses the number after this.
         unsafe { libc::close(self.0.as_raw_fd()) };
     }
 }

@@ -150,7 +150,7 @@ mod tests {
             becomes(&mut addresses, true).await;
             becomes(&mut connectivity, true).await;
 
-            // The kernel takes the route away without telling.
+            // The kernel removes the route without a message.
             ip("link set one down");
             becomes(&mut connectivity, false).await;
             becomes(&mut addresses, false).await;

@@ -9,8 +9,8 @@ use std::ffi::c_void;
 
 /// From one frame to the next it is not farther.
 const LARGEST: usize = 1 << 20;
-/// Where a function of the C library uses the frame pointer for something else, the nearest frame is searched for in so
-/// many words of the stack.
+/// Where a function of the C library uses the frame pointer for something else, the nearest frame is searched
+/// for in this many words of the stack.
 const SEARCHED: usize = 256;
 
 unsafe extern "C" {

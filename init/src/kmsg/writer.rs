@@ -131,7 +131,7 @@ mod tests {
     use super::super::{Console, number};
     use super::*;
 
-    /// A console that takes nothing until somebody reads: whoever writes to it waits.
+    /// A console that takes nothing until somebody reads: a process that writes to it waits.
     fn stuck() -> (&'static Console, BufReader<impl io::Read>) {
         let (reader, kmsg) = io::pipe().unwrap();
         let room = nix::fcntl::fcntl(&kmsg, nix::fcntl::FcntlArg::F_GETPIPE_SZ).unwrap();

@@ -102,7 +102,7 @@ mod tests {
     }
 
     impl Case {
-        /// Lets so many seconds pass, and returns in which seconds since the beginning it was fed.
+        /// Lets the seconds pass, and returns those since the beginning in which it was fed.
         async fn after(&self, seconds: u64) -> Vec<u64> {
             tokio::time::sleep(Duration::from_secs(seconds)).await;
             let fed = self.fed.0.lock().unwrap();

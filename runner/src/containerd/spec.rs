@@ -258,7 +258,7 @@ mod tests {
         spec(service, image, &host(), &Run { number: 7, ..Run::default() }).unwrap()
     }
 
-    /// The whole of it stands in a file, to be read and compared. `KELSON_BLESS=1` writes it anew.
+    /// The whole of it stands in a file, to be read and compared. `KELSON_BLESS=1` writes it again.
     #[test]
     fn the_specification_is_what_the_file_says() {
         let mut service = service();

@@ -177,7 +177,7 @@ fn v2_a_torn_record_is_said_and_the_others_are_gone_on_with() {
     assert!(past.doubts[0].contains("torn") && past.doubts[1].contains("events"), "{:?}", past.doubts);
     assert!(past.doubts[2].contains("boot"), "{:?}", past.doubts);
 
-    // It is said once.
+    // It is reported once.
     assert_eq!(read(&dir, &life).unwrap().doubts, Vec::<String>::new());
     // The torn one's place is free, and the numbers of the others go on.
     past.store.record(&Arc::from("d"), &record("d", 1));
@@ -253,7 +253,7 @@ fn a_field_of_a_later_release_is_written_back() {
 
 #[test]
 fn a_number_says_which_fields_are_known() {
-    // All fields of the message: whoever adds one adds it here, and counts on.
+    // All fields of the message: a change that adds one adds it here, and counts on.
     let every = stored::ServiceRecord {
         name: "a".into(),
         builtin: true,

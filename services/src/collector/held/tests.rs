@@ -68,7 +68,7 @@ fn ended_pipes_of_older_runs_do_not_pile_up() {
         let _ = held.relieve_full();
     }
     assert_eq!(held.ids().count(), 1);
-    // One that ended in silence has lost nothing, and nothing is said of it.
+    // One that ended in silence has lost nothing, and nothing is reported.
     let (quiet, _, _) = run(&mut held, "quiet");
     let (_, _out, _err) = run(&mut held, "quiet");
     let losses = held.relieve_full();
