@@ -68,8 +68,8 @@ impl Writer {
 fn write(to: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
     to.write_all(bytes)?;
     to.flush()?;
-    // Bytes that wait in the kernel for a slow line are not shown yet. Where there is no terminal there is
-    // nothing to wait for. SAFETY: it takes a plain number.
+    // Bytes that wait in the kernel for a slow line are not shown yet. Without a terminal there is nothing to wait for.
+    // SAFETY: it takes a plain number.
     unsafe { libc::tcdrain(libc::STDOUT_FILENO) };
     Ok(())
 }
