@@ -9,7 +9,7 @@
 //! | `exits` | how the last children ended, written before the kernel forgets them |
 //! | `descriptors` | which open descriptors are what |
 //! | `spawns` | the children that are just being made (`runner` maps it, the kernel writes to it) |
-//! | `records_folder/` | what is written once: the spec of each service, the machine's, the boot's report |
+//! | `papers/` | files that are written once: the spec of each service, the configuration of the machine, the boot's report |
 //!
 //! Releases before and after this one read all of it. Records are tagged protobuf (`kelson.state.v1`), papers are JSON
 //! ([`paper`]); `exits` and `spawns`, which are written where nothing may fail, have a fixed layout with a version and
