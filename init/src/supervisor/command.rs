@@ -10,7 +10,7 @@ use std::sync::Arc;
 use kelson_spec::builtin::is_reserved;
 use kelson_spec::names::is_name;
 use kelson_spec::service::{
-    ProcessSpec, Requirement, RestartPolicy, Seccomp, Security, ServiceEvent, StartMode, Workload,
+    ProcessSpec, Requirement, RestartPolicy, Seccomp, Security, ServiceEvent, StartMode, Stdout, Workload,
 };
 use kelson_spec::{Diagnostic, Loaded, ServiceSpec};
 
@@ -39,7 +39,9 @@ impl Incarnation {
             }
             let folder = std::env::current_dir().unwrap_or_else(|_| Path::new("/").to_owned());
             let process = ProcessSpec { command: options.command.clone(), working_directory: folder };
-            let command = spec(process, environment, &loaded.services);
+            let mut command = spec(process, environment, &loaded.services);
+            // As without Kelson, unless the machine file says how.
+            command.logs.stdout = (loaded.machine.stdout == Stdout::Nothing).then_some(Stdout::Copy);
             add(&mut loaded, command);
         }
         loaded

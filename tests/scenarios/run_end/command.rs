@@ -14,8 +14,11 @@ fn command(builder: HostBuilder, words: &[&str]) -> HostBuilder {
 #[test]
 fn its_exit_status_is_that_of_the_container() {
     for (text, status) in [("exit 0", 0), ("exit 42", 42), ("kill -KILL $$", 137)] {
-        let mut host = script(text).spawn();
+        let mut host = script(&format!("echo out; echo error >&2; {text}")).spawn();
         assert_eq!(host.wait_exit(), status, "{text}; its console:\n{}", host.console());
+        for line in ["out", "error"] {
+            assert!(host.console().lines().any(|one| one == line), "{line}: {}", host.console());
+        }
         assert!(!host.console().contains("/nowhere"), "{}", host.console());
     }
     for (program, status) in [("no-such-program", 127), ("/etc/passwd", 126)] {
