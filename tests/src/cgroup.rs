@@ -23,10 +23,17 @@ impl Cgroup {
     /// A new one where this test is; `None` where there is no cgroup2 that can be written.
     pub fn new() -> Option<Cgroup> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("kelson-test-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-        let path = own()?.join(name);
-        fs::create_dir(&path).ok()?;
-        Some(Cgroup { path })
+        let own = own()?;
+        loop {
+            let number = COUNT.fetch_add(1, Ordering::Relaxed);
+            let path = own.join(format!("kelson-test-{}-{number}", std::process::id()));
+            match fs::create_dir(&path) {
+                Ok(()) => return Some(Cgroup { path }),
+                // A test that was killed has left it, and the kernel has used its PID again.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(_) => return None,
+            }
+        }
     }
 
     /// A new one of this name at the top of cgroup2, beside all others.
