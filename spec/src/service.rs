@@ -8,6 +8,7 @@ mod checks;
 mod confinement;
 mod ending;
 mod nesting;
+mod output;
 mod workload;
 
 use std::path::PathBuf;
@@ -18,6 +19,7 @@ use serde::{Deserialize, Serialize};
 pub use checks::{Asks, Check, GrpcProbe, HttpProbe, NetworkProbe, Probe, ProbeTls};
 pub use confinement::{ApiAccess, Credentials, ResourceLimit, Resources, Seccomp, Security};
 pub use ending::{OnExit, StopSpec};
+pub use output::{LogSpec, Stdout};
 pub use workload::{ContainerDevice, ContainerMount, ContainerNetwork, ContainerSpec, ProcessSpec, Workload};
 
 /// One service as PID 1 runs it. Made by `kelson-load` from a file; nothing in it needs the disk again.
@@ -393,38 +395,4 @@ pub enum Readiness {
     Notify,
     /// A newline on this descriptor.
     Descriptor(i32),
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct LogSpec {
-    /// Bytes of one file before it is rotated.
-    pub max_size: u64,
-    /// Rotated files kept, the current one included.
-    pub max_files: u32,
-    /// Lines kept in a second; absent: all.
-    pub rate_limit: Option<u32>,
-    /// Also to the console.
-    pub console: bool,
-    /// Also to PID 1's own output. `None`: as the machine file says.
-    pub stdout: Option<Stdout>,
-}
-
-impl Default for LogSpec {
-    fn default() -> Self {
-        LogSpec { max_size: 1 << 20, max_files: 3, rate_limit: None, console: false, stdout: None }
-    }
-}
-
-/// What of the output of a service goes to PID 1's own standard output and error, where container engines collect it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub enum Stdout {
-    #[default]
-    Nothing,
-    /// logd keeps each line, and copies it there.
-    Copy,
-    /// The same with the name of the service before each line.
-    Named,
-    /// The service itself writes there. Nothing is kept.
-    Only,
 }

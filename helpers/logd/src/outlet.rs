@@ -1,6 +1,6 @@
 //! PID 1's own standard output or error, where lines of services with `logs.stdout` go as well.
 //!
-//! Whoever reads it may be slow or gone, so one thread waits for that, and is started at the first line. A slow reader
+//! Its reader may be slow or gone, so one thread waits for the reader. It is started at the first line. A slow reader
 //! slows down the services whose lines it gets, as it would without Kelson. One that takes nothing for [`STUCK`] holds
 //! up nobody: lines that do not fit are dropped and counted until it reads again.
 
@@ -16,9 +16,9 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use super::store::Lost;
 use super::troubles::Troubles;
 
-/// With so many bytes waiting, the services whose lines they are wait too.
+/// When this many bytes wait, logd reads no more lines of the services that wrote them.
 const FULL: usize = 128 * 1024;
-/// No more wait. What is read of a service at a time fits between the two.
+/// No more than this waits. One read of a service fits between `FULL` and `MOST`.
 const MOST: usize = 2 * FULL;
 /// Written at a time: a pipe takes it whole, or not at all (`PIPE_BUF`).
 const CHUNK: usize = 4096;
@@ -163,7 +163,7 @@ impl State {
         (self.size() >= FULL).then(|| self.alive_until(now)).flatten()
     }
 
-    /// Adds what is said of dropped lines, where they would have been.
+    /// Adds the notes on dropped lines, in the place of those lines.
     fn note(&mut self) {
         let Lost { lines, bytes } = std::mem::take(&mut self.lost);
         if lines > 0 {
@@ -224,7 +224,7 @@ impl Queue {
             while !rest.is_empty() {
                 self.lock().since = Some(Instant::now());
                 let result = write_some(file.as_fd(), first_of(rest));
-                // What nobody can read any more is not kept for anybody.
+                // Nobody can read these lines any more.
                 let written = result.unwrap_or(rest.len());
                 rest = rest.get(written..).unwrap_or_default();
                 let mut state = self.lock();
@@ -344,7 +344,7 @@ mod tests {
             outlet.flush();
             lines += 1;
         }
-        // A short one has room, behind what is said of the others.
+        // A short line has room, behind the note on the others.
         outlet.line(None, b"kept");
         outlet.flush();
         let begun = Instant::now();
