@@ -175,7 +175,7 @@ mod tests {
             "{page}"
         );
         for option in [
-            "\\fB\\-\\-dry\\-run\\fR\nOnly tell",
+            "\\fB\\-\\-dry\\-run\\fR\nOnly report",
             "\\-\\-file\\fR \\fIFILE\\fR\nAnother",
             "\\-\\-valid\\fR \\fID\\fR\nThe validity of the certificate [default: 30d]\n",
         ] {

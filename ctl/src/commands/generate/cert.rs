@@ -25,7 +25,7 @@ use crate::pki::{self, Algorithm, Authority, DAY, Holder};
 pub struct Arguments {
     #[command(flatten)]
     signer: Signer,
-    /// A client with this role: os:reader, os:operator or os:admin
+    /// A client: os:reader, os:operator or os:admin
     #[arg(long, value_name = "ROLE", value_parser = role(), hide_possible_values = true)]
     role: Option<Role>,
     /// Of a machine

@@ -40,7 +40,7 @@ pub struct Arguments {
     /// Common name of the client [default: the role's]
     #[arg(long = "name", value_name = "CN", value_parser = pki::parse_name)]
     common_name: Option<String>,
-    /// How long the certificate holds
+    /// The validity of the certificate
     #[arg(long, value_name = "D", default_value = "30d", value_parser = pki::parse_valid)]
     valid: Duration,
     /// Its key
