@@ -158,9 +158,13 @@ fn p4_the_last_words_are_in_the_log(vm: &Vm) {
 fn c5_a_container_has_one_task_a_run(vm: &Vm) {
     wait_state(vm, "again", "failed");
     let log = vm.ctl(&["logs", "again"]).ok().stdout;
-    assert_eq!(log.lines().filter(|line| line.ends_with("run")).count(), 3, "{log}");
-    // Prepared once, run three times.
     let events = events_of(vm, "again");
+    // On a busy computer containerd may take longer than Kelson waits to delete the task of the run before. That start
+    // fails, and counts as a run.
+    let not_started = events.iter().filter(|event| event.message.starts_with("could not start")).count();
+    let printed = log.lines().filter(|line| line.ends_with("run")).count();
+    assert_eq!(printed + not_started, 3, "{log}\n{events:#?}");
+    // Prepared once, run three times.
     let states = |state| events.iter().filter(|event| event.state == state).count();
     assert!(events.iter().filter(|event| event.message.contains("run 3")).count() >= 1, "{events:#?}");
     assert!(states("backoff") == 2 && states("failed") == 1, "{events:#?}");
