@@ -89,7 +89,7 @@ struct Add {
     /// The context
     #[arg(value_name = "NAME")]
     new: String,
-    /// The certificate of the CA that signed the machine's, as PEM
+    /// The CA that signed the machine's, as PEM
     #[arg(long, value_name = "FILE", requires_all = ["certificate", "key"])]
     ca: Option<PathBuf>,
     /// The client's certificate, as PEM

@@ -28,7 +28,7 @@ use crate::pki::{self, Algorithm, Authority, Holder};
 pub struct Arguments {
     #[command(flatten)]
     signer: Signer,
-    /// Its role: os:reader, os:operator or os:admin
+    /// os:reader, os:operator or os:admin
     #[arg(
         long,
         value_name = "ROLE",
