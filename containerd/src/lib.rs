@@ -18,7 +18,7 @@ mod tasks;
 #[cfg(feature = "testing")]
 pub mod testing;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
@@ -72,6 +72,17 @@ impl Containerd {
     /// The containerd whose socket is below this runtime folder.
     pub fn below(runtime_dir: &Path) -> Self {
         Self::at(&runtime_dir.join("containerd/containerd.sock"))
+    }
+
+    /// The `state` folder of that containerd.
+    pub fn state_folder(runtime_dir: &Path) -> PathBuf {
+        runtime_dir.join("containerd/state")
+    }
+
+    /// The folder in which it prepares the task of this container.
+    pub fn bundle(runtime_dir: &Path, container: &str) -> PathBuf {
+        let tasks = Self::state_folder(runtime_dir).join("io.containerd.runtime.v2.task");
+        tasks.join(NAMESPACE).join(container)
     }
 
     /// Connects with the first call, and again whenever the connection was lost. Must be called within a Tokio runtime.

@@ -11,6 +11,7 @@
 //! [`ContainerRunner`] is the [`Runner`](crate::Runner) over them, [`ContainerExecutor`] runs further commands inside.
 
 mod attaching;
+mod bundle;
 mod capabilities;
 mod detached;
 mod devices;

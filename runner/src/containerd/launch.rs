@@ -4,6 +4,7 @@
 //! knows. A caller that gives it up reports that, and waits for a moment until it has stopped where it is.
 
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::Path;
 use std::sync::Arc;
 
 use containerd_client::types::v1::{Process, Status};
@@ -17,7 +18,7 @@ use tokio::time::timeout;
 use super::pidfd::ProcessHandle;
 use super::retry::RetryWindow;
 use super::watch::{self, Ending};
-use super::{KILL_DEADLINE, RETRY_WINDOW, leftovers};
+use super::{KILL_DEADLINE, RETRY_WINDOW, bundle, leftovers};
 use crate::cgroup::CgroupRoot;
 use crate::runner::{Origin, RunnerError};
 
@@ -42,6 +43,7 @@ pub(super) struct Launch {
     pub(super) snapshotter: String,
     pub(super) spec: Any,
     pub(super) cgroups: Option<CgroupRoot>,
+    pub(super) runtime_dir: Arc<Path>,
     pub(super) stdout: OwnedFd,
     pub(super) stderr: OwnedFd,
 }
@@ -111,7 +113,7 @@ impl Launch {
         let mut window = RetryWindow::new(RETRY_WINDOW);
         loop {
             match self.attempt(&mut wanted, &mut window).await {
-                Err(error) if error.is_away() => {
+                Err(error) if error.is_away() || self.removes_leftovers(&error)? => {
                     if !wanted.bears(&mut window).await {
                         return Err(error);
                     }
@@ -143,6 +145,28 @@ impl Launch {
         wanted.check()?;
         self.start(&main, wanted, window).await?;
         Ok(Launched { pid, handle, ending, is_signalled: false })
+    }
+
+    /// Removes the bundle that a containerd left which died before its shim had a task, and that shim. Returns whether
+    /// there was one, so that another try may succeed.
+    fn removes_leftovers(&self, refusal: &RunnerError) -> Result<bool, RunnerError> {
+        if refusal.origin != Origin::ContainerdRefused {
+            return Ok(false);
+        }
+        match bundle::remove_unused(&self.runtime_dir, &self.service) {
+            Ok(true) => {}
+            Ok(false) => return Ok(false),
+            Err(error) => {
+                let message =
+                    format!("{refusal}; and what an earlier containerd left cannot be removed: {error}");
+                return Err(RunnerError { message, ..refusal.clone() });
+            }
+        }
+        tracing::info!("service {}: removed the task's folder that an earlier containerd left", self.service);
+        if let Some(root) = &self.cgroups {
+            root.shim_cgroup(&self.service).kill()?;
+        }
+        Ok(true)
     }
 
     /// A start whose answer was lost may have happened, or may yet happen: the shim is asked before it is tried again,

@@ -115,6 +115,7 @@ impl ContainerRunner {
             snapshotter: image.snapshotter.clone(),
             spec: spec::packed(&self.spec, &image, &self.host(), &run)?,
             cgroups: self.processes.cgroups().cloned(),
+            runtime_dir: Arc::clone(&self.runtime_dir),
             stdout: context.stdout,
             stderr: context.stderr,
         };

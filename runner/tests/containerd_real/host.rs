@@ -32,8 +32,9 @@ impl Daemon {
         fs::create_dir_all(dir.join("containerd")).unwrap();
         let at = dir.display();
         let plugins = ["io.containerd.grpc.v1.cri", "io.containerd.snapshotter.v1.zfs"];
+        let state = Containerd::state_folder(&dir);
         let config = format!(
-            "version = 2\nroot = \"{at}/root\"\nstate = \"{at}/state\"\ndisabled_plugins = {plugins:?}\n\
+            "version = 2\nroot = \"{at}/root\"\nstate = {state:?}\ndisabled_plugins = {plugins:?}\n\
              [grpc]\naddress = \"{at}/containerd/containerd.sock\"\n"
         );
         fs::write(dir.join("config.toml"), config).unwrap();

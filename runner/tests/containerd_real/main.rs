@@ -123,6 +123,7 @@ fn c4_containerd_dies_and_comes_back() {
 fn c4_containerd_dies_while_it_makes_a_task() {
     on_containerd(async |mut host| {
         let mut runner = host.runner("half", &["/bin/busybox", "sleep", "1000"]);
+        let shims = host.processes.cgroups().unwrap().path().join("shims/half/cgroup.kill");
         for milliseconds in (4..=60).step_by(4) {
             runner.open().await.unwrap();
             let (context, _out, _err) = context(1);
@@ -130,6 +131,10 @@ fn c4_containerd_dies_while_it_makes_a_task() {
             let death = async {
                 sleep(Duration::from_millis(milliseconds)).await;
                 daemon.kill();
+                // A shim that died before it had its task leaves a folder that the next containerd cannot remove.
+                if milliseconds % 8 == 0 {
+                    fs::write(&shims, "1").unwrap();
+                }
                 daemon.restart();
             };
             let (running, ()) = tokio::join!(runner.run(context), death);

@@ -151,7 +151,7 @@ impl Probe for Health {
 fn configuration(runtime_dir: &Path, state_dir: &Path) -> String {
     let disabled = DISABLED.map(|name| format!("  {},\n", quoted(name))).concat();
     let path = |path: PathBuf| quoted(&path.to_string_lossy());
-    let (root, state) = (path(state_dir.join("containerd")), path(folder(runtime_dir).join("state")));
+    let (root, state) = (path(state_dir.join("containerd")), path(Containerd::state_folder(runtime_dir)));
     let address = path(socket(runtime_dir));
     // It gives itself the score: killed last of all, and its shims hardly before it.
     format!(
