@@ -184,6 +184,7 @@ fn move_into_memory(started: Duration) {
 
 /// Runs the host. Returns only when that could not begin, with the reason.
 fn run(mut options: Options, started: Duration, now: Duration, boot_reason: BootReason) -> Error {
+    boot::file_limit::reserve_table();
     log::write_from_a_thread();
     nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o022));
     // Before the end of a run, too: what it needs must not be read from swap.

@@ -1,10 +1,26 @@
-//! The limit on open files: PID 1 raises its own, and gives its children what it was given.
+//! The limit on open files: PID 1 raises its own, and gives its children what it was given. And the kernel's table of
+//! them.
 
 use kelson_spec::service::ResourceLimit;
+use nix::fcntl::{FcntlArg, fcntl};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 /// As many as a thousand services with four descriptors each need, with room.
 const FILES: u64 = 65_536;
+
+/// Room for the descriptors of 200 services; 8 kB of the kernel's memory.
+const TABLE: i32 = 1024;
+
+/// Has the kernel make the table of open files large enough for most hosts.
+///
+/// The kernel enlarges it as descriptors are opened. In a process with threads each enlargement waits for an RCU grace
+/// period, about 10 ms, during which PID 1 would stand still. So this is called before PID 1 has a second thread.
+pub fn reserve_table() {
+    // Where the limit is lower, or there is no standard error, the table grows as it must.
+    if let Ok(descriptor) = fcntl(std::io::stderr(), FcntlArg::F_DUPFD_CLOEXEC(TABLE.saturating_sub(1))) {
+        let _ = nix::unistd::close(descriptor);
+    }
+}
 
 /// Raises PID 1's own limit (init starts with 1024 and 4096) and returns what it was, for its children.
 ///

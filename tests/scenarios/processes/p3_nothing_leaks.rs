@@ -87,3 +87,13 @@ fn p3_nothing_of_pid_1_leaks_into_a_service() {
     }
     host.poweroff();
 }
+
+/// Each enlargement of the table waits for the kernel in a process with threads, and PID 1 with it.
+#[test]
+fn pid_1_has_room_for_its_descriptors_before_it_opens_them() {
+    let host = Host::builder().runs("web", "serve").up(&["web"]);
+    let status =
+        std::fs::read_to_string(format!("/proc/{}/status", host.init_pid())).expect("PID 1 is there");
+    let size = status.lines().find_map(|line| line.strip_prefix("FDSize:")).expect("the kernel shows it");
+    assert!(size.trim().parse::<u32>().expect("a number") >= 1024, "{size}");
+}
