@@ -5,8 +5,8 @@
 //! calls newer than this list fail with ENOSYS, so that a libc falls back to an older call.
 //!
 //! The program is a binary search over ranges of call numbers. A list of comparisons, one a call, would be ten times
-//! as large, and the kernel runs a new filter once for each of its call numbers when it is installed: that would
-//! cost more than the whole start of the process.
+//! as large, and the kernel runs a new filter once for each of its call numbers when it is installed, and compiles it:
+//! that would cost more than the whole start of the process.
 
 mod oci;
 mod profile;
@@ -109,6 +109,9 @@ const ALLOW: u32 = libc::SECCOMP_RET_ALLOW;
 const EPERM: u32 = libc::SECCOMP_RET_ERRNO | libc::EPERM.cast_unsigned();
 const ENOSYS: u32 = libc::SECCOMP_RET_ERRNO | libc::ENOSYS.cast_unsigned();
 
+/// A conditional jump has a byte for its distance.
+const NEAR: usize = u8::MAX as usize;
+
 fn instruction(code: u32, k: u32, jt: u8, jf: u8) -> sock_filter {
     sock_filter { code: u16::try_from(code).unwrap_or(u16::MAX), jt, jf, k }
 }
@@ -116,14 +119,18 @@ fn instruction(code: u32, k: u32, jt: u8, jf: u8) -> sock_filter {
 /// The program for `rules` (call number and what becomes of it; what is not named is refused) up to the number
 /// `newest`, beyond which calls are unknown.
 fn compile(rules: &[(u32, Rule)], newest: u32) -> Vec<sock_filter> {
-    let mut program = vec![
-        instruction(LOAD, ARCHITECTURE, 0, 0),
-        instruction(EQUAL, NATIVE, 1, 0),
+    let mut assembler = Assembler::default();
+    // Its last step stands right after the first ones.
+    assembler.search(&ranges(rules, newest), newest);
+    let mut program = assembler.reversed;
+    program.extend([
+        instruction(LOAD, NUMBER, 0, 0),
         // Programs for another architecture number their calls differently: refused as a whole, and loudly.
         instruction(RETURN, libc::SECCOMP_RET_KILL_PROCESS, 0, 0),
-        instruction(LOAD, NUMBER, 0, 0),
-    ];
-    program.extend(search(&ranges(rules, newest)));
+        instruction(EQUAL, NATIVE, 1, 0),
+        instruction(LOAD, ARCHITECTURE, 0, 0),
+    ]);
+    program.reverse();
     program
 }
 
@@ -150,28 +157,62 @@ fn ranges(rules: &[(u32, Rule)], newest: u32) -> Vec<(u32, Rule)> {
     ranges
 }
 
-fn search(ranges: &[(u32, Rule)]) -> Vec<sock_filter> {
-    let (below, above) = ranges.split_at(ranges.len() / 2);
-    let (pivot, rule) = match above.first() {
-        Some((pivot, rule)) => (pivot, *rule),
-        None => return Vec::new(),
-    };
-    if below.is_empty() {
-        return verdict(rule);
+/// Builds a program from its end, because jumps go forward only: each target is there before the jump to it. A place is
+/// the number of instructions from there to the end.
+#[derive(Default)]
+struct Assembler {
+    reversed: Vec<sock_filter>,
+    /// The place of each verdict that is near enough for a conditional jump. Most ranges share one of two.
+    verdicts: Vec<(Rule, usize)>,
+}
+
+impl Assembler {
+    /// A binary search, and its place. It halves the call numbers, not the ranges: when a filter is installed, the kernel
+    /// runs it once for each number.
+    fn search(&mut self, ranges: &[(u32, Rule)], newest: u32) -> usize {
+        let (Some((first, rule)), Some((last, _))) = (ranges.first(), ranges.last()) else { return 0 };
+        let end = ranges.get(1).map_or(*last, |_| newest.max(*last));
+        let middle = first.midpoint(end);
+        let inner = ranges.iter().enumerate().skip(1);
+        let Some((split, (pivot, _))) = inner.min_by_key(|(_, (begin, _))| begin.abs_diff(middle)) else {
+            return self.verdict(*rule);
+        };
+        let (below, above) = ranges.split_at(split);
+        let above = self.search(above, newest);
+        let below = self.search(below, pivot.saturating_sub(1));
+        let (above, below) = (self.forward(above, 1), self.forward(below, 0));
+        let (above, below) = (self.distance(above), self.distance(below));
+        let near = |distance| u8::try_from(distance).unwrap_or(u8::MAX);
+        self.reversed.push(instruction(AT_LEAST, *pivot, near(above), near(below)));
+        self.reversed.len()
     }
-    let (below, above) = (search(below), search(above));
-    let mut code = Vec::with_capacity(below.len().saturating_add(above.len()).saturating_add(2));
-    match u8::try_from(below.len()) {
-        Ok(skip) => code.push(instruction(AT_LEAST, *pivot, skip, 0)),
-        // Too far for a conditional jump.
-        Err(_) => {
-            code.push(instruction(AT_LEAST, *pivot, 0, 1));
-            code.push(instruction(JUMP, u32::try_from(below.len()).unwrap_or(u32::MAX), 0, 0));
+
+    fn verdict(&mut self, rule: Rule) -> usize {
+        if let Some((_, place)) = self.verdicts.iter().find(|(known, _)| *known == rule)
+            && self.distance(*place) <= NEAR
+        {
+            return *place;
         }
+        self.reversed.extend(verdict(rule).into_iter().rev());
+        self.verdicts.retain(|(known, _)| *known != rule);
+        self.verdicts.push((rule, self.reversed.len()));
+        self.reversed.len()
     }
-    code.extend(below);
-    code.extend(above);
-    code
+
+    /// The place, or a jump to it where it is too far for a conditional jump that has `more` instructions before it.
+    fn forward(&mut self, place: usize, more: usize) -> usize {
+        let distance = self.distance(place);
+        if distance.saturating_add(more) <= NEAR {
+            return place;
+        }
+        self.reversed.push(instruction(JUMP, u32::try_from(distance).unwrap_or(u32::MAX), 0, 0));
+        self.reversed.len()
+    }
+
+    /// How many instructions the next one would have to skip.
+    fn distance(&self, place: usize) -> usize {
+        self.reversed.len().saturating_sub(place)
+    }
 }
 
 fn verdict(rule: Rule) -> Vec<sock_filter> {
@@ -242,8 +283,25 @@ mod tests {
                 };
                 assert_eq!(run(&filter, NATIVE, call, 0), expected, "call {call} with {held:x}");
             }
-            assert!(filter.program.len() < 300, "{filter:?}");
+            assert!(filter.program.len() < 130, "{filter:?}");
         }
+    }
+
+    /// No conditional jump reaches across such a program.
+    #[test]
+    fn a_long_program_finds_its_verdicts_too() {
+        let fates = [Rule::Allow, Rule::Refuse, Rule::Unknown, Rule::Clone, Rule::UnixSocket];
+        let rules: Vec<(u32, Rule)> = (0..2000).zip(fates.into_iter().cycle()).collect();
+        let filter = Filter { program: compile(&rules, 1999) };
+        for (call, rule) in rules {
+            let expected = match rule {
+                Rule::Refuse => EPERM,
+                Rule::Unknown => ENOSYS,
+                _ => ALLOW,
+            };
+            assert_eq!(run(&filter, NATIVE, call, AF_UNIX), expected, "call {call}");
+        }
+        assert_eq!(run(&filter, NATIVE, 2000, 0), ENOSYS);
     }
 
     #[test]
