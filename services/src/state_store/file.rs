@@ -176,17 +176,14 @@ pub(super) fn options() -> OpenOptions {
 
 /// `crc32 of the rest, length of the payload, number, payload`, zero padded to `slot` bytes. `None`: it does not fit.
 pub fn seal(number: u64, payload: &[u8], slot: usize) -> Option<Vec<u8>> {
-    if payload.len().checked_add(PAYLOAD)? > slot {
-        return None;
-    }
-    let mut bytes = Vec::with_capacity(slot);
-    bytes.resize(4, 0);
-    bytes.extend(u32::try_from(payload.len()).ok()?.to_le_bytes());
-    bytes.extend(number.to_le_bytes());
-    bytes.extend_from_slice(payload);
-    let crc = crc32fast::hash(bytes.get(4..)?);
+    let end = payload.len().checked_add(PAYLOAD)?;
+    // Zeroed by the allocator: `resize` writes one byte at a time in a program that is compiled for its size.
+    let mut bytes = vec![0; slot];
+    bytes.get_mut(4..8)?.copy_from_slice(&u32::try_from(payload.len()).ok()?.to_le_bytes());
+    bytes.get_mut(8..PAYLOAD)?.copy_from_slice(&number.to_le_bytes());
+    bytes.get_mut(PAYLOAD..end)?.copy_from_slice(payload);
+    let crc = crc32fast::hash(bytes.get(4..end)?);
     bytes.get_mut(..4)?.copy_from_slice(&crc.to_le_bytes());
-    bytes.resize(slot, 0);
     Some(bytes)
 }
 
