@@ -18,6 +18,7 @@ mod start_time;
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::time::Duration;
 
@@ -46,7 +47,8 @@ use slots::Slots;
 /// How [`Processes`] is set up.
 #[derive(Debug, Default)]
 pub struct Options {
-    /// Threads that start children, two where it says nothing; more are added, up to 8, while all of them hang.
+    /// Threads of each kind that start children, two where it says nothing; more are added, up to 8, while all of them
+    /// hang.
     pub spawners: Option<usize>,
     /// Given to every child before its own: what PID 1 raised for itself (open files) is given back here.
     pub limits: Vec<ResourceLimit>,
@@ -110,12 +112,14 @@ impl Processes {
         let shared = Shared {
             state: Mutex::default(),
             queued: Condvar::new(),
+            queued_filtered: Condvar::new(),
+            cannot_filter: AtomicBool::new(false),
             slots: Arc::new(slots),
             leftovers,
             inheritance,
             refused: Refused::default(),
             spawners,
-            windows: Window::reserve(spawners).into_iter().map(Mutex::new).collect(),
+            windows: Window::reserve(spawners.saturating_mul(2)).into_iter().map(Mutex::new).collect(),
             cgroups: options.cgroups,
             incarnation,
             filters: Mutex::default(),
@@ -132,7 +136,8 @@ impl Processes {
     /// The step that failed, or the one it hung in when the command's deadline passed.
     pub async fn spawn(&self, command: Command) -> Result<Child, SpawnError> {
         let deadline = command.deadline;
-        let pending = Pending::new(&self.shared, Job::new(command));
+        let pending =
+            Pending::new(&self.shared, Job::new(command, !self.shared.cannot_filter.load(Ordering::Relaxed)));
         let mut waited = Duration::ZERO;
         loop {
             let step = STUCK.min(deadline.saturating_sub(waited));

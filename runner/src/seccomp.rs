@@ -20,6 +20,8 @@ pub(crate) use oci::Profile;
 /// A compiled filter; shared by all services that have the same.
 pub struct Filter {
     program: Vec<sock_filter>,
+    /// Of a service that can hold every capability. It allows every call of a spawner thread.
+    is_of_all: bool,
 }
 
 impl std::fmt::Debug for Filter {
@@ -31,12 +33,29 @@ impl std::fmt::Debug for Filter {
 impl Filter {
     /// Kelson's default profile for a service that can hold the capabilities `held` (bit n: capability n).
     pub fn default_profile(held: u64) -> Filter {
-        Filter { program: compile(&profile::rules(held), profile::NEWEST) }
+        let is_of_all = held & profile::RELEVANT == profile::RELEVANT;
+        Filter { program: compile(&profile::rules(held), profile::NEWEST), is_of_all }
     }
 
     /// The calls that `kelson-logd` needs, and no others.
     pub fn logd() -> Filter {
-        Filter { program: compile(&profile::rules_of_logd(), profile::NEWEST) }
+        Filter { program: compile(&profile::rules_of_logd(), profile::NEWEST), is_of_all: false }
+    }
+
+    pub(crate) fn is_of_all(&self) -> bool {
+        self.is_of_all
+    }
+
+    /// Puts the calling thread, and all that it makes, under this filter, which nothing takes away again.
+    ///
+    /// # Errors
+    /// The kernel knows no filters, or this process may not install one.
+    pub(crate) fn install(&self) -> nix::Result<()> {
+        let program = self.as_fprog();
+        // SAFETY: the kernel copies the program, which lives as long as this filter.
+        let result =
+            unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, &raw const program) };
+        nix::errno::Errno::result(result).map(drop)
     }
 
     /// The program in the kernel's form; valid as long as this filter.
@@ -292,7 +311,7 @@ mod tests {
     fn a_long_program_finds_its_verdicts_too() {
         let fates = [Rule::Allow, Rule::Refuse, Rule::Unknown, Rule::Clone, Rule::UnixSocket];
         let rules: Vec<(u32, Rule)> = (0..2000).zip(fates.into_iter().cycle()).collect();
-        let filter = Filter { program: compile(&rules, 1999) };
+        let filter = Filter { program: compile(&rules, 1999), is_of_all: false };
         for (call, rule) in rules {
             let expected = match rule {
                 Rule::Refuse => EPERM,
@@ -345,6 +364,61 @@ mod tests {
         assert_eq!(ask(1 << 22, libc::SYS_mount), EPERM);
         assert_eq!(ask(1 << 22, libc::SYS_reboot), ALLOW);
         assert_eq!(ask(1 << 10, libc::SYS_bind), ALLOW);
+    }
+
+    /// A spawner thread is under this filter, and so is a child from its first step on.
+    #[test]
+    fn who_can_hold_every_capability_may_make_every_call_of_a_start() {
+        let filter = Filter::default_profile(u64::MAX);
+        assert!(filter.is_of_all() && !Filter::default_profile(0).is_of_all() && !Filter::logd().is_of_all());
+        for call in [
+            libc::SYS_clone,
+            libc::SYS_clone3,
+            libc::SYS_close_range,
+            libc::SYS_setsid,
+            libc::SYS_umask,
+            libc::SYS_dup3,
+            libc::SYS_fcntl,
+            libc::SYS_prlimit64,
+            libc::SYS_chdir,
+            libc::SYS_prctl,
+            libc::SYS_seccomp,
+            libc::SYS_mount,
+            libc::SYS_mount_setattr,
+            libc::SYS_umount2,
+            libc::SYS_unshare,
+            libc::SYS_setns,
+            libc::SYS_openat,
+            libc::SYS_read,
+            libc::SYS_write,
+            libc::SYS_close,
+            libc::SYS_capget,
+            libc::SYS_capset,
+            libc::SYS_setgroups,
+            libc::SYS_setresgid,
+            libc::SYS_setresuid,
+            libc::SYS_rt_sigaction,
+            libc::SYS_rt_sigprocmask,
+            libc::SYS_execve,
+            libc::SYS_execveat,
+            libc::SYS_exit_group,
+            libc::SYS_kill,
+            libc::SYS_tgkill,
+            libc::SYS_futex,
+            libc::SYS_mmap,
+            libc::SYS_munmap,
+            libc::SYS_mprotect,
+            libc::SYS_brk,
+            libc::SYS_madvise,
+            libc::SYS_fchown,
+            libc::SYS_pidfd_open,
+            libc::SYS_reboot,
+            libc::SYS_sync,
+            libc::SYS_wait4,
+            libc::SYS_nanosleep,
+        ] {
+            assert_eq!(run(&filter, NATIVE, number(call), 0), ALLOW, "call {call}");
+        }
     }
 
     #[test]

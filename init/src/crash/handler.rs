@@ -41,10 +41,17 @@ const SYNC: Duration = Duration::from_secs(5);
 /// The signal to a main loop that stands still.
 const STALL: c_int = libc::SIGABRT;
 
+/// How long the main thread may take to execute the program for another one.
+const HANDED_OVER_WITHIN: Duration = Duration::from_secs(1);
+/// What the kernel calls a thread under a filter (`SECCOMP_MODE_FILTER`).
+const SECCOMP_FILTER: c_int = 2;
+
 /// The thread whose fault is being written down.
 static DYING: AtomicI32 = AtomicI32::new(0);
 /// The watcher has found the main loop standing still.
 static STALLED: AtomicBool = AtomicBool::new(false);
+/// The main thread is to execute the program for a thread under a seccomp filter.
+static HANDED_OVER: AtomicBool = AtomicBool::new(false);
 
 /// From now on faults and panics lead to the next incarnation.
 ///
@@ -108,6 +115,12 @@ extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut 
         if libc::syscall(libc::SYS_getpid) != 1 {
             libc::_exit(128_i32.saturating_add(signal));
         }
+    }
+    if signal == STALL
+        && HANDED_OVER.load(Ordering::SeqCst)
+        && let Some(plan) = plan()
+    {
+        go_on(plan);
     }
     // SAFETY: the kernel hands it over.
     let place = unsafe { Place::interrupted(context) };
@@ -174,11 +187,28 @@ fn go_on(plan: &Plan) -> ! {
     alarm_after(Duration::ZERO);
     // Signals that arrive meanwhile wait for the next incarnation.
     signals::block();
+    hand_over();
     for _ in 0..TRIES {
         plan.execute();
         pause_for(Duration::from_millis(100));
     }
     end(plan)
+}
+
+/// Has the main thread execute the program where this is a spawner thread under a seccomp filter: `execve` keeps the
+/// filter, and all services of the next incarnation would inherit it. Returns on any other thread, and where the main
+/// thread does not react within a second.
+fn hand_over() {
+    // SAFETY: system calls on numbers. A filter that PID 1 was started with is that of the main thread, too.
+    unsafe {
+        let main = libc::getpid();
+        if libc::gettid() == main || libc::prctl(libc::PR_GET_SECCOMP) != SECCOMP_FILTER {
+            return;
+        }
+        HANDED_OVER.store(true, Ordering::SeqCst);
+        libc::syscall(libc::SYS_tgkill, main, main, STALL);
+    }
+    pause_for(HANDED_OVER_WITHIN);
 }
 
 /// There is no next incarnation: what can be written is written, and the machine starts again.

@@ -22,6 +22,8 @@ pub(super) struct Job {
     pub(super) control: Arc<Control>,
     /// The names that an error text shows.
     pub(super) subject: Subject,
+    /// Made by a thread under the filter that the child is to have, where there can be one.
+    pub(super) filtered: bool,
     pub(super) work: Mutex<Work>,
 }
 
@@ -53,11 +55,13 @@ impl Work {
 }
 
 impl Job {
-    pub(super) fn new(mut command: Command) -> Arc<Job> {
+    /// `filters`: threads can take a filter.
+    pub(super) fn new(mut command: Command, filters: bool) -> Arc<Job> {
         let subject = command.subject();
         let done = command.done.take();
+        let filtered = filters && command.seccomp.as_ref().is_some_and(|filter| filter.is_of_all());
         let work = Work { command: Some(command), done, ..Work::default() };
-        Arc::new(Job { control: Arc::new(Control::new()), subject, work: Mutex::new(work) })
+        Arc::new(Job { control: Arc::new(Control::new()), subject, filtered, work: Mutex::new(work) })
     }
 
     /// PID of the child being made; 0 before the clone and after the report.

@@ -85,7 +85,7 @@ impl Drop for Pending<'_> {
         };
         if unwanted.is_some() {
             lock(&self.job.work).done = None;
-            state.queue.retain(|job| !Arc::ptr_eq(job, &self.job));
+            state.pool(self.job.filtered).queue.retain(|job| !Arc::ptr_eq(job, &self.job));
         }
     }
 }

@@ -66,7 +66,7 @@ impl State {
             Some(None) => return Owner::Known,
             None => {}
         }
-        for job in self.workers.iter().filter_map(|worker| worker.making()) {
+        for job in self.making() {
             let mut work = lock(&job.work);
             if work.early.is_none() && job.pid(&work) == pid {
                 // Still a zombie, so the number is still its own.

@@ -1,6 +1,7 @@
 //! The state that the makers, the reaper and the adopters of children share.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
@@ -22,14 +23,19 @@ pub struct Processes {
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) state: Mutex<State>,
-    /// A job was queued.
+    /// A job was queued in [`State::plain`].
     pub(super) queued: Condvar,
+    /// A job was queued in [`State::filtered`].
+    pub(super) queued_filtered: Condvar,
+    /// A thread could not take the filter: each child installs its own.
+    pub(super) cannot_filter: AtomicBool,
     pub(super) slots: Arc<Slots>,
     pub(super) leftovers: Vec<Leftover>,
     pub(super) inheritance: Inheritance,
     pub(super) refused: Refused,
+    /// Threads of each pool, while none of them hangs.
     pub(super) spawners: usize,
-    /// Of the first threads, by their numbers. Locked by its thread alone, while it makes a child.
+    /// Of the first threads of each pool. Locked by its thread alone, while it makes a child.
     pub(super) windows: Vec<Mutex<Window>>,
     pub(super) cgroups: Option<CgroupRoot>,
     pub(super) incarnation: String,
@@ -42,6 +48,15 @@ pub(super) struct State {
     pub(super) children: BTreeMap<i32, Option<Arc<ExitCell>>>,
     /// Of an earlier incarnation, until their owners adopt them.
     pub(super) held: Vec<Child>,
+    pub(super) plain: Pool,
+    /// Threads under the seccomp filter of services that can hold every capability. Their children inherit it, which costs
+    /// nothing; the kernel takes a fifth of the whole start to install a filter.
+    pub(super) filtered: Pool,
+}
+
+/// Spawner threads of one kind, and their work.
+#[derive(Debug, Default)]
+pub(super) struct Pool {
     pub(super) queue: VecDeque<Arc<Job>>,
     pub(super) workers: Vec<Worker>,
 }
@@ -69,10 +84,21 @@ impl Worker {
 }
 
 impl State {
-    pub(super) fn is_being_made(&self, job: &Arc<Job>) -> bool {
-        self.workers.iter().filter_map(Worker::making).any(|other| Arc::ptr_eq(other, job))
+    pub(super) fn pool(&mut self, filtered: bool) -> &mut Pool {
+        if filtered { &mut self.filtered } else { &mut self.plain }
     }
 
+    /// The starts that are being made.
+    pub(super) fn making(&self) -> impl Iterator<Item = &Arc<Job>> {
+        self.plain.workers.iter().chain(&self.filtered.workers).filter_map(Worker::making)
+    }
+
+    pub(super) fn is_being_made(&self, job: &Arc<Job>) -> bool {
+        self.making().any(|other| Arc::ptr_eq(other, job))
+    }
+}
+
+impl Pool {
     pub(super) fn alive(&self) -> usize {
         self.workers.iter().filter(|worker| !worker.gone).count()
     }

@@ -6,15 +6,15 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
-use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::{Arc, Condvar};
 use std::time::Instant;
 
 use kelson_sys::{lock, pidfd, process};
 
 use super::child::{Child, ExitCell};
 use super::job::Job;
-use super::shared::{Shared, State, Worker};
+use super::shared::{Pool, Shared, Worker};
 use super::start_time;
 use crate::command::Command;
 use crate::spawn::clone::clone;
@@ -25,67 +25,92 @@ use crate::spawn::{SpawnError, Step};
 
 /// Threads at most, also with a dead disk.
 pub(super) const MOST: usize = 8;
+/// What the name of a thread under a seccomp filter ends with.
+const FILTERED: &str = "-seccomp";
 /// Starts for which the queue keeps room.
 const QUEUED: usize = 16;
 
 impl Shared {
     pub(super) fn enqueue(self: &Arc<Self>, job: Arc<Job>) {
+        let filtered = job.filtered;
         let mut state = lock(&self.state);
-        state.queue.push_back(job);
-        if state.idle() < state.queue.len() && state.alive() < self.spawners {
-            self.start_thread(&mut state);
+        let pool = state.pool(filtered);
+        pool.queue.push_back(job);
+        if pool.idle() < pool.queue.len() && pool.alive() < self.spawners {
+            self.start_thread(pool, filtered);
         }
-        self.queued.notify_one();
+        self.queued(filtered).notify_one();
     }
 
     /// Starts a further thread when there is work and every thread hangs.
     pub(super) fn relieve(self: &Arc<Self>) {
         let mut state = lock(&self.state);
-        let all_hang = state.workers.iter().filter(|worker| !worker.gone).all(Worker::hangs);
-        if !state.queue.is_empty() && all_hang && state.alive() < MOST {
-            self.start_thread(&mut state);
+        for filtered in [false, true] {
+            let pool = state.pool(filtered);
+            let all_hang = pool.workers.iter().filter(|worker| !worker.gone).all(Worker::hangs);
+            if !pool.queue.is_empty() && all_hang && pool.alive() < MOST {
+                self.start_thread(pool, filtered);
+            }
         }
     }
 
-    fn start_thread(self: &Arc<Self>, state: &mut State) {
-        let number = state.workers.iter().position(|worker| worker.gone).unwrap_or(state.workers.len());
-        match state.workers.get_mut(number) {
+    fn queued(&self, filtered: bool) -> &Condvar {
+        if filtered { &self.queued_filtered } else { &self.queued }
+    }
+
+    fn start_thread(self: &Arc<Self>, pool: &mut Pool, filtered: bool) {
+        let number = pool.workers.iter().position(|worker| worker.gone).unwrap_or(pool.workers.len());
+        match pool.workers.get_mut(number) {
             Some(worker) => *worker = Worker::default(),
-            None => state.workers.push(Worker::default()),
+            None => pool.workers.push(Worker::default()),
         }
         let shared = Arc::clone(self);
-        let thread = std::thread::Builder::new().name(format!("spawn-{number}")).stack_size(128 * 1024);
-        if let Err(error) = thread.spawn(move || shared.serve(number)) {
+        let name = format!("spawn-{number}{}", if filtered { FILTERED } else { "" });
+        let thread = std::thread::Builder::new().name(name).stack_size(128 * 1024);
+        if let Err(error) = thread.spawn(move || shared.serve(number, filtered)) {
             tracing::error!("cannot make a thread to start processes: {error}");
-            if let Some(worker) = state.workers.get_mut(number) {
+            if let Some(worker) = pool.workers.get_mut(number) {
                 worker.gone = true;
             }
         }
     }
 
     /// The life of one spawner thread.
-    fn serve(self: &Arc<Self>, number: usize) {
+    fn serve(self: &Arc<Self>, number: usize, filtered: bool) {
         block_signals();
+        let is_filtered = filtered && self.take_filter();
         let mut stack = ChildStack::new();
-        while let Some(job) = self.next_job(number) {
-            self.make(&job, number, &mut stack);
-            if let Some(worker) = lock(&self.state).workers.get_mut(number) {
+        while let Some(job) = self.next_job(number, filtered) {
+            self.make(&job, number, is_filtered, &mut stack);
+            if let Some(worker) = lock(&self.state).pool(filtered).workers.get_mut(number) {
                 worker.busy = None;
             }
         }
     }
 
+    /// Puts the calling thread under the filter of services that can hold every capability. Returns whether it is.
+    fn take_filter(&self) -> bool {
+        let filter = lock(&self.filters).default_profile(u64::MAX);
+        let taken = filter.install();
+        if let Err(errno) = taken {
+            tracing::debug!("a thread cannot take the seccomp profile, so each service does: {errno}");
+            self.cannot_filter.store(true, Relaxed);
+        }
+        taken.is_ok()
+    }
+
     /// Waits for work. `None`: this thread was only made because others hung, and is no longer needed.
-    fn next_job(&self, number: usize) -> Option<Arc<Job>> {
+    fn next_job(&self, number: usize, filtered: bool) -> Option<Arc<Job>> {
         let mut state = lock(&self.state);
         loop {
-            let job = state.queue.pop_front();
+            let pool = state.pool(filtered);
+            let job = pool.queue.pop_front();
             // A boot queues all services at once; what that took is not kept.
-            if state.queue.is_empty() {
-                state.queue.shrink_to(QUEUED);
+            if pool.queue.is_empty() {
+                pool.queue.shrink_to(QUEUED);
             }
-            let alive = state.alive();
-            let worker = state.workers.get_mut(number)?;
+            let alive = pool.alive();
+            let worker = pool.workers.get_mut(number)?;
             if let Some(job) = job {
                 worker.busy = Some((Arc::clone(&job), Instant::now()));
                 return Some(job);
@@ -94,11 +119,12 @@ impl Shared {
                 worker.gone = true;
                 return None;
             }
-            state = self.queued.wait(state).unwrap_or_else(std::sync::PoisonError::into_inner);
+            state = self.queued(filtered).wait(state).unwrap_or_else(std::sync::PoisonError::into_inner);
         }
     }
 
-    fn make(&self, job: &Arc<Job>, number: usize, stack: &mut io::Result<ChildStack>) {
+    /// `is_filtered`: this thread is under the child's filter.
+    fn make(&self, job: &Arc<Job>, number: usize, is_filtered: bool, stack: &mut io::Result<ChildStack>) {
         let command = {
             let mut work = lock(&job.work);
             let Some(command) = work.command.take() else { return };
@@ -106,8 +132,9 @@ impl Shared {
             command
         };
         job.control.enter(Step::Prepare);
-        let mut window = self.windows.get(number).map(lock);
-        let result = self.try_make(job, command, stack, window.as_deref_mut());
+        let own = if job.filtered { number.saturating_add(self.spawners) } else { number };
+        let mut window = self.windows.get(own).filter(|_| number < self.spawners).map(lock);
+        let result = self.try_make(job, command, is_filtered, stack, window.as_deref_mut());
         drop(window);
         if result.is_err() {
             lock(&job.work).slot = None;
@@ -119,6 +146,7 @@ impl Shared {
         &self,
         job: &Arc<Job>,
         command: Command,
+        is_filtered: bool,
         stack: &mut io::Result<ChildStack>,
         mut window: Option<&mut Window>,
     ) -> Result<Child, SpawnError> {
@@ -129,6 +157,9 @@ impl Shared {
             SpawnError::prepare(format!("cannot make a stack for a process: {error}"), error.raw_os_error())
         })?;
         let mut plan = Plan::new(command, Arc::clone(&job.control), &self.inheritance)?;
+        if is_filtered {
+            plan.seccomp = None;
+        }
         let slot = lock(&job.work).slot.clone();
         let cell = slot.as_ref().and_then(|slot| slot.pid()).unwrap_or(&job.control.pid);
         job.control.enter(Step::Clone);

@@ -197,7 +197,7 @@ fn a_shortage_of_descriptors_is_no_answer() {
             nix::sys::resource::setrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE, soft, hard).unwrap();
         };
         let mut taken = Vec::new();
-        limit(64);
+        limit(128);
         while let Ok(file) = std::fs::File::open("/dev/null") {
             taken.push(file);
         }

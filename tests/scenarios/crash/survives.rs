@@ -166,6 +166,42 @@ fn v1_a_crash_while_booting_loses_no_service() {
     assert!(crashes >= 10, "{crashes}");
 }
 
+/// A spawner thread is under the seccomp filter that its children inherit. `execve` keeps a filter, so such a thread must
+/// not execute the next incarnation.
+#[test]
+fn v1_a_crash_under_a_seccomp_filter_leaves_pid_1_without_one() {
+    let field = |status: String, key: &str| -> String {
+        let status = std::fs::read_to_string(status).expect("it is there");
+        let value = status.lines().find_map(|line| line.strip_prefix(key)).expect("the kernel shows it");
+        value.trim().to_owned()
+    };
+    let mut host = Host::builder()
+        .runs_with("first", "serve", "restart: {policy: once}")
+        .runs_with("free", "serve", "security: {seccomp: unconfined}")
+        .up(&["first", "free"]);
+    let init = host.init_pid();
+    let of =
+        |host: &Host, name| field(format!("/proc/{}/status", host.outer_pid(host.pid_of(name))), "Seccomp:");
+    let own = field(format!("/proc/{init}/status"), "Seccomp:");
+    assert_eq!((of(&host, "first").as_str(), of(&host, "free")), ("2", own.clone()));
+    let threads = std::fs::read_dir(format!("/proc/{init}/task")).expect("PID 1 is there");
+    let threads = threads.map(|thread| thread.expect("a thread").path());
+    let spawner = threads
+        .filter(|thread| field(thread.join("status").display().to_string(), "Name:").ends_with("-seccomp"))
+        .find_map(|thread| thread.file_name()?.to_str()?.parse::<i32>().ok())
+        .expect("a thread under a filter");
+    assert_eq!(field(format!("/proc/{init}/task/{spawner}/status"), "Seccomp:"), "2");
+    host.crash(|| {
+        // SAFETY: numbers, of a thread of the host.
+        unsafe { libc::syscall(libc::SYS_tgkill, init, spawner, libc::SIGSEGV) };
+    });
+    assert_eq!(field(format!("/proc/{init}/status"), "Seccomp:"), own);
+    host.ctl(&["restart", "free", "first"]).ok();
+    host.wait_all_up(&["first", "free"]);
+    assert_eq!((of(&host, "first").as_str(), of(&host, "free")), ("2", own));
+    host.poweroff();
+}
+
 /// A follower that begins while PID 1 crashes gets everything all the same.
 #[test]
 fn followers_that_begin_in_a_crash_get_every_event() {
