@@ -11,17 +11,20 @@ use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hyper::body::Incoming;
+use hyper::server::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use kelson_proto::v1;
 use kelson_proto::v1::logs_server::{Logs, LogsServer};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::codegen::BoxStream;
-use tonic::transport::Server;
+use tonic::codegen::{BoxStream, Service as _, http};
 use tonic::{Request, Response, Status};
 
 use super::admission::Admission;
-use super::client::{self, Leaving, Peer};
+use super::client::{self, Client, Leaving, Peer};
 use super::history::{History, Text, Wanted, WantedRun};
 use super::line::{self, Source};
 use super::run::Run;
@@ -61,7 +64,6 @@ pub fn serve(
         .build()?;
     let result = runtime.block_on(async {
         let listener = tokio::net::UnixListener::from_std(UnixListener::from(listener))?;
-        let closed = closed(store.clone());
         let leaving = Leaving::default();
         let (accepted, clients) = mpsc::channel(1);
         tokio::spawn(client::take_in(
@@ -72,20 +74,63 @@ pub fn serve(
             admission,
             troubles,
         ));
+        let closed = closed(store.clone());
         let service = LogsServer::new(Service {
             store,
             readers: Arc::new(Semaphore::new(READERS)),
             streams: Arc::new(Semaphore::new(STREAMS)),
         });
-        let clients = ReceiverStream::new(clients);
-        let served = Server::builder().serve_with_incoming_shutdown(service, clients, closed).await;
+        connections(clients, service, closed).await;
         // Clients that do not care are not waited for.
         let _ = tokio::time::timeout(LEAVING, client::left(&leaving)).await;
-        served.map_err(io::Error::other)
+        Ok(())
     });
     // A thread that hangs on a dead disk stays behind.
     runtime.shutdown_background();
     result
+}
+
+/// Serves clients until `closed`, then until their last streams have ended.
+async fn connections(
+    mut clients: mpsc::Receiver<Client>,
+    service: LogsServer<Service>,
+    closed: impl Future<Output = ()>,
+) {
+    let (closing, leaving) = watch::channel(());
+    let mut connections = JoinSet::new();
+    let mut closed = std::pin::pin!(closed);
+    loop {
+        tokio::select! {
+            () = &mut closed => break,
+            Some(_) = connections.join_next() => {}
+            Some(client) = clients.recv() => {
+                connections.spawn(connection(client, service.clone(), leaving.clone()));
+            }
+        }
+    }
+    drop(clients);
+    drop(closing);
+    while connections.join_next().await.is_some() {}
+}
+
+/// Serves one client, until it goes or until logd ends and its streams have ended.
+async fn connection(client: Client, service: LogsServer<Service>, mut leaving: watch::Receiver<()>) {
+    let peer = client.peer();
+    let service = hyper::service::service_fn(move |mut request: http::Request<Incoming>| {
+        request.extensions_mut().insert(peer.clone());
+        service.clone().call(request)
+    });
+    let connection =
+        http2::Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(client), service);
+    let mut connection = std::pin::pin!(connection);
+    // A client learns of an error by itself.
+    let _ = tokio::select! {
+        ended = connection.as_mut() => ended,
+        _ = leaving.changed() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
 }
 
 async fn closed(store: Arc<Store>) {

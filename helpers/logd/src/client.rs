@@ -17,7 +17,6 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::mpsc;
-use tonic::transport::server::Connected;
 
 use super::admission::{Admission, Asked};
 use super::store::Store;
@@ -62,7 +61,7 @@ impl Peer {
 /// Takes clients in and hands them over, until nobody takes them any more.
 pub async fn take_in(
     listener: UnixListener,
-    clients: mpsc::Sender<io::Result<Client>>,
+    clients: mpsc::Sender<Client>,
     store: Arc<Store>,
     leaving: Leaving,
     admission: Arc<Admission>,
@@ -79,7 +78,7 @@ pub async fn take_in(
                 let Some(place) = places.take() else { continue };
                 let asked = admission.ask(stream.as_fd());
                 let client = Client::new(stream, store.clone(), leaving.clone(), asked, place);
-                if clients.send(Ok(client)).await.is_err() {
+                if clients.send(client).await.is_err() {
                     return;
                 }
             }
@@ -99,6 +98,10 @@ impl Client {
     fn new(stream: UnixStream, store: Arc<Store>, leaving: Leaving, asked: Asked, place: Place) -> Client {
         let given_away = Box::pin(place.given_away());
         Client { stream: Some(stream), store, leaving, asked, place: Arc::new(place), given_away }
+    }
+
+    pub fn peer(&self) -> Peer {
+        Peer { asked: self.asked.clone(), place: Arc::clone(&self.place) }
     }
 
     fn stream(self: Pin<&mut Self>) -> io::Result<Pin<&mut UnixStream>> {
@@ -126,14 +129,6 @@ pub async fn left(leaving: &Leaving) {
                 Ok(_) | Err(_) => break,
             }
         }
-    }
-}
-
-impl Connected for Client {
-    type ConnectInfo = Peer;
-
-    fn connect_info(&self) -> Peer {
-        Peer { asked: self.asked.clone(), place: Arc::clone(&self.place) }
     }
 }
 
