@@ -1,9 +1,10 @@
 # The entry points. Each target installs what it needs; results are in target/ and out/.
 #   make run                            builds, boots the demo in QEMU and opens a prompt of kelsonctl
 #   make test                           every test: unit, PID namespace, real boots
-#   make test-long                      tests that take longer: 100,000 random sequences; a thousand checks for ten minutes; an upgrade from the previous release and back; all boots with each of two versions of containerd; the tutorial; docs/visit.md; make chaos
+#   make test-long                      tests that take longer: 100,000 random sequences; a thousand checks for ten minutes; an upgrade from the previous release and back; a small init; all boots with each of two versions of containerd; the tutorial; docs/visit.md; make chaos
 #   make chaos                          hundreds of faults in PID 1, hostile environments and power cuts: the table of docs/reliability.md
 #   make image [CONFIG=DIR] [IMAGES=DIR] out/vmlinuz and out/initramfs.zst with the demo, or with your own services and their images
+#   make small [FEATURES=LIST]          out/small/init for guests and containers, without the parts that a build may leave out: docs/howto/small.md
 #   make simulate [SEEDS=N]             N random sequences (100,000) through the state machine, in which PID 1 dies at any point and continues
 #   make fuzz                           libFuzzer on every parser of external input, ten minutes in all: docs/fuzzing.md
 #   make costs                          measures what does not depend on load (system calls, wake-ups, sizes) against docs/costs.md; make test does it, too
@@ -13,10 +14,10 @@
 #   make check                          format, clippy, unit tests and layers, in some minutes; run it before each commit
 #   make lint                           rustfmt, clippy, shellcheck, protobuf, layers, words, links and schemas of the documents
 
-.PHONY: run test test-long chaos image simulate bench costs fuzz lint check docs deps pictures
+.PHONY: run test test-long chaos image simulate small bench costs fuzz lint check docs deps pictures
 .DEFAULT_GOAL := run
 
-export CONFIG IMAGES SEEDS
+export CONFIG FEATURES IMAGES SEEDS
 
 deps:
 	@hack/deps
@@ -35,6 +36,9 @@ test-long: image
 
 chaos: image
 	@hack/chaos --record
+
+small: deps
+	@hack/small
 
 simulate:
 	@hack/simulate

@@ -23,12 +23,16 @@ mod metrics;
 mod model;
 mod node_health;
 mod reflection;
+mod route;
 mod services;
 mod socket;
 
 use std::future::Future;
 use std::os::unix::net::UnixListener;
 
+use kelson_proto::call::MESSAGE_MAX;
+use kelson_proto::v1::images_server::ImagesServer;
+use kelson_proto::v1::inspect_server::InspectServer;
 use kelson_services::Manager;
 use kelson_services::admission::Admission;
 use kelson_services::host::Host;
@@ -36,17 +40,47 @@ use kelson_services::images::ImageStore;
 use kelson_services::inspect::Inspector;
 use kelson_services::node_health::NodeHealth;
 
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 use crate::error::ApiError;
 pub use audit::{Audit, NAME as AUDIT_LOG};
+use images::ImagesApi;
+use inspect::InspectApi;
+pub use route::Route;
 pub use socket::bind;
+
+/// Makes a service of the API that not every build has.
+pub type Part = Box<dyn FnOnce(&Manager, &watch::Receiver<()>) -> Route + Send>;
+
+/// The service Images.
+pub fn images(images: ImageStore) -> Part {
+    Box::new(|manager, _| {
+        let api = ImagesApi { manager: manager.clone(), images };
+        Route::to(ImagesServer::new(api).max_decoding_message_size(MESSAGE_MAX))
+    })
+}
+
+/// The reflection of all services, in both versions.
+pub fn reflection() -> [Part; 2] {
+    [
+        Box::new(|_, _| Route::to_each(reflection::V1, reflection::v1)),
+        Box::new(|_, _| Route::to_each(reflection::V1_ALPHA, reflection::v1alpha)),
+    ]
+}
+
+/// The service Inspect.
+pub fn inspect(inspector: Inspector) -> Part {
+    Box::new(|manager, closed| {
+        let api = InspectApi { manager: manager.clone(), inspector, closed: closed.clone() };
+        Route::to(InspectServer::new(api).max_decoding_message_size(MESSAGE_MAX))
+    })
+}
 
 /// The parts of the server, and its admission.
 pub struct ServerOptions {
     pub manager: Manager,
-    pub images: ImageStore,
-    pub inspector: Inspector,
+    /// Of services that not every build has ([`images`](fn@images), [`inspect`](fn@inspect)).
+    pub parts: Vec<Part>,
     pub health: NodeHealth,
     pub host: Host,
     /// Decides who may connect.

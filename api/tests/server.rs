@@ -27,10 +27,11 @@ use kelson_api::server::{self, ServerOptions};
 use kelson_proto::v1;
 use kelson_runner::{Executor, Runner};
 use kelson_services::host::{BootReport, HostRequest, ShutdownAction};
+use kelson_services::images::ImageStore;
 use kelson_services::node_health::{NodeHealth, NodeHealthSpec};
 use kelson_services::service_runner::host_context::{RunnerFactory, RunningProcess};
-use kelson_services::spec::ServiceSpec;
 use kelson_services::spec::service::{Requirement, ServiceEvent};
+use kelson_services::spec::{Feature, MissingFeature, ServiceSpec};
 use kelson_services::{Manager, ServicesError};
 use played::{Nothing, idle};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -74,6 +75,14 @@ struct World {
 
 impl World {
     async fn new() -> World {
+        World::with(|images| {
+            let own = [server::images(images), server::inspect(inspect::inspector())];
+            own.into_iter().chain(server::reflection()).collect()
+        })
+        .await
+    }
+
+    async fn with(parts: impl FnOnce(ImageStore) -> Vec<server::Part>) -> World {
         let folder = tempfile::tempdir().unwrap();
         let host_context = played::host_context(folder.path(), Arc::new(Runners));
         let images = images::store(host_context.events.clone(), host_context.registry.clone());
@@ -93,8 +102,7 @@ impl World {
         std::fs::write(&socket, "").unwrap();
         let options = ServerOptions {
             manager: manager.clone(),
-            images,
-            inspector: inspect::inspector(),
+            parts: parts(images),
             health: NodeHealth::of(&manager, HEALTH),
             host: played::host(sender, report),
             admission: kelson_services::admission::Admission::new(manager.clone(), None, APID),
@@ -272,6 +280,20 @@ async fn the_host_is_asked_for_what_is_its_own() {
     assert_eq!(reason, format!("user {uid} (process {}): night", std::process::id()));
     reply.send("powering off".into()).unwrap();
     assert_eq!(asking.await.unwrap().unwrap().into_inner().message, "powering off");
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_call_that_needs_a_missing_feature_is_refused_by_name() {
+    let world = World::with(|_| Vec::new()).await;
+    let client = world.client();
+    let refused = client.images().prune(v1::PruneImagesRequest::default()).await.unwrap_err();
+    let text = format!("Images.Prune: {}", MissingFeature(Feature::Containerd));
+    assert_eq!((refused.code(), refused.message()), (Code::Unimplemented, text.as_str()));
+    let refused = client.inspect().processes(v1::ProcessesRequest::default()).await.unwrap_err();
+    let text = format!("Inspect.Processes: {}", MissingFeature(Feature::Inspect));
+    assert_eq!((refused.code(), refused.message()), (Code::Unimplemented, text.as_str()));
+    client.machine().version(v1::VersionRequest {}).await.unwrap();
     world.end().await;
 }
 

@@ -101,10 +101,13 @@ impl From<client::Failure> for Failure {
 impl From<tonic::Status> for Failure {
     fn from(status: tonic::Status) -> Failure {
         match (status.code(), status.message()) {
-            (Code::Unimplemented, _) => Failure::Failed(
+            (Code::Unimplemented, "") => Failure::Failed(
                 "the host does not know this command; `kelsonctl version` tells how old its Kelson is"
                     .to_owned(),
             ),
+            (Code::Unimplemented, why) => {
+                Failure::Failed(format!("the host does not know this command: {why}"))
+            }
             (code, "") => Failure::from(tonic::Status::new(code, code.description())),
             _ => client::Failure::from(status).into(),
         }

@@ -17,6 +17,7 @@ mod crash;
 mod entry;
 mod error;
 mod failure;
+mod features;
 mod heap;
 mod initramfs;
 mod kernel_words;
@@ -79,11 +80,15 @@ type Main = fn(&[OsString]) -> i32;
 /// The parts beside `init`, by the last part of the name in `argv[0]`.
 const PERSONALITIES: &[(&CStr, Main)] = &[
     (c"kelson-logd", |words| kelson_logd::main(words.iter().cloned())),
+    #[cfg(feature = "probes")]
     (c"kelson-probe", |words| kelson_probe::main(words.iter().cloned())),
+    #[cfg(feature = "apid")]
     (c"kelson-apid", |words| kelson_apid::main(words.iter().cloned())),
     (c"kelson-devlog", |_| kelson_devlog::main()),
-    (c"kelson-load", kelson_load::process::main),
+    (c"kelson-load", |words| kelson_load::process::main(words, features::OWN)),
+    #[cfg(feature = "containerd")]
     (c"kelson-unpack", |words| kelson_unpack::main(words.iter().cloned())),
+    #[cfg(feature = "inspect")]
     (c"kelson-inspect", |_| kelson_inspect::main()),
     (c"kelson-task", |words| kelson_task::main(words).into()),
     (c"reboot", |words| ask::main(ask::REBOOT, words).into()),
@@ -117,12 +122,19 @@ fn start() -> i32 {
     }
 }
 
+/// The version, and a line for the features of this build.
+fn version() -> String {
+    let features: Vec<&str> = features::OWN.names().collect();
+    let features = if features.is_empty() { "none".to_owned() } else { features.join(", ") };
+    format!("kelson {}\nfeatures: {features}\n", env!("CARGO_PKG_VERSION"))
+}
+
 /// `init`, but not as PID 1.
 fn usage(rest: &[OsString]) -> i32 {
     use std::io::Write;
     let word = rest.first().and_then(|word| word.to_str());
     let (text, status) = match word {
-        Some("--version" | "-V") => (format!("kelson {}\n", env!("CARGO_PKG_VERSION")), 0),
+        Some("--version" | "-V") => (version(), 0),
         Some("--help" | "-h") => (USAGE.to_owned(), 0),
         Some(reexec::CAN_GO_ON) => reexec::can_go_on(rest),
         _ => (format!("This is not PID 1, so there is nothing to do.\n{USAGE}"), 2),
@@ -143,8 +155,9 @@ fn init(program: &str, rest: &[OsString]) -> ! {
     let usual = options::usual_mode();
     // The kernel's command line and our own program stand in /proc. A container has it, or does without.
     let proc = (usual == Mode::Machine).then(|| boot::mounts::FIRST.first().map(|proc| proc.mount()));
-    let options =
-        Options::gather(&arguments, usual, || std::fs::read_to_string(kelson_sys::command_line::PATH).ok());
+    let options = Options::gather(&arguments, usual, features::OWN, || {
+        std::fs::read_to_string(kelson_sys::command_line::PATH).ok()
+    });
     log::install(options.mode);
     if let Some(Some(Err(error))) = proc {
         tracing::error!("{error}");

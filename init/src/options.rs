@@ -10,7 +10,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use kelson_spec::MachineSpec;
+use kelson_spec::{Feature, Features, MachineSpec};
 use kelson_sys::command_line;
 
 use crate::kernel_words::KernelWords;
@@ -67,6 +67,8 @@ type Named = (String, String, String);
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
     pub mode: Mode,
+    /// Those of this build.
+    pub features: Features,
     /// Instead of `/etc/kelson`.
     pub config: PathBuf,
     /// Instead of `/run/kelson`.
@@ -94,6 +96,7 @@ impl Options {
     pub fn new(mode: Mode) -> Options {
         Options {
             mode,
+            features: Features::ALL,
             config: PathBuf::from("/etc/kelson"),
             runtime_dir: PathBuf::from("/run/kelson"),
             runtime_place: RuntimePlace::Wanted,
@@ -111,8 +114,13 @@ impl Options {
     /// Brings together the arguments (without `argv[0]`) and the kernel's command line; an argument wins.
     ///
     /// `usual` is the mode where nobody names one. The command line is asked for in machine mode only.
-    pub fn gather(args: &[String], usual: Mode, command_line: impl FnOnce() -> Option<String>) -> Options {
-        let mut options = Options::new(usual);
+    pub fn gather(
+        args: &[String],
+        usual: Mode,
+        features: Features,
+        command_line: impl FnOnce() -> Option<String>,
+    ) -> Options {
+        let mut options = Options { features, ..Options::new(usual) };
         let named = options.arguments(args);
         let mode = named
             .iter()
@@ -177,6 +185,9 @@ impl Options {
                 Some(mode) => return self.mode = mode,
                 None => "\"machine\" or \"container\"",
             },
+            "images" if let Err(missing) = self.features.require(Feature::Containerd) => {
+                return self.complaints.push(format!("{word}: {missing}"));
+            }
             "config" | "runtime-dir" | "images" | "log-dir" | "state-dir" => match absolute(value) {
                 Some(path) => return self.set_path(key, path),
                 None => "a folder's absolute path, such as /etc/kelson",
@@ -254,7 +265,7 @@ mod tests {
 
     fn gather(args: &[&str], line: &str) -> Options {
         let args: Vec<String> = args.iter().map(|arg| arg.to_string()).collect();
-        Options::gather(&args, Mode::Machine, || Some(line.to_owned()))
+        Options::gather(&args, Mode::Machine, Features::ALL, || Some(line.to_owned()))
     }
 
     #[test]
@@ -294,19 +305,29 @@ mod tests {
     }
 
     #[test]
+    fn a_flag_of_a_missing_feature_is_rejected_by_name() {
+        let args = ["--images=/a".to_owned(), "--log-dir=/b".to_owned()];
+        let options = Options::gather(&args, Mode::Container, Features::NONE, || None);
+        assert_eq!((options.images, options.log_dir), (None, Some("/b".into())));
+        let missing = kelson_spec::MissingFeature(Feature::Containerd);
+        assert_eq!(options.complaints, [format!("--images: {missing}")]);
+    }
+
+    #[test]
     fn a_container_does_not_listen_to_the_hosts_kernel() {
         let args = vec!["--mode".to_owned(), "container".to_owned()];
-        let options = Options::gather(&args, Mode::Machine, || Some("kelson.config=/host".to_owned()));
+        let options =
+            Options::gather(&args, Mode::Machine, Features::ALL, || Some("kelson.config=/host".to_owned()));
         assert_eq!(options, Options::new(Mode::Container));
     }
 
     #[test]
     fn what_follows_two_dashes_is_a_command_in_a_container() {
         let args = ["--config", "/a", "--", "nginx", "-g", "--mode", "--", "machine"].map(str::to_owned);
-        let options = Options::gather(&args, Mode::Container, || None);
+        let options = Options::gather(&args, Mode::Container, Features::ALL, || None);
         assert_eq!(options.command, ["nginx", "-g", "--mode", "--", "machine"]);
         assert_eq!((options.mode, options.config), (Mode::Container, PathBuf::from("/a")));
-        let options = Options::gather(&args, Mode::Machine, || None);
+        let options = Options::gather(&args, Mode::Machine, Features::ALL, || None);
         assert!(options.command.is_empty());
         assert!(options.complaints.iter().any(|text| text.contains("in container mode only")));
     }

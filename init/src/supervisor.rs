@@ -20,6 +20,7 @@ mod launchers;
 mod listeners;
 mod main_service;
 mod opening;
+mod parts;
 mod reaper;
 mod reexec;
 mod resume;

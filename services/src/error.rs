@@ -1,5 +1,7 @@
 //! Why something that was asked for was not done.
 
+use kelson_spec::MissingFeature;
+
 /// The consequence of an error for its caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorKind {
@@ -25,6 +27,12 @@ pub enum ServicesError {
     /// The state that an earlier incarnation of PID 1 has left, or a part of it.
     #[error("{0}")]
     Untrusted(String),
+}
+
+impl From<MissingFeature> for ServicesError {
+    fn from(missing: MissingFeature) -> ServicesError {
+        ServicesError::NotNow(missing.to_string())
+    }
 }
 
 impl ServicesError {

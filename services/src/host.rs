@@ -3,6 +3,7 @@
 
 use std::time::{Duration, SystemTime};
 
+use kelson_spec::Features;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::error::ServicesError;
@@ -71,6 +72,8 @@ pub struct Host {
     pub boot: watch::Receiver<BootReport>,
     /// `machine` or `container`.
     pub mode: &'static str,
+    /// Of this build.
+    pub features: Features,
     pub started: SystemTime,
     /// How often PID 1 has re-executed itself since.
     pub reexecs: u32,

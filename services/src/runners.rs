@@ -8,7 +8,7 @@ use kelson_runner::{
     ContainerExecutor, ContainerRunner, Containerd, Executor, Images, Processes, Runner, local_executor,
     local_runner,
 };
-use kelson_spec::ServiceSpec;
+use kelson_spec::{Feature, MissingFeature, ServiceSpec};
 
 use crate::builtins::containerd;
 use crate::builtins::probe::Probes;
@@ -18,24 +18,75 @@ use crate::health::network::Network;
 use crate::manager::{Usage, UsageSource};
 use crate::service_runner::host_context::{RunnerFactory, RunningProcess};
 
-/// Runs processes, the built-in ones from PID 1's copy in memory; and containers, by containerd.
+/// Runs processes, the built-in ones from PID 1's copy in memory; and containers, if the build has that feature.
 pub struct Runners {
     pub processes: Processes,
     /// The binary itself, for `execveat`.
     pub binary: Arc<OwnedFd>,
-    pub containerd: Containerd,
-    pub images: Arc<dyn Images>,
-    pub runtime_dir: Arc<Path>,
-    pub probes: Probes,
+    /// `None`: the build lacks the feature `containerd`.
+    pub containers: Option<Box<dyn RunnerFactory>>,
+    /// `None`: the build lacks the feature `probes`.
+    pub probes: Option<Probes>,
+}
+
+impl Runners {
+    fn containers(&self) -> Result<&dyn RunnerFactory, ServicesError> {
+        self.containers.as_deref().ok_or_else(|| MissingFeature(Feature::Containerd).into())
+    }
+
+    fn probes(&self) -> Result<&Probes, ServicesError> {
+        self.probes.as_ref().ok_or_else(|| MissingFeature(Feature::Probes).into())
+    }
 }
 
 impl RunnerFactory for Runners {
     fn runner(&self, spec: &Arc<ServiceSpec>) -> Result<Box<dyn Runner>, ServicesError> {
         // Only a built-in service has no file.
         let binary = spec.file.as_os_str().is_empty().then_some(&self.binary);
-        if let Some(runner) = local_runner(&self.processes, spec, binary) {
-            return Ok(runner);
+        match local_runner(&self.processes, spec, binary) {
+            Some(runner) => Ok(runner),
+            None => self.containers()?.runner(spec),
         }
+    }
+
+    fn executor(
+        &self,
+        spec: &Arc<ServiceSpec>,
+        run: RunningProcess,
+    ) -> Result<Arc<dyn Executor>, ServicesError> {
+        match local_executor(&self.processes, spec, run.run, run.pid, run.start_time) {
+            Some(executor) => Ok(executor),
+            None => self.containers()?.executor(spec, run),
+        }
+    }
+
+    fn network(
+        &self,
+        spec: &Arc<ServiceSpec>,
+        run: RunningProcess,
+    ) -> Result<Arc<dyn Network>, ServicesError> {
+        self.probes()?.network(spec, run)
+    }
+
+    fn host_network(&self) -> Result<Arc<dyn Network>, ServicesError> {
+        Ok(self.probes()?.host())
+    }
+
+    fn own_check(&self, spec: &Arc<ServiceSpec>) -> Option<OwnCheck> {
+        self.containers.as_ref()?.own_check(spec)
+    }
+}
+
+/// Runs containers, by containerd.
+pub struct Containers {
+    pub processes: Processes,
+    pub containerd: Containerd,
+    pub images: Arc<dyn Images>,
+    pub runtime_dir: Arc<Path>,
+}
+
+impl RunnerFactory for Containers {
+    fn runner(&self, spec: &Arc<ServiceSpec>) -> Result<Box<dyn Runner>, ServicesError> {
         if self.processes.cgroups().is_none() {
             return Err(ServicesError::NotNow(
                 "a container cannot be run on this host: it has no cgroup2 file system that can be written; \
@@ -57,22 +108,8 @@ impl RunnerFactory for Runners {
         spec: &Arc<ServiceSpec>,
         run: RunningProcess,
     ) -> Result<Arc<dyn Executor>, ServicesError> {
-        let RunningProcess { run, pid, start_time } = run;
-        Ok(local_executor(&self.processes, spec, run, pid, start_time).unwrap_or_else(|| {
-            Arc::new(ContainerExecutor::new(self.containerd.clone(), &spec.name, pid, start_time))
-        }))
-    }
-
-    fn network(
-        &self,
-        spec: &Arc<ServiceSpec>,
-        run: RunningProcess,
-    ) -> Result<Arc<dyn Network>, ServicesError> {
-        self.probes.network(spec, run)
-    }
-
-    fn host_network(&self) -> Result<Arc<dyn Network>, ServicesError> {
-        Ok(self.probes.host())
+        let RunningProcess { pid, start_time, .. } = run;
+        Ok(Arc::new(ContainerExecutor::new(self.containerd.clone(), &spec.name, pid, start_time)))
     }
 
     fn own_check(&self, spec: &Arc<ServiceSpec>) -> Option<OwnCheck> {

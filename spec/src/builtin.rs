@@ -1,5 +1,6 @@
 //! The services that Kelson brings along, each of which is listed here and nowhere else.
 
+use crate::features::Feature;
 use crate::service::{Readiness, Resources, ServiceSpec};
 
 /// A service that Kelson brings along. Others may depend on it, and the machine file may change it.
@@ -9,6 +10,8 @@ pub struct Builtin {
     /// Its task, in the documentation of the machine file.
     pub about: &'static str,
     pub changes: Changes,
+    /// The feature that a build needs for it.
+    pub feature: Option<Feature>,
     /// Makes the service of one that PID 1's own program has, and that runs where the machine file says `enabled: true`. Its
     /// limits are left out on a host that cannot enforce them. `None`: PID 1 decides when and how it runs.
     pub program: Option<fn() -> ServiceSpec>,
@@ -32,24 +35,28 @@ pub const BUILTINS: &[Builtin] = &[
         name: "apid",
         about: "the API endpoint on the network",
         changes: Changes::Service,
+        feature: Some(Feature::Apid),
         program: None,
     },
     Builtin {
         name: "containerd",
         about: "runs services from images",
         changes: Changes::Service,
+        feature: Some(Feature::Containerd),
         program: None,
     },
     Builtin {
         name: "devlog",
         about: "receives the messages of syslog(3) at `/dev/log`",
         changes: Changes::Service,
+        feature: None,
         program: Some(devlog),
     },
     Builtin {
         name: "logd",
         about: "collects logs",
         changes: Changes::Resources("logd is always at hand and cannot be changed in this"),
+        feature: None,
         program: None,
     },
     Builtin {
@@ -58,6 +65,7 @@ pub const BUILTINS: &[Builtin] = &[
         changes: Changes::Resources(
             "probe is there as long as a service has tcp, http or grpc checks and cannot be changed in this",
         ),
+        feature: Some(Feature::Probes),
         program: None,
     },
 ];

@@ -6,6 +6,7 @@
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects))]
 
 pub mod builtin;
+pub mod features;
 pub mod graph;
 pub mod group;
 pub mod image;
@@ -21,6 +22,7 @@ pub mod service;
 pub mod units;
 pub mod wire;
 
+pub use features::{Feature, Features, MissingFeature};
 pub use graph::{Graph, StopOrder, edges_of};
 pub use group::GroupSpec;
 pub use kernel::{CAPABILITIES, CONTAINER_CAPABILITIES, LIMITS, parse_signal, signal_name, signal_names};

@@ -29,6 +29,7 @@ mod rootless;
 mod run_end;
 mod scale;
 mod schemas;
+mod small;
 mod stdout;
 mod stock_client;
 mod stopping;

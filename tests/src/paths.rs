@@ -44,6 +44,14 @@ pub fn init_of_release(version: &str) -> PathBuf {
     path
 }
 
+/// The `init` without the parts that a build may leave out: `hack/small` builds it.
+#[track_caller]
+pub fn small_init() -> PathBuf {
+    let path = top().join("out/small/init");
+    assert!(path.exists(), "{} is missing: run hack/small", path.display());
+    path
+}
+
 /// The top of the repository.
 pub fn top() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests/ is in the repository")

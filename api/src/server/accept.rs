@@ -47,8 +47,7 @@ pub async fn run(mut listener: UnixListener, options: ServerOptions, shutdown: i
     let (closing, closed) = watch::channel(());
     let dispatch = Dispatch::new(
         options.manager,
-        options.images,
-        options.inspector,
+        options.parts,
         options.health,
         options.host,
         options.audit,

@@ -1,7 +1,5 @@
 //! From a request to the service that it names, within the time that its caller gives it.
 
-use std::convert::Infallible;
-use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,16 +14,15 @@ use kelson_proto::v1::services_server::ServicesServer;
 use kelson_services::Manager;
 use kelson_services::admission::{Admission, Standing};
 use kelson_services::host::Host;
-use kelson_services::images::ImageStore;
-use kelson_services::inspect::Inspector;
 use kelson_services::node_health::NodeHealth;
 use tokio::sync::watch;
 use tonic::Status;
 use tonic::body::Body;
-use tonic::codegen::Service;
 use tonic::codegen::http::{HeaderMap, Request, Response};
+use tonic::server::NamedService as _;
 use tonic_health::pb::health_server::HealthServer;
 
+use super::Part;
 use super::audit::{self, Audit};
 use super::caller;
 use super::exec::ExecApi;
@@ -36,20 +33,24 @@ use super::machine::MachineApi;
 use super::metrics::MetricsApi;
 use super::node_health::NodeHealthApi;
 use super::reflection;
+use super::route::Route;
 use super::services::ServicesApi;
+use kelson_proto::access;
 use kelson_proto::call::MESSAGE_MAX;
+use kelson_services::spec::{Feature, MissingFeature};
+
+/// Services that only a build with this feature has.
+const NEEDS: [(&str, Feature); 4] = [
+    (ImagesServer::<ImagesApi>::NAME, Feature::Containerd),
+    (InspectServer::<InspectApi>::NAME, Feature::Inspect),
+    (reflection::V1, Feature::Reflection),
+    (reflection::V1_ALPHA, Feature::Reflection),
+];
 
 /// The services of PID 1. Cheap to clone.
 #[derive(Clone)]
 pub struct Dispatch {
-    services: ServicesServer<ServicesApi>,
-    machine: MachineServer<MachineApi>,
-    images: ImagesServer<ImagesApi>,
-    inspect: InspectServer<InspectApi>,
-    exec: ExecServer<ExecApi>,
-    metrics: MetricsServer<MetricsApi>,
-    node_health: NodeHealthServer<NodeHealthApi>,
-    health: HealthServer<HealthApi>,
+    routes: Arc<[Route]>,
     audit: Audit,
     /// Its sender is dropped when PID 1 ends.
     closed: watch::Receiver<()>,
@@ -58,8 +59,7 @@ pub struct Dispatch {
 impl Dispatch {
     pub fn new(
         manager: Manager,
-        images: ImageStore,
-        inspector: Inspector,
+        parts: Vec<Part>,
         health: NodeHealth,
         host: Host,
         audit: Audit,
@@ -71,22 +71,17 @@ impl Dispatch {
         let health = HealthApi { manager: asked, health, boot, closed: closed.clone() };
         let services = ServicesApi { manager: manager.clone(), host: host.clone(), closed: closed.clone() };
         let exec = ExecApi { manager: manager.clone(), closed: closed.clone() };
-        let inspect = InspectApi { manager: manager.clone(), inspector, closed: closed.clone() };
-        let images = ImagesApi { manager: manager.clone(), images };
+        let mut routes: Vec<Route> = parts.into_iter().map(|part| part(&manager, &closed)).collect();
         let machine = MachineApi { manager, host, closed: closed.clone() };
-        Dispatch {
-            services: ServicesServer::from_arc(Arc::new(services)).max_decoding_message_size(MESSAGE_MAX),
-            machine: MachineServer::from_arc(Arc::new(machine)).max_decoding_message_size(MESSAGE_MAX),
-            exec: ExecServer::from_arc(Arc::new(exec)).max_decoding_message_size(MESSAGE_MAX),
-            metrics: MetricsServer::from_arc(Arc::new(metrics)).max_decoding_message_size(MESSAGE_MAX),
-            images: ImagesServer::from_arc(Arc::new(images)).max_decoding_message_size(MESSAGE_MAX),
-            inspect: InspectServer::from_arc(Arc::new(inspect)).max_decoding_message_size(MESSAGE_MAX),
-            node_health: NodeHealthServer::from_arc(Arc::new(node_health))
-                .max_decoding_message_size(MESSAGE_MAX),
-            health: HealthServer::from_arc(Arc::new(health)).max_decoding_message_size(MESSAGE_MAX),
-            audit,
-            closed,
-        }
+        routes.extend([
+            Route::to(ServicesServer::new(services).max_decoding_message_size(MESSAGE_MAX)),
+            Route::to(MachineServer::new(machine).max_decoding_message_size(MESSAGE_MAX)),
+            Route::to(ExecServer::new(exec).max_decoding_message_size(MESSAGE_MAX)),
+            Route::to(MetricsServer::new(metrics).max_decoding_message_size(MESSAGE_MAX)),
+            Route::to(NodeHealthServer::new(node_health).max_decoding_message_size(MESSAGE_MAX)),
+            Route::to(HealthServer::new(health).max_decoding_message_size(MESSAGE_MAX)),
+        ]);
+        Dispatch { routes: routes.into(), audit, closed }
     }
 
     /// Answers one call; a refusal is an answer too.
@@ -142,37 +137,27 @@ impl Dispatch {
     async fn route(&self, request: Request<Incoming>) -> Response<Body> {
         let path = request.uri().path();
         let name = path.strip_prefix('/').and_then(|path| path.split_once('/')).map(|(name, _)| name);
+        if let Some(route) = self.routes.iter().find(|route| Some(route.name) == name) {
+            return route.call(request).await;
+        }
         match name {
-            Some("kelson.v1.Services") => answer(self.services.clone().call(request)).await,
-            Some("kelson.v1.Machine") => answer(self.machine.clone().call(request)).await,
-            Some("kelson.v1.Exec") => answer(self.exec.clone().call(request)).await,
-            Some("kelson.v1.Images") => answer(self.images.clone().call(request)).await,
-            Some("kelson.v1.Inspect") => answer(self.inspect.clone().call(request)).await,
-            Some("kelson.v1.Metrics") => answer(self.metrics.clone().call(request)).await,
-            Some("kelson.v1.Health") => answer(self.node_health.clone().call(request)).await,
             #[cfg(feature = "faults")]
             Some("kelson.test.v1.Faults") => {
                 use kelson_proto::test::v1::faults_server::FaultsServer;
-                answer(FaultsServer::new(super::faults::FaultsApi).call(request)).await
+                Route::to(FaultsServer::new(super::faults::FaultsApi)).call(request).await
             }
-            Some("grpc.health.v1.Health") => answer(self.health.clone().call(request)).await,
-            Some("grpc.reflection.v1.ServerReflection") => reflection::v1(request).await,
-            Some("grpc.reflection.v1alpha.ServerReflection") => reflection::v1alpha(request).await,
             Some("kelson.v1.Logs") => Status::unimplemented(
                 "kelson.v1.Logs is served by kelson-logd on log.sock beside this socket, and by kelson-apid",
             )
             .into_http(),
-            _ => Status::unimplemented(format!("there is no {path} here; reflection lists what there is"))
-                .into_http(),
+            _ => {
+                let text = match NEEDS.iter().find(|(needs, _)| Some(*needs) == name) {
+                    Some((_, feature)) => format!("{}: {}", access::method(path), MissingFeature(*feature)),
+                    None => format!("there is no {path} in Kelson {}", env!("CARGO_PKG_VERSION")),
+                };
+                Status::unimplemented(text).into_http()
+            }
         }
-    }
-}
-
-/// Boxed, so that a waiting call is as large as itself and not as the largest of them all.
-async fn answer(response: impl Future<Output = Result<Response<Body>, Infallible>> + Send) -> Response<Body> {
-    match Box::pin(response).await {
-        Ok(response) => response,
-        Err(never) => match never {},
     }
 }
 

@@ -96,6 +96,7 @@ impl Machine for MachineApi {
             reexecs: self.host.reexecs,
             crashes: self.host.crashes,
             uptime: Some(model::duration(self.manager.since_start())),
+            missing_features: self.host.features.missing().map(str::to_owned).collect(),
         }))
     }
 

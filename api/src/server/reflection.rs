@@ -10,6 +10,9 @@ use tonic::codegen::Service;
 use tonic::codegen::http::{Request, Response};
 use tonic_reflection::server::{Builder, Error};
 
+pub const V1: &str = "grpc.reflection.v1.ServerReflection";
+pub const V1_ALPHA: &str = "grpc.reflection.v1alpha.ServerReflection";
+
 fn index() -> Builder<'static> {
     Builder::configure()
         .register_encoded_file_descriptor_set(kelson_proto::v1::FILE_DESCRIPTOR_SET)

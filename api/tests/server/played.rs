@@ -16,7 +16,7 @@ use kelson_services::manager::{Usage, UsageSource};
 use kelson_services::run_end::RunEnd;
 use kelson_services::service_runner::gate::Registry;
 use kelson_services::service_runner::host_context::{HostContext, LogPipes, RunnerFactory, TURNS};
-use kelson_services::spec::ServiceSpec;
+use kelson_services::spec::{Features, ServiceSpec};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
 /// Runs nothing and ends when it is stopped. It reports this PID.
@@ -98,5 +98,13 @@ pub fn host_context(folder: &Path, runners: Arc<dyn RunnerFactory>) -> Arc<HostC
 
 /// A host in a container that has just started.
 pub fn host(requests: mpsc::Sender<HostRequest>, boot: watch::Receiver<BootReport>) -> Host {
-    Host { requests, boot, mode: "container", started: SystemTime::now(), reexecs: 0, crashes: 0 }
+    Host {
+        requests,
+        boot,
+        mode: "container",
+        features: Features::ALL,
+        started: SystemTime::now(),
+        reexecs: 0,
+        crashes: 0,
+    }
 }

@@ -26,7 +26,7 @@ pub struct Arguments {
 views! {
     // `reexecs`: how often PID 1 has executed itself again since, as it was asked to. `crashes`: how often it has crashed
     // since, and gone on.
-    VersionResponse: version { version, mode, hostname, kernel, started, reexecs, crashes }
+    VersionResponse: version { version, mode, missing_features, hostname, kernel, started, reexecs, crashes }
 }
 
 impl Run for Arguments {
@@ -61,6 +61,10 @@ fn lines(server: Option<&VersionResponse>, now: SystemTime) -> String {
     let mut out = format!("kelsonctl  {CLIENT}\n");
     if let Some(server) = server {
         out += &format!("kelson     {} ({} mode)\n", escape(&server.version), escape(&server.mode));
+        if !server.missing_features.is_empty() {
+            let features = server.missing_features.iter().map(|feature| escape(feature).to_string());
+            out += &format!("without    {}\n", features.collect::<Vec<_>>().join(", "));
+        }
         out += &format!("host       {}\n", escape(&server.hostname));
         out += &format!("kernel     {}\n", escape(&server.kernel));
         if let (Some(started), Some(uptime)) = (&server.started, uptime(server, now)) {

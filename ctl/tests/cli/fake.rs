@@ -408,6 +408,7 @@ impl Machine for Shared {
             started: state.started.or(at(1_795_254_485)),
             reexecs: state.reexecs,
             crashes: state.crashes,
+            missing_features: vec!["apid".to_owned(), "probes".to_owned()],
             uptime: wire(7_500_000).filter(|_| state.started.is_none()),
         }))
     }

@@ -90,8 +90,10 @@ pub async fn host(folder: &Path, socket: &Path) {
     tokio::spawn(answer(asked));
     let health = NodeHealthSpec { minimum: Duration::from_secs(1), deadline: Duration::from_secs(300) };
     let options = ServerOptions {
-        images,
-        inspector: Inspector::new(Arc::new(Nothing), None),
+        parts: [server::images(images), server::inspect(Inspector::new(Arc::new(Nothing), None))]
+            .into_iter()
+            .chain(server::reflection())
+            .collect(),
         health: NodeHealth::of(&manager, health),
         admission: Admission::new(manager.clone(), None, u32::MAX),
         manager,

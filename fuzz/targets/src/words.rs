@@ -11,7 +11,7 @@ pub fn kernel_line(data: &[u8]) {
     let line = lines.next().unwrap_or_default().to_owned();
     let arguments: Vec<String> = lines.take(64).map(str::to_owned).collect();
     for usual in [Mode::Machine, Mode::Container] {
-        let options = Options::gather(&arguments, usual, || Some(line.clone()));
+        let options = Options::gather(&arguments, usual, kelson_spec::Features::ALL, || Some(line.clone()));
         assert!(options.config.is_absolute() && options.runtime_dir.is_absolute());
         assert!(options.state_dir.is_absolute());
         for ip in &options.kernel.ip {

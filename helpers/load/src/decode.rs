@@ -14,6 +14,7 @@ use crate::accounts::{AccountError, Accounts};
 use crate::member::Ties;
 use crate::read::ReadError;
 use crate::tree::{Entry, Node, Position, Value};
+use kelson_spec::features::{Feature, Features, MissingFeature};
 use kelson_spec::loaded::{Diagnostic, Unchecked};
 use kelson_spec::names::{LONGEST_NAME, is_name};
 pub use kelson_spec::quote::{quoted, shown};
@@ -26,13 +27,26 @@ pub const MOST_MISTAKES: usize = 100;
 pub struct Context {
     /// Before every absolute path: `/`, or the root of an image that is checked elsewhere. `None`: neither is at hand.
     root: Option<PathBuf>,
+    /// Of the `init` that is to run what the files say.
+    features: Features,
     accounts: OnceCell<Result<Accounts, (&'static str, ReadError)>>,
     unchecked: RefCell<BTreeSet<Unchecked>>,
 }
 
 impl Context {
-    pub fn new(root: Option<&Path>) -> Self {
-        Context { root: root.map(Path::to_owned), accounts: OnceCell::new(), unchecked: RefCell::default() }
+    pub fn new(root: Option<&Path>, features: Features) -> Self {
+        Context {
+            root: root.map(Path::to_owned),
+            features,
+            accounts: OnceCell::new(),
+            unchecked: RefCell::default(),
+        }
+    }
+
+    /// # Errors
+    /// The `init` that is to run what the files say does not have it.
+    pub fn require(&self, feature: Option<Feature>) -> Result<(), MissingFeature> {
+        feature.map_or(Ok(()), |feature| self.features.require(feature))
     }
 
     /// Where the absolute path `path` of a spec lies. `None`: it is not at hand, and `what` remains unchecked.

@@ -89,7 +89,7 @@ struct Reading {
 impl Reading {
     fn new(sources: &Sources) -> Reading {
         Reading {
-            context: Context::new(sources.root.as_deref()),
+            context: Context::new(sources.root.as_deref(), sources.features),
             services: Vec::new(),
             members: Vec::new(),
             spared: BTreeSet::new(),

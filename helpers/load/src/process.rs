@@ -12,14 +12,16 @@ use std::path::PathBuf;
 use crate::folder::load_with;
 use crate::sources::{Mode, Sources, Switch};
 use kelson_helper::answer::frame;
+use kelson_spec::features::Features;
 use kelson_spec::quote::error_text;
 use kelson_spec::wire;
 
 const USAGE: &str = "usage: kelson-load --config DIR [--mode machine|container] [--containerd on|off|unset]";
 
-/// Runs the personality with the arguments after its name and gives the exit status: 0 done, 1 failed, 2 usage.
-pub fn main(args: &[OsString]) -> i32 {
-    match run(args, &mut std::io::stdout().lock()) {
+/// Runs the personality, of an `init` with these features, with the arguments after its name. Gives the exit status: 0 done,
+/// 1 failed, 2 usage.
+pub fn main(args: &[OsString], features: Features) -> i32 {
+    match run(args, features, &mut std::io::stdout().lock()) {
         Ok(()) => 0,
         Err((status, message)) => {
             // Nobody is left to tell when standard error is gone too.
@@ -29,13 +31,13 @@ pub fn main(args: &[OsString]) -> i32 {
     }
 }
 
-fn run(args: &[OsString], out: &mut impl std::io::Write) -> Result<(), (i32, String)> {
+fn run(args: &[OsString], features: Features, out: &mut impl std::io::Write) -> Result<(), (i32, String)> {
     let usage = || (2, USAGE.to_owned());
     let (config, rest) = match args {
         [flag, config, rest @ ..] if flag == "--config" => (PathBuf::from(config), rest),
         _ => return Err(usage()),
     };
-    let mut sources = Sources::default();
+    let mut sources = Sources { features, ..Sources::default() };
     for pair in rest.chunks(2) {
         let [flag, word] = pair else { return Err(usage()) };
         match (flag.to_str(), word.to_str()) {
@@ -61,7 +63,7 @@ mod tests {
     #[test]
     fn hands_over_what_it_found() {
         let mut out = Vec::new();
-        assert_eq!(run(&["--config".into(), "/nowhere/at/all".into()], &mut out), Ok(()));
+        assert_eq!(run(&["--config".into(), "/nowhere/at/all".into()], Features::ALL, &mut out), Ok(()));
         let loaded: kelson_spec::Loaded = wire::decode(&out[HEADER..]).unwrap();
         assert_eq!(loaded, load(std::path::Path::new("/nowhere/at/all")));
         assert_eq!(loaded.diagnostics.len(), 1);
@@ -71,7 +73,7 @@ mod tests {
     fn says_how_it_is_called_and_what_kept_it() {
         let status = |args: &[&str], out: &mut [u8]| {
             let args: Vec<OsString> = args.iter().map(OsString::from).collect();
-            run(&args, &mut &mut *out).map_err(|(status, _)| status)
+            run(&args, Features::ALL, &mut &mut *out).map_err(|(status, _)| status)
         };
         let wrong: [&[&str]; 8] = [
             &[],

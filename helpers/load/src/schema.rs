@@ -13,6 +13,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use crate::json::Json;
+use kelson_spec::features::Feature;
 
 /// A mapping in which only these keys may stand.
 #[derive(Debug, Clone, Default)]
@@ -36,6 +37,8 @@ pub struct Key {
     pub name: &'static str,
     pub kind: Kind,
     pub default: Absent,
+    /// The feature that a build of `init` needs for it.
+    pub feature: Option<Feature>,
     /// Markdown; its links are those of the document that shows it.
     pub about: &'static str,
 }

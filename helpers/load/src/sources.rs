@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use kelson_spec::features::Features;
 use kelson_spec::machine::MachineSpec;
 use kelson_spec::names::CONTAINERD;
 
@@ -40,6 +41,8 @@ pub struct Sources {
     pub root: Option<PathBuf>,
     pub mode: Mode,
     pub containerd: Switch,
+    /// Of the `init` that is to run what the files say.
+    pub features: Features,
 }
 
 /// By which `builtins.containerd.enabled` the service files are judged.
@@ -74,6 +77,11 @@ impl Switch {
 
 impl Default for Sources {
     fn default() -> Self {
-        Sources { root: Some(PathBuf::from("/")), mode: Mode::default(), containerd: Switch::default() }
+        Sources {
+            root: Some(PathBuf::from("/")),
+            mode: Mode::default(),
+            containerd: Switch::default(),
+            features: Features::default(),
+        }
     }
 }

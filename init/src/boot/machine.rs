@@ -110,7 +110,7 @@ mod tests {
         let launcher = Arc::new(Scripted::new(|_| None));
         // A tmpfs: nothing is to be mounted there.
         let words = ["--state-dir", "/dev/shm/kelson"].map(str::to_owned);
-        let options = Options::gather(&words, Mode::Machine, || None);
+        let options = Options::gather(&words, Mode::Machine, kelson_spec::Features::ALL, || None);
         let watchdog = Task::call("watchdog", || Ok(String::new()));
         let sequence = Sequence::new(Duration::ZERO, None, Vec::new());
         sequence.run_all(configured(&options, &machine(), launcher, watchdog)).await.unwrap();

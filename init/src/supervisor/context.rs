@@ -33,7 +33,7 @@ pub(super) struct Context {
     pub(super) manager: Manager,
     pub(super) later_mounts: LaterMounts,
     pub(super) collector: Collector,
-    pub(super) prober: Prober,
+    pub(super) prober: Option<Prober>,
     pub(super) intents: Intents,
     pub(super) requests: mpsc::Receiver<HostRequest>,
     pub(super) reloading: Arc<tokio::sync::Mutex<()>>,

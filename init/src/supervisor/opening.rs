@@ -6,23 +6,18 @@ use std::time::SystemTime;
 
 use kelson_api::server::ServerOptions;
 use kelson_conditions::Sources;
-use kelson_image::{Unpacker, UnpackerOptions};
-use kelson_runner::{CgroupRoot, Containerd};
 use kelson_services::admission::Admission;
-use kelson_services::builtins::{apid, containerd, logd, probe};
+use kelson_services::builtins::{apid, logd};
 use kelson_services::collector::{Collector, Report};
 use kelson_services::groups::{self, Groups};
 use kelson_services::host::{Host, HostRequest};
-use kelson_services::images::{ImageStore, UNPACK};
-use kelson_services::inspect::{INSPECT, Inspector};
 use kelson_services::manager::Manager;
 use kelson_services::node_health::{HealthSpecs, NodeHealth};
-use kelson_services::prober::{self, Prober};
 use kelson_services::run_end::RunEnd;
 use kelson_services::runners::Runners;
 use kelson_services::service_runner::gate::Registry;
 use kelson_services::service_runner::host_context::{HostContext, TURNS};
-use kelson_spec::{Loaded, MachineSpec};
+use kelson_spec::Loaded;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
@@ -36,8 +31,10 @@ use super::incarnation::Incarnation;
 use super::later_mounts::keep_read_only;
 use super::launchers::Personalities;
 use super::listeners::Listeners;
+use super::parts::{self, Probing};
 use super::reexec::Reexec;
 use crate::error::{At as _, Result};
+use crate::features::OWN;
 use crate::options::{Options, RuntimePlace};
 use crate::reexec;
 
@@ -53,19 +50,15 @@ impl Incarnation {
         let (store, events) = (environment.store.clone(), environment.events.clone());
         options.complaints.iter().for_each(|complaint| _ = events.host(complaint));
         let (collector, reports) = log(options, &personalities, &mut environment, loaded)?;
-        let (probes, of_probes) = probes(&personalities, &loaded.machine);
-        let prober = probes.0.clone();
+        let probing = Probing::begin(&personalities, &loaded.machine);
         let registry = Registry::default();
-        let unpacker = unpacker(options, &personalities, &loaded.machine);
-        let images = ImageStore::new(unpacker, events.clone(), registry.clone());
-
+        let (containers, images) =
+            parts::containers(options, &personalities, &loaded.machine, &events, &registry).unzip();
         let runners = Arc::new(Runners {
             processes: personalities.processes.clone(),
             binary: Arc::clone(&personalities.binary),
-            containerd: Containerd::at(&containerd::socket(&options.runtime_dir)),
-            images: Arc::new(images.clone()),
-            runtime_dir: Arc::from(options.runtime_dir.as_path()),
-            probes,
+            containers,
+            probes: probing.probes(),
         });
         let logs = logd::Pipes { collector: collector.clone(), stdout: loaded.machine.stdout };
         let manager = self.manager(&personalities, &environment, registry, runners, logs, loaded);
@@ -79,7 +72,7 @@ impl Incarnation {
             None => NodeHealth::of(&manager, specs),
         };
         logd::show(&manager, &events, collector.clone(), reports);
-        probe::show(&manager, &events, prober.clone(), of_probes);
+        let prober = probing.show(&manager, &events);
 
         let (host, requests) = self.host();
         let socket = options.runtime_dir.join("init.sock");
@@ -93,8 +86,7 @@ impl Incarnation {
         collector.admit_by(Arc::new(move |socket| judge.may_read_logs(socket)));
         let server = ServerOptions {
             manager: manager.clone(),
-            images,
-            inspector: Inspector::new(personalities.helpers(INSPECT), cgroups.map(CgroupRoot::path)),
+            parts: images.into_iter().chain(parts::of_api(&personalities)).collect(),
             health: health.clone(),
             host,
             admission,
@@ -178,6 +170,7 @@ impl Incarnation {
             requests: sender,
             boot,
             mode: self.options.mode.name(),
+            features: OWN,
             started: SystemTime::now().checked_sub(age).unwrap_or_else(SystemTime::now),
             reexecs: self.reexec_state.count,
             crashes: self.reexec_state.crashes,
@@ -201,28 +194,6 @@ fn log(
         Collector::resume(launcher, directory, descriptor_store, logs).at("the log collector")?;
     tokio::spawn(driver);
     Ok((collector, reports))
-}
-
-/// Opens the prober of network checks, and its reports.
-fn probes(
-    personalities: &Personalities,
-    machine: &MachineSpec,
-) -> (probe::Probes, mpsc::Receiver<prober::Report>) {
-    let (prober, driver, reports) = Prober::new(personalities.helpers(probe::kind(machine)));
-    tokio::spawn(driver);
-    (probe::Probes(prober), reports)
-}
-
-/// Opens the unpacker of images: the command line's folder of archives overrides the machine file's.
-fn unpacker(options: &Options, personalities: &Personalities, machine: &MachineSpec) -> Unpacker {
-    let folder = options.images.as_ref().map(|folder| vec![folder.clone()]);
-    let places = UnpackerOptions {
-        images: folder.unwrap_or_else(|| machine.images.clone()),
-        containerd_socket: containerd::socket(&options.runtime_dir),
-        runtime_dir: options.runtime_dir.clone(),
-        state_dir: options.state_dir.clone(),
-    };
-    Unpacker::new(personalities.helpers(UNPACK), places)
 }
 
 pub(super) fn notify_directory(runtime: &Path) -> PathBuf {

@@ -58,7 +58,9 @@ pub(super) async fn serve(
             manager.host_event("all services are down");
         }
         // All checks have ended with their runs.
-        prober.shutdown(Instant::now().checked_add(PROBE_TIMEOUT).unwrap_or(deadline)).await;
+        if let Some(prober) = prober {
+            prober.shutdown(Instant::now().checked_add(PROBE_TIMEOUT).unwrap_or(deadline)).await;
+        }
         collector.shutdown(Instant::now().checked_add(LOGD_TIMEOUT).unwrap_or(deadline)).await;
     };
     tokio::pin!(stopping);

@@ -8,6 +8,7 @@ use super::command::command;
 use super::mapping::{Mapping, keys};
 use super::probes::{grpc, http, tcp};
 use super::values::{boolean, duration, duration_from, name, number};
+use kelson_spec::features::Feature;
 use kelson_spec::service::{Asks, Check, NetworkProbe, Probe, ProbeTls};
 
 /// The shortest time between two runs of a check, and the shortest timeout.
@@ -154,6 +155,7 @@ fn network(mapping: &'static str, about: &About) -> Mapping<Check> {
         alternative "tcp" (probe("tcp")) = tcp(), a_connection;
         alternative "grpc" (probe("grpc")) = grpc(), a_call;
     }
+    .needs(Feature::Probes, &["http", "tcp", "grpc"])
     .check(|_, seen, check| {
         if !seen.has("name") {
             check.name = check.probe.kind().to_owned();

@@ -55,6 +55,7 @@ pub fn environments<S: 'static>(
                 Kind::Map(form, of, mut own) if inherits => {
                     own.push(Key {
                         name: INHERIT,
+                        feature: None,
                         kind: inherited_kind(),
                         default: Absent::Means("nothing is inherited"),
                         about: "which variables of `init` the service gets, before all others",

@@ -23,6 +23,7 @@ use crate::decode::{Decoder, quoted};
 use crate::schema::Kind;
 use crate::tree::{Node, Position, Value};
 use kelson_spec::builtin::{self, BUILTINS, Builtin, Changes};
+use kelson_spec::features::Feature;
 use kelson_spec::machine::{
     ApiSpec, BuiltinSpec, InterfaceSpec, MachineSpec, MountSpec, NodeHealthSpec, WatchdogSpec,
 };
@@ -103,6 +104,8 @@ pub fn machine_file(defaults: fn() -> MachineSpec) -> Mapping<MachineSpec> {
             "the service whose end is [the end of the host](#main), with its exit status";
         key "logs" stdout = Mapping::codec(machine_logs), "the default of all services for their logs";
     }
+    .needs(Feature::Apid, &["api"])
+    .needs(Feature::Containerd, &["images"])
 }
 
 fn machine_logs() -> Mapping<Stdout> {
@@ -295,7 +298,12 @@ fn builtins() -> Codec<Vec<BuiltinSpec>> {
                 |list: &Vec<BuiltinSpec>| list.iter().find(|changed| changed.name == known.name).cloned(),
                 |list, changed| list.push(changed),
             );
-            mapping.means(known.name, at, Mapping::codec(|| builtin(known)), "as it is", known.about)
+            let mapping =
+                mapping.means(known.name, at, Mapping::codec(|| builtin(known)), "as it is", known.about);
+            match known.feature {
+                Some(feature) => mapping.needs(feature, &[known.name]),
+                None => mapping,
+            }
         })
     })
     .read_by(|d, node| d.builtins(node))
@@ -358,6 +366,10 @@ impl Decoder<'_> {
                     d.wrong(entry.key.at, text);
                     return None;
                 };
+                if let Err(missing) = d.context.require(known.feature) {
+                    d.wrong(entry.key.at, missing);
+                    return None;
+                }
                 match entry.value.value {
                     Value::Null => d.refuse(&entry.value, "this key has no value; give it one or remove it"),
                     _ => builtin(known).decode(d, &entry.value),

@@ -20,6 +20,7 @@ use crate::decode::Decoder;
 use crate::json::Json;
 use crate::schema::{self, Absent, Kind};
 use crate::tree::Node;
+use kelson_spec::features::Feature;
 
 /// Adds keys to a mapping, each `METHOD "NAME" FIELD = ARGUMENTS;` for the method of [`Mapping`] of that name.
 macro_rules! keys {
@@ -37,6 +38,8 @@ type Check = dyn Fn(&mut Decoder<'_>, &Seen<'_, '_>, &mut dyn Any);
 struct Key {
     name: &'static str,
     absent: Presence,
+    /// The feature that a build of `init` needs for it.
+    feature: Option<Feature>,
     about: &'static str,
     /// Of its value, where the spec is the initial one.
     kind: Box<Kinds>,
@@ -82,8 +85,15 @@ impl Keys {
         let chosen = (!self.one_of.is_empty() && !refused).then(|| seen.one_of(d, self.one_of)).flatten();
         let mut usable = self.one_of.is_empty() || chosen.is_some();
         let mut spec = (self.initial)();
-        for Key { name, absent, read, .. } in &self.keys {
+        for Key { name, absent, feature, read, .. } in &self.keys {
             if self.one_of.contains(name) && chosen != Some(name) {
+                continue;
+            }
+            if seen.has(name)
+                && let Err(missing) = d.context.require(*feature)
+            {
+                seen.wrong_key(d, name, missing);
+                usable &= !matches!(absent, Presence::Needed(_));
                 continue;
             }
             if let Presence::Needed(example) = absent
@@ -130,6 +140,7 @@ impl Keys {
                 Presence::Default => Absent::Is((key.show)(&*initial, Extent::Defaults)),
                 Presence::Means(words) => Absent::Means(words),
             },
+            feature: key.feature,
             about: key.about,
         };
         schema::Mapping { name: self.name, keys: self.keys.iter().map(key).collect(), one_of: self.one_of }
@@ -284,11 +295,11 @@ impl<S: 'static> Mapping<S> {
             let show: Box<Show> = Box::new(move |spec, extent| {
                 spec.downcast_ref().map_or(Json::Null, |spec| show(spec, extent))
             });
-            Key { name, absent, about, kind, read, show }
+            Key { name, absent, feature: None, about, kind, read, show }
         } else {
             let absent = if let Presence::Means(_) = absent { Presence::Default } else { absent };
             let (kind, show) = (Box::new(|_: &dyn Any| Kind::Text), Box::new(|_: &dyn Any, _| Json::Null));
-            Key { name, absent, about: "", kind, read, show }
+            Key { name, absent, feature: None, about: "", kind, read, show }
         });
         self
     }
@@ -296,6 +307,13 @@ impl<S: 'static> Mapping<S> {
     /// Exactly one of these keys must be there.
     pub fn one_of(mut self, one_of: &'static [&'static str]) -> Self {
         self.keys.one_of = one_of;
+        self
+    }
+
+    /// These of its keys need a feature of the build.
+    pub fn needs(mut self, feature: Feature, keys: &[&str]) -> Self {
+        let named = self.keys.keys.iter_mut().filter(|key| keys.contains(&key.name));
+        named.for_each(|key| key.feature = Some(feature));
         self
     }
 

@@ -18,6 +18,7 @@ use crate::decode::{Decoded, Decoder, quoted};
 use crate::json::Json;
 use crate::tree::{Node, Value};
 use kelson_spec::builtin::is_reserved;
+use kelson_spec::features::Feature;
 use kelson_spec::kernel::{ALL_CAPABILITIES, CONTAINER_CAPABILITIES};
 use kelson_spec::names::is_name;
 use kelson_spec::service::{
@@ -163,7 +164,10 @@ pub fn service_file() -> Mapping<ServiceSpec> {
         key "api" api = choice(access), "the calls of PID 1 and logd that its processes may make";
         key "logs" logs = Mapping::codec(logs), "its log";
     };
-    mapping.one_of(&["process", "container", "target"]).check(together)
+    mapping
+        .one_of(&["process", "container", "target"])
+        .needs(Feature::Containerd, &["container"])
+        .check(together)
 }
 
 fn is_container(spec: &ServiceSpec, seen: Option<&Seen<'_, '_>>) -> bool {

@@ -77,7 +77,12 @@ fn table(mappings: &[&Mapping], document: &str) -> String {
         let alternative = mappings.iter().any(|mapping| mapping.one_of.contains(&key.name));
         let default = if alternative { "one of these".to_owned() } else { absent(key) };
         let value = words(&key.kind);
-        out += &format!("| {name} |{of} {} | {} | {} |\n", cell(&value), cell(&default), cell(key.about));
+        let needs = key
+            .feature
+            .map(|feature| format!(" ([feature](howto/small.md) `{}`)", feature.name()))
+            .unwrap_or_default();
+        let about = format!("{}{needs}", key.about);
+        out += &format!("| {name} |{of} {} | {} | {} |\n", cell(&value), cell(&default), cell(&about));
     }
     out
 }

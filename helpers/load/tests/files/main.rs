@@ -11,6 +11,7 @@
 
 mod containers;
 mod docs;
+mod features;
 mod folder;
 mod folders;
 mod full;

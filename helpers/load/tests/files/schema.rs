@@ -252,7 +252,8 @@ fn the_decoder_allows_these_keys_and_no_others() {
     let sites = sites();
     assert!(sites.len() > 30, "only {} places", sites.len());
     for site in sites {
-        let unknown = Key { name: "zzz", kind: Kind::Text, default: Absent::Means(""), about: "" };
+        let unknown =
+            Key { name: "zzz", kind: Kind::Text, default: Absent::Means(""), feature: None, about: "" };
         let messages = site.messages(&site.file(Some(&unknown), "1"));
         let names: Vec<&str> = site.mapping.keys.iter().map(|key| key.name).collect();
         let all = match site.mapping.name {

@@ -1,0 +1,60 @@
+//! What an `init` that was built without a feature says of the keys that need it.
+use kelson_load::{Mode, Sources, load_with};
+use kelson_spec::{Feature, Features, MissingFeature};
+
+use crate::folder::Folder;
+
+fn folder() -> Folder {
+    let folder = Folder::new();
+    folder.machine(
+        "api: {listen: [\"0.0.0.0:1\"], ca: /a, certificate: /b, key: /c}\nimages: [/images]\nhostname: small\n\
+         builtins: {apid: {required: false}, containerd: {enabled: true}, devlog: {enabled: true}, probe: {resources: {}}}\n",
+    );
+    folder.service("box", "name: box\ncontainer: {image: web}\nuser: www\n");
+    folder.service(
+        "web",
+        "name: web\nprocess: {command: [/bin/web]}\nhealth: [{tcp: {port: 80}}, {exec: {command: [/bin/ask]}}, {http: {port: 80}}]\n",
+    );
+    folder.service("old", "name: old\nprocess: {command: [/bin/old]}\n");
+    folder.group("shop", "health: [{grpc: {port: 80}}]\n");
+    folder
+}
+
+fn said(features: Features) -> Vec<String> {
+    let folder = folder();
+    let sources = Sources { root: None, mode: Mode::Machine, features, ..Sources::default() };
+    let loaded = load_with(&folder.config(), &sources);
+    assert_eq!(loaded.machine.hostname.as_deref(), Some("small"), "the rest of the machine file holds");
+    let sound: Vec<&str> = loaded.services.iter().map(|spec| spec.name.as_str()).collect();
+    assert!(sound.contains(&"old"), "{sound:?}");
+    loaded.diagnostics.iter().map(|mistake| mistake.message.clone()).collect()
+}
+
+#[test]
+fn each_key_is_rejected_with_the_feature_that_it_needs() {
+    let without = |key: &str, feature: Feature| format!("{key}: {}", MissingFeature(feature));
+    assert_eq!(
+        said(Features::NONE),
+        [
+            without("health[0].grpc", Feature::Probes),
+            without("api", Feature::Apid),
+            without("images", Feature::Containerd),
+            without("builtins.apid", Feature::Apid),
+            without("builtins.containerd", Feature::Containerd),
+            without("builtins.probe", Feature::Probes),
+            without("container", Feature::Containerd),
+            without("health[0].tcp", Feature::Probes),
+            without("health[2].http", Feature::Probes),
+        ]
+    );
+    for feature in Feature::ALL {
+        let all_others = Feature::ALL.into_iter().filter(|other| *other != feature);
+        let features = all_others.fold(Features::NONE, |features, other| features.and(other, true));
+        let mistakes = said(features);
+        let end = MissingFeature(feature).to_string();
+        let no_key = matches!(feature, Feature::Inspect | Feature::Reflection);
+        assert_eq!(mistakes.is_empty(), no_key, "{mistakes:?}");
+        assert!(mistakes.iter().all(|mistake| mistake.ends_with(&end)), "{mistakes:?}");
+    }
+    assert_eq!(said(Features::ALL), [""; 0]);
+}

@@ -1,0 +1,11 @@
+//! The features of this build.
+
+use kelson_spec::{Feature, Features};
+
+/// The compiler leaves out what stands behind `if const { OWN.has(…) }` of a feature that is not here.
+pub const OWN: Features = Features::NONE
+    .and(Feature::Apid, cfg!(feature = "apid"))
+    .and(Feature::Containerd, cfg!(feature = "containerd"))
+    .and(Feature::Inspect, cfg!(feature = "inspect"))
+    .and(Feature::Probes, cfg!(feature = "probes"))
+    .and(Feature::Reflection, cfg!(feature = "reflection"));

@@ -1,0 +1,96 @@
+//! The parts of a host that not every build has.
+
+use std::sync::Arc;
+
+use kelson_api::server::{self, Part};
+use kelson_image::{Unpacker, UnpackerOptions};
+use kelson_runner::{CgroupRoot, Containerd};
+use kelson_services::builtins::{containerd, probe};
+use kelson_services::events::EventLog;
+use kelson_services::images::{ImageStore, UNPACK};
+use kelson_services::inspect::{INSPECT, Inspector};
+use kelson_services::manager::Manager;
+use kelson_services::prober::{self, Prober};
+use kelson_services::runners::Containers;
+use kelson_services::service_runner::gate::Registry;
+use kelson_services::service_runner::host_context::RunnerFactory;
+use kelson_spec::{Feature, MachineSpec};
+use tokio::sync::mpsc;
+
+use super::launchers::Personalities;
+use crate::features::OWN;
+use crate::options::Options;
+
+/// Makes the runners of containers, and the service of the API over their images. `None`: the build lacks the feature.
+pub(super) fn containers(
+    options: &Options,
+    personalities: &Personalities,
+    machine: &MachineSpec,
+    events: &EventLog,
+    registry: &Registry,
+) -> Option<(Box<dyn RunnerFactory>, Part)> {
+    if const { OWN.has(Feature::Containerd) } {
+        let unpacker = unpacker(options, personalities, machine);
+        let images = ImageStore::new(unpacker, events.clone(), registry.clone());
+        let containers = Containers {
+            processes: personalities.processes.clone(),
+            containerd: Containerd::at(&containerd::socket(&options.runtime_dir)),
+            images: Arc::new(images.clone()),
+            runtime_dir: Arc::from(options.runtime_dir.as_path()),
+        };
+        Some((Box::new(containers), server::images(images)))
+    } else {
+        None
+    }
+}
+
+/// Opens the unpacker of images: the command line's folder of archives overrides the machine file's.
+fn unpacker(options: &Options, personalities: &Personalities, machine: &MachineSpec) -> Unpacker {
+    let folder = options.images.as_ref().map(|folder| vec![folder.clone()]);
+    let places = UnpackerOptions {
+        images: folder.unwrap_or_else(|| machine.images.clone()),
+        containerd_socket: containerd::socket(&options.runtime_dir),
+        runtime_dir: options.runtime_dir.clone(),
+        state_dir: options.state_dir.clone(),
+    };
+    Unpacker::new(personalities.helpers(UNPACK), places)
+}
+
+/// The prober of network checks, and its reports. `None`: the build lacks the feature.
+pub(super) struct Probing(Option<(Prober, mpsc::Receiver<prober::Report>)>);
+
+impl Probing {
+    pub(super) fn begin(personalities: &Personalities, machine: &MachineSpec) -> Probing {
+        Probing(if const { OWN.has(Feature::Probes) } {
+            let (prober, driver, reports) = Prober::new(personalities.helpers(probe::kind(machine)));
+            tokio::spawn(driver);
+            Some((prober, reports))
+        } else {
+            None
+        })
+    }
+
+    pub(super) fn probes(&self) -> Option<probe::Probes> {
+        self.0.as_ref().map(|(prober, _)| probe::Probes(prober.clone()))
+    }
+
+    /// Shows it among the services.
+    pub(super) fn show(self, manager: &Manager, events: &EventLog) -> Option<Prober> {
+        let (prober, reports) = self.0?;
+        probe::show(manager, events, prober.clone(), reports);
+        Some(prober)
+    }
+}
+
+/// Makes the other services of the API that the build has.
+pub(super) fn of_api(personalities: &Personalities) -> Vec<Part> {
+    let mut parts = Vec::new();
+    if const { OWN.has(Feature::Inspect) } {
+        let cgroups = personalities.processes.cgroups().map(CgroupRoot::path);
+        parts.push(server::inspect(Inspector::new(personalities.helpers(INSPECT), cgroups)));
+    }
+    if const { OWN.has(Feature::Reflection) } {
+        parts.extend(server::reflection());
+    }
+    parts
+}

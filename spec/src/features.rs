@@ -1,0 +1,121 @@
+//! The parts of Kelson that a build of `init` may leave out.
+
+use std::fmt;
+
+/// A part of Kelson that a build may leave out, with its helper process if it has one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Feature {
+    /// Calls from other machines: `kelson-apid`.
+    Apid,
+    /// Services from images: containerd's client and `kelson-unpack`.
+    Containerd,
+    /// Looking at the machine over the API: `kelson-inspect`.
+    Inspect,
+    /// Checks over the network: `kelson-probe`.
+    Probes,
+    /// The reflection of the API, for clients that do not know it.
+    Reflection,
+}
+
+impl Feature {
+    /// Sorted by name.
+    pub const ALL: [Feature; 5] =
+        [Feature::Apid, Feature::Containerd, Feature::Inspect, Feature::Probes, Feature::Reflection];
+
+    /// As cargo names it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Feature::Apid => "apid",
+            Feature::Containerd => "containerd",
+            Feature::Inspect => "inspect",
+            Feature::Probes => "probes",
+            Feature::Reflection => "reflection",
+        }
+    }
+
+    const fn bit(self) -> u8 {
+        1 << self as u8
+    }
+}
+
+/// Something was asked for that only a build with this feature has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MissingFeature(pub Feature);
+
+impl fmt::Display for MissingFeature {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.0.name();
+        write!(
+            f,
+            "this init was built without the feature {name}; use the full init, or build one with FEATURES={name}"
+        )
+    }
+}
+
+/// The features of a build.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Features(u8);
+
+impl Features {
+    pub const NONE: Features = Features(0);
+    pub const ALL: Features = Features::NONE
+        .and(Feature::Apid, true)
+        .and(Feature::Containerd, true)
+        .and(Feature::Inspect, true)
+        .and(Feature::Probes, true)
+        .and(Feature::Reflection, true);
+
+    /// These, and `feature` if the build has it.
+    #[must_use]
+    pub const fn and(self, feature: Feature, has: bool) -> Features {
+        Features(if has { self.0 | feature.bit() } else { self.0 })
+    }
+
+    pub const fn has(self, feature: Feature) -> bool {
+        self.0 & feature.bit() != 0
+    }
+
+    /// # Errors
+    /// The build does not have it.
+    pub fn require(self, feature: Feature) -> Result<(), MissingFeature> {
+        if self.has(feature) { Ok(()) } else { Err(MissingFeature(feature)) }
+    }
+
+    /// The names of those that the build has, sorted.
+    pub fn names(self) -> impl Iterator<Item = &'static str> {
+        Feature::ALL.into_iter().filter(move |feature| self.has(*feature)).map(Feature::name)
+    }
+
+    /// The names of those that the build lacks, sorted.
+    pub fn missing(self) -> impl Iterator<Item = &'static str> {
+        Feature::ALL.into_iter().filter(move |feature| !self.has(*feature)).map(Feature::name)
+    }
+}
+
+/// Those of the full build.
+impl Default for Features {
+    fn default() -> Features {
+        Features::ALL
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_build_has_what_it_was_given() {
+        let some =
+            Features::NONE.and(Feature::Probes, true).and(Feature::Apid, true).and(Feature::Inspect, false);
+        assert_eq!(some.names().collect::<Vec<_>>(), ["apid", "probes"]);
+        assert_eq!(some.missing().collect::<Vec<_>>(), ["containerd", "inspect", "reflection"]);
+        assert_eq!(some.require(Feature::Probes), Ok(()));
+        let missing = some.require(Feature::Containerd).unwrap_err();
+        assert_eq!(
+            missing.to_string(),
+            "this init was built without the feature containerd; use the full init, or build one with FEATURES=containerd"
+        );
+        assert!(Feature::ALL.into_iter().all(|feature| Features::ALL.has(feature)));
+        assert_eq!((Features::NONE.names().count(), Features::ALL.missing().count()), (0, 0));
+    }
+}
