@@ -92,7 +92,7 @@ restart: {delay: 10ms, maxDelay: 10ms}",
             clients.push(client);
         }
     }
-    // A slow computer needs half a minute for so many.
+    // A slow computer needs half a minute for 3,000 events.
     until("far more events than a stream holds", 4 * PATIENCE, || (host.newest_event() > 3000).then_some(()));
     let begun = Instant::now();
     host.poweroff();
