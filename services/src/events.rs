@@ -7,7 +7,7 @@
 //! show what is missing. A slow reader costs nothing and loses nothing silently.
 
 use std::cmp::Reverse;
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
@@ -50,6 +50,8 @@ struct Ring {
     events: VecDeque<Kept>,
     /// The numbers of the events that each service holds, the oldest first.
     held: HashMap<Arc<str>, VecDeque<u64>>,
+    /// The services that hold events, in the order of [`rank`].
+    ranks: BTreeSet<(usize, Reverse<u64>, Arc<str>)>,
     /// Slots in which no event is, all below `unused`: from there on no slot was used yet.
     free: Vec<u64>,
     unused: u64,
@@ -57,6 +59,11 @@ struct Ring {
     next: u64,
     /// Dropped when no more events will come: that ends every stream after its last event.
     newest: Option<watch::Sender<u64>>,
+}
+
+/// What is compared to find the service that holds most; of several, the one that holds the oldest event.
+fn rank(service: &Arc<str>, seqs: &VecDeque<u64>) -> Option<(usize, Reverse<u64>, Arc<str>)> {
+    seqs.front().map(|oldest| (seqs.len(), Reverse(*oldest), Arc::clone(service)))
 }
 
 impl Ring {
@@ -68,6 +75,7 @@ impl Ring {
         let mut ring = Ring {
             events: VecDeque::new(),
             held: HashMap::new(),
+            ranks: BTreeSet::new(),
             free: (0..unused.min(KEPT as u64)).rev().filter(|slot| !used.contains(slot)).collect(),
             unused,
             next: last.saturating_add(1),
@@ -82,7 +90,12 @@ impl Ring {
     }
 
     fn push(&mut self, slot: u64, event: Event) {
-        self.held.entry(Arc::clone(&event.service)).or_default().push_back(event.seq);
+        let seqs = self.held.entry(Arc::clone(&event.service)).or_default();
+        if let Some(before) = rank(&event.service, seqs) {
+            self.ranks.remove(&before);
+        }
+        seqs.push_back(event.seq);
+        self.ranks.extend(rank(&event.service, seqs));
         self.events.push_back(Kept { slot, event });
     }
 
@@ -103,13 +116,12 @@ impl Ring {
     /// Evicts the oldest event of the service that holds most; of several such services, the oldest of all. Returns
     /// its slot.
     fn evict(&mut self) -> Option<u64> {
-        let fullest =
-            self.held.iter_mut().max_by_key(|(_, seqs)| (seqs.len(), Reverse(seqs.front().copied())));
-        let (service, seqs) = fullest?;
+        let (_, _, service) = self.ranks.pop_last()?;
+        let seqs = self.held.get_mut(&service)?;
         let seq = seqs.pop_front()?;
-        if seqs.is_empty() {
-            let service = Arc::clone(service);
-            self.held.remove(&service);
+        match rank(&service, seqs) {
+            Some(rank) => drop(self.ranks.insert(rank)),
+            None => drop(self.held.remove(&service)),
         }
         let position = self.position(seq).ok()?;
         self.events.remove(position).map(|kept| kept.slot)
