@@ -1,6 +1,6 @@
 //! Why a service is as it is, and the condition graph.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use kelson_conditions::{Missing, Subject};
@@ -74,7 +74,8 @@ impl Manager {
     /// All services and conditions, and who waits for what.
     pub fn graph(&self) -> v1::GraphResponse {
         let mut view = v1::GraphResponse::default();
-        let mut conditions = BTreeSet::new();
+        // Whether each holds for all that wait for it.
+        let mut conditions = BTreeMap::new();
         for snapshot in self.list() {
             view.nodes.push(v1::GraphNode {
                 id: snapshot.name.to_string(),
@@ -87,8 +88,7 @@ impl Manager {
                 self.edges(requirement, &snapshot, false, &mut view, &mut conditions);
             }
         }
-        for id in conditions {
-            let up = view.edges.iter().filter(|edge| edge.to == id).all(|edge| edge.holds);
+        for (id, up) in conditions {
             view.nodes.push(v1::GraphNode { id, is_service: false, state: 0, up });
         }
         view
@@ -100,7 +100,7 @@ impl Manager {
         waiter: &Snapshot,
         alternative: bool,
         view: &mut v1::GraphResponse,
-        conditions: &mut BTreeSet<String>,
+        conditions: &mut BTreeMap<String, bool>,
     ) {
         let from = waiter.name.to_string();
         match requirement {
@@ -108,7 +108,7 @@ impl Manager {
                 from,
                 to: name.clone(),
                 event: event.name().into(),
-                holds: self.get(name).is_some_and(|snapshot| event_holds(&snapshot, *event)),
+                holds: self.registry().get(name).is_some_and(|now| event_holds(&now.borrow(), *event)),
                 alternative,
             }),
             Requirement::Any(each) => {
@@ -119,13 +119,14 @@ impl Manager {
             other => {
                 for condition in Subject::of(other) {
                     let text = condition.to_string();
-                    conditions.insert(text.clone());
+                    // As far as the service that waits for it knows.
+                    let holds = waiter.state != State::Initialized
+                        && !waiter.missing.iter().any(|missing| missing.concerns(&condition));
+                    *conditions.entry(text.clone()).or_insert(true) &= holds;
                     view.edges.push(v1::GraphEdge {
                         from: from.clone(),
-                        // As far as the service that waits for it knows.
-                        holds: waiter.state != State::Initialized
-                            && !waiter.missing.iter().any(|missing| missing.concerns(&condition)),
                         to: text,
+                        holds,
                         event: String::new(),
                         alternative,
                     });
