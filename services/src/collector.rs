@@ -11,7 +11,7 @@ mod kept;
 mod processor;
 
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use kelson_helper::supervisor::Status;
 use kelson_helper::{BoxFuture, Launcher};
 pub use kept::{DescriptorStore, InheritedLog, KeptLog, forgetful};
+use nix::sys::resource::{Resource, getrlimit};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
@@ -105,7 +106,12 @@ pub struct Collector {
     descriptor_store: Arc<dyn DescriptorStore>,
     /// The id of the last run.
     last: Arc<AtomicU64>,
+    /// How many files PID 1 may open.
+    most_files: u64,
 }
+
+/// Descriptors that PID 1 keeps for itself: without any left it could neither answer nor start a helper.
+const RESERVED: u64 = 64;
 
 /// Reports that nobody has taken wait here; further ones are only counted in [`LogdStatus`].
 const REPORTS: usize = 256;
@@ -144,14 +150,24 @@ impl Collector {
         let held = held::Held::new(Arc::clone(&descriptor_store))?;
         let logs = duty::Logs::new(directory, held, publish, reports);
         let driver = driver::Driver::new(launcher, logs, queue, inherited);
-        Ok((Collector { commands, status, descriptor_store, last }, Box::pin(driver.run()), reported))
+        let (most_files, _) = getrlimit(Resource::RLIMIT_NOFILE)?;
+        let collector = Collector { commands, status, descriptor_store, last, most_files };
+        Ok((collector, Box::pin(driver.run()), reported))
     }
 
     /// Two pipes for a run: the write ends for stdout and stderr. Never waits for logd; fails only when there are no
-    /// descriptors left.
+    /// descriptors left but those that PID 1 keeps for itself.
     pub fn pipes(&self, service: &str, run: u64, options: LogOptions) -> io::Result<(OwnedFd, OwnedFd)> {
         let (stdout, stdout_writer) = held::pipe()?;
         let (stderr, stderr_writer) = held::pipe()?;
+        // The kernel gives the lowest number that is free.
+        let used = u64::try_from(stderr_writer.as_raw_fd()).unwrap_or_default();
+        if used.saturating_add(RESERVED) >= self.most_files {
+            let most = self.most_files;
+            return Err(io::Error::other(format!(
+                "PID 1 may open {most} files, and keeps the last {RESERVED} for itself"
+            )));
+        }
         let id = self.last.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
         let new = held::NewRun { id, service: service.into(), run, options, stdout, stderr };
         new.keep(&*self.descriptor_store);
@@ -192,5 +208,37 @@ impl Collector {
         if self.commands.send(Command::Shutdown { deadline, done }).is_ok() {
             let _ = ended.await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kelson_helper::{Launched, Start};
+
+    use super::*;
+
+    struct Nobody;
+
+    impl Launcher for Nobody {
+        fn launch(&self, _: Start) -> BoxFuture<'static, io::Result<Launched>> {
+            Box::pin(async { Err(io::ErrorKind::NotFound.into()) })
+        }
+    }
+
+    #[tokio::test]
+    async fn the_last_descriptors_are_left_to_pid_1() {
+        let (mut collector, _driver, _reports) = Collector::new(Arc::new(Nobody), "/".into()).unwrap();
+        let options = LogOptions {
+            max_size: 1,
+            max_files: 1,
+            rate_limit: None,
+            console: false,
+            copy: Copying::Nothing,
+        };
+        let (_, writer) = collector.pipes("web", 1, options).unwrap();
+        collector.most_files = u64::try_from(writer.as_raw_fd()).unwrap() + RESERVED;
+        let refused = collector.pipes("web", 2, options).unwrap_err().to_string();
+        let most = collector.most_files;
+        assert_eq!(refused, format!("PID 1 may open {most} files, and keeps the last 64 for itself"));
     }
 }
