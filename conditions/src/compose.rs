@@ -93,20 +93,20 @@ fn strongest(parts: &[Box<dyn Condition>], order: [Level; 3]) -> Level {
     strongest
 }
 
-/// Returns with the first part that changed. The others lose nothing: `changed` takes note of a change only when it
-/// returns, so the next call finds what this one left.
+/// Returns once a part has changed, and takes note of all that have: who waits for thousands that change together looks
+/// at them once. The others lose nothing: `changed` takes note of a change only when it returns, so the next call finds
+/// what this one left.
 fn first_changed(parts: &mut [Box<dyn Condition>]) -> BoxFuture<'_, ()> {
     if parts.is_empty() {
         return Box::pin(pending());
     }
     let mut changes: Vec<BoxFuture<'_, ()>> = parts.iter_mut().map(|part| part.changed()).collect();
     Box::pin(poll_fn(move |context| {
+        let mut changed = false;
         for change in &mut changes {
-            if change.as_mut().poll(context).is_ready() {
-                return Poll::Ready(());
-            }
+            changed |= change.as_mut().poll(context).is_ready();
         }
-        Poll::Pending
+        if changed { Poll::Ready(()) } else { Poll::Pending }
     }))
 }
 
@@ -199,14 +199,18 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn no_change_is_missed_when_two_come_at_once() {
+    async fn two_changes_at_once_are_seen_together_and_each_later_one_again() {
         let (a, of_a) = part("a");
         let (b, of_b) = part("b");
         let mut gate = All::new(vec![of_a, of_b]);
         a.send_replace(Holds);
         b.send_replace(Holds);
-        timeout(Duration::from_secs(1), gate.changed()).await.expect("of a");
+        timeout(Duration::from_secs(1), gate.changed()).await.expect("of both");
+        assert!(gate.holds());
+        assert!(timeout(Duration::from_secs(1), gate.changed()).await.is_err(), "nothing else changed");
+        b.send_replace(DoesNotHold);
         timeout(Duration::from_secs(1), gate.changed()).await.expect("of b");
+        assert!(!gate.holds());
         assert!(timeout(Duration::from_secs(1), gate.changed()).await.is_err(), "nothing else changed");
         drop((a, b));
         assert!(timeout(Duration::from_secs(1), gate.changed()).await.is_err(), "an end is no change");

@@ -7,6 +7,9 @@ use std::sync::Arc;
 
 use kelson_spec::service::{NetworkAspect, Requirement, ServiceEvent};
 
+/// How many conditions a text names. A service may wait for thousands, and each one that comes makes a new text.
+const NAMED: usize = 8;
+
 /// One condition that does not hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Missing {
@@ -103,9 +106,18 @@ impl Subject {
     }
 }
 
-/// The parts as one text.
+/// The parts as one text, which names the first of many.
 pub fn sentence(missing: &[Missing]) -> String {
-    missing.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+    joined(missing, ", ", ToString::to_string)
+}
+
+/// `a, b, c`; of more than are named `a, b, 3 more`.
+fn joined<T>(parts: &[T], separator: &str, text: impl Fn(&T) -> String) -> String {
+    let mut texts: Vec<String> = parts.iter().take(NAMED).map(text).collect();
+    if let Some(more) = parts.len().checked_sub(NAMED).filter(|more| *more > 0) {
+        texts.push(format!("{more} more"));
+    }
+    texts.join(separator)
 }
 
 /// `service "db" to be up (it was stopped)`.
@@ -144,7 +156,7 @@ impl fmt::Display for Subject {
                     0 | 1 => sentence(parts),
                     _ => format!("({})", sentence(parts)),
                 };
-                f.write_str(&alternatives.iter().map(alternative).collect::<Vec<_>>().join(" or "))
+                f.write_str(&joined(alternatives, " or ", alternative))
             }
         }
     }
@@ -179,6 +191,17 @@ mod tests {
         let any = Missing::from(Subject::Any(alternatives));
         assert!(any.concerns(&path("/b").subject) && any.concerns(&hostname));
         assert!(!any.concerns(&path("/c").subject));
+    }
+
+    #[test]
+    fn of_many_the_first_are_named() {
+        let paths = |count: usize| (0..count).map(|n| path(&format!("/{n}"))).collect::<Vec<_>>();
+        let text = sentence(&paths(10_000));
+        assert!(text.starts_with("path \"/0\" to exist, path \"/1\" to exist, "), "{text}");
+        assert!(text.ends_with("path \"/7\" to exist, 9992 more"), "{text}");
+        assert!(sentence(&paths(8)).ends_with("path \"/7\" to exist"));
+        let any = Subject::Any(paths(10_000).into_iter().map(|one| vec![one]).collect());
+        assert!(any.to_string().ends_with(" or path \"/7\" to exist or 9992 more"), "{any}");
     }
 
     #[test]
