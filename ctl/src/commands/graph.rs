@@ -9,7 +9,7 @@ use crate::call::{Call, Run};
 use crate::failure::{Failure, answer};
 use crate::output::drawing::graph::{draw, node_tone};
 use crate::output::drawing::xml;
-use crate::output::tree::{Branch, render};
+use crate::output::tree::render_rows;
 use crate::output::{Page, Palette, Tone, escape, print, state_name};
 
 mod reduction;
@@ -77,7 +77,7 @@ pub fn text(graph: &GraphResponse, palette: Palette, unicode: bool) -> String {
     // A service left after the tops is in a cycle, or behind one.
     for node in tops.chain(&graph.nodes) {
         if !tree.shown.contains(node.id.as_str()) {
-            out.push_str(&render(&tree.branch(&node.id, None), unicode));
+            out.push_str(&render_rows(&tree.rows(&node.id), unicode));
         }
     }
     out
@@ -92,9 +92,9 @@ pub fn around(graph: &GraphResponse, name: &str, palette: Palette, unicode: bool
         .map(|edge| GraphEdge { from: edge.to.clone(), to: edge.from.clone(), ..edge.clone() })
         .collect();
     let mut out = heading("waits for");
-    out.push_str(&render(&Tree::new(graph, &graph.edges, palette).branch(name, None), unicode));
+    out.push_str(&render_rows(&Tree::new(graph, &graph.edges, palette).rows(name), unicode));
     out.push_str(&heading("waited for by"));
-    out.push_str(&render(&Tree::new(graph, &turned, palette).branch(name, None), unicode));
+    out.push_str(&render_rows(&Tree::new(graph, &turned, palette).rows(name), unicode));
     out
 }
 
@@ -120,7 +120,24 @@ impl<'a> Tree<'a> {
         tree
     }
 
-    fn branch(&mut self, id: &'a str, by: Option<&GraphEdge>) -> Branch {
+    /// A service and all below it, each with its depth. A chain may be as long as the host has services.
+    fn rows(&mut self, id: &'a str) -> Vec<(usize, String)> {
+        let mut rows = Vec::new();
+        let mut open: Vec<(usize, &'a str, Option<&'a GraphEdge>)> = vec![(0, id, None)];
+        while let Some((depth, id, by)) = open.pop() {
+            let mut line = self.line(id, by);
+            let edges = self.edges.get(id).map(Vec::as_slice).unwrap_or_default();
+            if !self.shown.insert(id) && !edges.is_empty() {
+                line = format!("{line}  {}", self.palette.paint(Tone::Quiet, "(see above)"));
+            } else {
+                open.extend(edges.iter().rev().map(|edge| (depth + 1, edge.to.as_str(), Some(*edge))));
+            }
+            rows.push((depth, line));
+        }
+        rows
+    }
+
+    fn line(&self, id: &str, by: Option<&GraphEdge>) -> String {
         let mut line = escape(id).into_owned();
         if let Some(node) = self.nodes.get(id) {
             let state = if node.is_service { state_name(node.state()) } else { "" };
@@ -149,13 +166,7 @@ impl<'a> Tree<'a> {
                 );
             }
         }
-        let edges = self.edges.get(id).cloned().unwrap_or_default();
-        if !self.shown.insert(id) && !edges.is_empty() {
-            line = format!("{line}  {}", self.palette.paint(Tone::Quiet, "(see above)"));
-            return Branch { line, below: Vec::new() };
-        }
-        let below = edges.into_iter().map(|edge| self.branch(&edge.to, Some(edge))).collect();
-        Branch { line, below }
+        line
     }
 }
 

@@ -16,11 +16,31 @@ pub struct Branch {
 
 /// The tree as lines. Drawn with ASCII alone where `unicode` is false.
 pub fn render(root: &Branch, unicode: bool) -> String {
-    let mut out = String::new();
-    out.push_str(&root.line);
-    out.push('\n');
-    draw(&root.below, "", unicode, &mut out);
-    out
+    let mut rows = Vec::new();
+    let mut open = vec![(0, root)];
+    while let Some((depth, branch)) = open.pop() {
+        rows.push((depth, branch.line.as_str()));
+        open.extend(branch.below.iter().rev().map(|below| (depth + 1, below)));
+    }
+    render_rows(&rows, unicode)
+}
+
+/// The lines of a tree, each with its depth and followed by those below it.
+pub fn render_rows<L: AsRef<str>>(rows: &[(usize, L)], unicode: bool) -> String {
+    // From the last line on: at which depths another line follows, of the same parent.
+    let mut follows: Vec<bool> = Vec::new();
+    let mut lines: Vec<String> = Vec::with_capacity(rows.len());
+    for (depth, line) in rows.iter().rev() {
+        follows.resize(depth + 1, false);
+        let above = follows.iter().take(*depth).skip(1).take(DEEPEST);
+        let mut shown: String = above.map(|follows| rails(unicode, !follows).1).collect();
+        if *depth > 0 {
+            shown.push_str(rails(unicode, !follows[*depth]).0);
+        }
+        lines.push(shown + line.as_ref() + "\n");
+        follows[*depth] = true;
+    }
+    lines.into_iter().rev().collect()
 }
 
 /// Things in the order of their tree, each with the rails that stand in front of it. An entry that names
@@ -77,17 +97,6 @@ fn rails(unicode: bool, last: bool) -> (&'static str, &'static str) {
     }
 }
 
-fn draw(branches: &[Branch], indent: &str, unicode: bool, out: &mut String) {
-    for (index, branch) in branches.iter().enumerate() {
-        let (knot, rail) = rails(unicode, index + 1 == branches.len());
-        out.push_str(indent);
-        out.push_str(knot);
-        out.push_str(&branch.line);
-        out.push('\n');
-        draw(&branch.below, &format!("{indent}{rail}"), unicode, out);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -107,6 +116,14 @@ mod tests {
         };
         assert_eq!(render(&root, true), "a\n├─ b\n│  ├─ c\n│  └─ d\n└─ e\n   └─ f\n");
         assert_eq!(render(&root, false), "a\n|- b\n|  |- c\n|  `- d\n`- e\n   `- f\n");
+    }
+
+    #[test]
+    fn a_deep_tree_is_no_wider_than_its_rails() {
+        let rows: Vec<(usize, String)> = (0..10_000).map(|n| (n, n.to_string())).collect();
+        let text = render_rows(&rows, false);
+        let last = text.lines().last().unwrap();
+        assert_eq!((text.lines().count(), last), (10_000, &*format!("{}`- 9999", "   ".repeat(DEEPEST))));
     }
 
     /// Pairs of a thing and its parent.
