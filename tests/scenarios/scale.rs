@@ -1,7 +1,8 @@
-//! Many services: 1,000 without dependencies, a chain of 200 of which each waits for the one before to be ready, and
-//! 1,000 with a check a second.
+//! Many services: 1,000 without dependencies, a chain of 200 of which each waits for the one before to be ready,
+//! 1,000 with a check a second, and 10,000.
 
 mod checks;
+mod many;
 
 use std::collections::BTreeSet;
 use std::time::Duration;

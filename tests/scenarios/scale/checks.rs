@@ -101,18 +101,22 @@ fn long_a_thousand_checks_a_second_cost_no_more_than_twice_their_connections() {
     host.poweroff();
 }
 
-/// CPU time that a process has used, to the nanosecond: the clock of clock_getcpuclockid(3), asked by its number.
+/// CPU time that a process has used.
 #[track_caller]
 fn cpu(pid: i32) -> Duration {
+    cpu_of(pid).unwrap_or_else(|| panic!("the clock of {pid}: {}", std::io::Error::last_os_error()))
+}
+
+/// CPU time that a process has used, to the nanosecond: the clock of clock_getcpuclockid(3), asked by its number. `None`:
+/// there is no such process.
+pub fn cpu_of(pid: i32) -> Option<Duration> {
     const SCHEDULER: i32 = 2;
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the time is writable; a clock of nobody is refused.
     let result = unsafe { libc::clock_gettime((!pid << 3) | SCHEDULER, &raw mut time) };
-    assert_eq!(result, 0, "the clock of {pid}: {}", std::io::Error::last_os_error());
-    Duration::new(
-        u64::try_from(time.tv_sec).expect("no negative time"),
-        u32::try_from(time.tv_nsec).expect("below a second"),
-    )
+    let seconds = u64::try_from(time.tv_sec).expect("no negative time");
+    let nanos = u32::try_from(time.tv_nsec).expect("below a second");
+    (result == 0).then(|| Duration::new(seconds, nanos))
 }
 
 /// KiB of memory that a process shares with nobody.
