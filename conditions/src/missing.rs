@@ -6,9 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use kelson_spec::service::{NetworkAspect, Requirement, ServiceEvent};
-
-/// How many conditions a text names. A service may wait for thousands, and each one that comes makes a new text.
-const NAMED: usize = 8;
+use kelson_sys::text::first_of_many;
 
 /// One condition that does not hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -106,18 +104,10 @@ impl Subject {
     }
 }
 
-/// The parts as one text, which names the first of many.
+/// The parts as one text, which names the first of many: a service may wait for thousands, and each one that comes makes
+/// a new text.
 pub fn sentence(missing: &[Missing]) -> String {
-    joined(missing, ", ", ToString::to_string)
-}
-
-/// `a, b, c`; of more than are named `a, b, 3 more`.
-fn joined<T>(parts: &[T], separator: &str, text: impl Fn(&T) -> String) -> String {
-    let mut texts: Vec<String> = parts.iter().take(NAMED).map(text).collect();
-    if let Some(more) = parts.len().checked_sub(NAMED).filter(|more| *more > 0) {
-        texts.push(format!("{more} more"));
-    }
-    texts.join(separator)
+    first_of_many(missing.iter(), ", ")
 }
 
 /// `service "db" to be up (it was stopped)`.
@@ -156,7 +146,7 @@ impl fmt::Display for Subject {
                     0 | 1 => sentence(parts),
                     _ => format!("({})", sentence(parts)),
                 };
-                f.write_str(&joined(alternatives, " or ", alternative))
+                f.write_str(&first_of_many(alternatives.iter().map(alternative), " or "))
             }
         }
     }

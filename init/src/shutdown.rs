@@ -25,6 +25,7 @@ use std::time::Duration;
 
 use kelson_runner::CgroupRoot;
 use kelson_services::host::ShutdownAction;
+use kelson_sys::text::first_of_many;
 use tokio::time::Instant;
 
 use crate::boot::machine::RANDOM_SEED;
@@ -127,6 +128,7 @@ async fn machine(progress: &Progress, deadline: Instant) {
 async fn end_processes(grace: Duration) {
     let left = processes::end_all(&processes::everybody(), grace, KILL).await;
     if !left.is_empty() {
-        tracing::error!("shutdown: gave up on {}: not even SIGKILL ended them", left.join(", "));
+        let names = first_of_many(left.iter(), ", ");
+        tracing::error!("shutdown: gave up on {names}: not even SIGKILL ended them");
     }
 }

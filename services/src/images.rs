@@ -15,6 +15,7 @@ use kelson_image::{
     Digest, ImageRow, Listing, News, PruneResult, Reference, UnpackFailure, Unpacked, Unpacker,
 };
 use kelson_runner::{BoxFuture, ErrorKind, ImageConfig, Images, RunnerError};
+use kelson_sys::text::first_of_many;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
@@ -129,7 +130,7 @@ impl ImageStore {
         if !dry_run && !unsound.is_empty() {
             return Err(ImagesError::NotNow(format!(
                 "nothing is pruned while files of services have mistakes, since nobody knows which images they need: mend or remove {}",
-                shortened(&unsound)
+                first_of_many(unsound.iter(), ", ")
             )));
         }
         // An unpack waits meanwhile.
@@ -147,7 +148,7 @@ impl ImageStore {
         if !unsound.is_empty() {
             result.notes.push(format!(
                 "these files have mistakes, and the images that they name may be among those: {}",
-                shortened(&unsound)
+                first_of_many(unsound.iter(), ", ")
             ));
         }
         Ok(result)
@@ -337,14 +338,4 @@ fn means(image: &str, row: &ImageRow) -> bool {
         }
         _ => image == row.reference,
     }
-}
-
-/// The first of many names.
-fn shortened(names: &[String]) -> String {
-    const SHOWN: usize = 5;
-    let mut text = names.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");
-    if let Some(more) = names.len().checked_sub(SHOWN).filter(|more| *more > 0) {
-        text.push_str(&format!(" and {more} more"));
-    }
-    text
 }

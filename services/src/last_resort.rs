@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use kelson_runner::{Attachment, BoxFuture, Executor, Exit, Leftover, Runner, StopPlan};
 use kelson_spec::{ServiceSpec, StopOrder};
+use kelson_sys::text::first_of_many;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
@@ -163,14 +164,15 @@ async fn stop_part(services: Vec<Service>, deadline: Instant) {
             Err(_) if !late => {
                 tracing::warn!(
                     "the total deadline of the stop has passed; killing {}",
-                    order.left().join(", ")
+                    first_of_many(order.left().iter(), ", ")
                 );
                 late = true;
                 until = deadline.checked_add(AFTER_KILL).unwrap_or(deadline);
                 free = order.rest();
             }
             Err(_) => {
-                tracing::error!("gave up on {}: not even SIGKILL ended them", order.left().join(", "));
+                let names = first_of_many(order.left().iter(), ", ");
+                tracing::error!("gave up on {names}: not even SIGKILL ended them");
                 return;
             }
         }

@@ -31,9 +31,36 @@ pub fn end_of(text: &str, most: usize) -> &str {
     text.get(from..).unwrap_or_default()
 }
 
+/// How many parts the text of many has.
+const NAMED: usize = 8;
+
+/// `a, b, c`; of more than eight parts the first ones, `a, b, 9998 more`. A host may have ten thousand services.
+pub fn first_of_many<T: std::fmt::Display>(
+    parts: impl ExactSizeIterator<Item = T>,
+    separator: &str,
+) -> String {
+    let more = parts.len().saturating_sub(NAMED);
+    let mut texts: Vec<String> = parts.take(NAMED).map(|part| part.to_string()).collect();
+    if more > 0 {
+        texts.push(format!("{more} more"));
+    }
+    texts.join(separator)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_many_the_first_are_named() {
+        let of = |count: usize| first_of_many(0..count, ", ");
+        assert_eq!([of(0), of(1), of(8)], ["", "0", "0, 1, 2, 3, 4, 5, 6, 7"]);
+        assert_eq!(
+            [of(9), of(10_000)],
+            ["0, 1, 2, 3, 4, 5, 6, 7, 1 more", "0, 1, 2, 3, 4, 5, 6, 7, 9992 more"]
+        );
+        assert_eq!(first_of_many(["a", "b"].iter(), " or "), "a or b");
+    }
 
     #[test]
     fn a_text_is_cut_between_characters() {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use kelson_sys::descriptor::Watched;
 use kelson_sys::pidfd;
 use kelson_sys::process::{self, KERNEL_THREAD, Stat};
+use kelson_sys::text::first_of_many;
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 use tokio::time::Instant;
@@ -54,8 +55,8 @@ pub async fn end_all(targets: &Targets<'_>, grace: Duration, kill: Duration) -> 
     if stubborn.is_empty() {
         return Vec::new();
     }
-    let names: Vec<String> = stubborn.iter().take(10).map(ToString::to_string).collect();
-    tracing::warn!("shutdown: killing {} that SIGTERM did not end: {}", stubborn.len(), names.join(", "));
+    let names = first_of_many(stubborn.iter(), ", ");
+    tracing::warn!("shutdown: killing {} that SIGTERM did not end: {names}", stubborn.len());
     (targets.signal)(Signal::SIGKILL);
     wait_until_gone(targets, kill).await.iter().map(ToString::to_string).collect()
 }

@@ -11,6 +11,7 @@ use kelson_services::node_health::NodeHealth;
 use kelson_services::prober::Prober;
 use kelson_services::state_store::{Kind, StateStore};
 use kelson_spec::{Loaded, ServiceSpec};
+use kelson_sys::text::first_of_many;
 use tokio::sync::{mpsc, oneshot};
 
 use super::api::Api;
@@ -162,11 +163,10 @@ impl Context {
 }
 
 /// `; started: a, b`; nothing where there are none.
-fn part(what: &str, names: &[impl AsRef<str>]) -> String {
-    let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
-    match names.len() {
-        0 => String::new(),
-        _ => format!("; {what}: {}", names.join(", ")),
+fn part(what: &str, names: &[impl std::fmt::Display]) -> String {
+    match names {
+        [] => String::new(),
+        _ => format!("; {what}: {}", first_of_many(names.iter(), ", ")),
     }
 }
 

@@ -180,10 +180,3 @@ fn an_image_is_meant_by_any_of_its_names() {
     let odd = ImageRow { reference: "NOT A NAME".to_owned(), ..ImageRow::default() };
     assert!(means("NOT A NAME", &odd));
 }
-
-#[test]
-fn a_long_list_of_files_is_cut() {
-    let names: Vec<String> = (0..7).map(|number| format!("f{number}")).collect();
-    assert_eq!(shortened(&names), "f0, f1, f2, f3, f4 and 2 more");
-    assert_eq!(shortened(&names[..2]), "f0, f1");
-}

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use kelson_spec::quoted;
+use kelson_sys::text::first_of_many;
 use tokio::sync::{oneshot, watch};
 
 use super::{ActionResult, Awaited, Kind, Manager, Outcome};
@@ -67,7 +68,7 @@ impl Manager {
                     outcome: Outcome::Refused,
                     message: format!(
                         "needed by {}; stop that first, or use --cascade",
-                        needed.iter().map(|n| format!("\"{n}\"")).collect::<Vec<_>>().join(", ")
+                        first_of_many(needed.iter().map(|user| format!("\"{user}\"")), ", ")
                     ),
                     snapshot: self.get(name),
                 });
@@ -134,7 +135,7 @@ impl Manager {
         }
         let also = match first.len() {
             0 => String::new(),
-            _ => format!(", after {}", first.join(", ")),
+            _ => format!(", after {}", first_of_many(first.iter(), ", ")),
         };
         names
             .iter()

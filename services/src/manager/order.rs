@@ -1,12 +1,13 @@
 //! Stopping in the reverse order of the dependencies: a service stops as soon as all that depend on it are down.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use kelson_spec::service::{Requirement, ServiceEvent, ServiceSpec};
 use kelson_spec::{Graph, StopOrder, edges_of};
+use kelson_sys::text::first_of_many;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
@@ -145,15 +146,12 @@ impl Manager {
 
     /// Stops `first` and `names` in order.
     pub(super) async fn stop_cascade(&self, first: &[String], names: &[String]) {
-        let target = names.join(", ");
+        let target = first_of_many(names.iter(), ", ");
+        let named: HashSet<&str> = names.iter().map(String::as_str).collect();
         let all: BTreeSet<Arc<str>> =
             first.iter().chain(names).map(|name| Arc::from(name.as_str())).collect();
         let reason = |name: &str| {
-            if names.iter().any(|n| n == name) {
-                StopReason::Operator
-            } else {
-                StopReason::Cascade(target.clone())
-            }
+            if named.contains(name) { StopReason::Operator } else { StopReason::Cascade(target.clone()) }
         };
         let mut wave = self.wave(&all);
         wave.start(self, &reason);
@@ -235,7 +233,8 @@ impl Manager {
             return;
         }
         let left = wave.left();
-        self.host_event(&format!("the total deadline of the stop has passed; killing {}", left.join(", ")));
+        let names = first_of_many(left.iter(), ", ");
+        self.host_event(&format!("the total deadline of the stop has passed; killing {names}"));
         wave.tell_all(self, &reason);
         for name in &left {
             if let Some(handle) = self.live(name) {
@@ -248,7 +247,8 @@ impl Manager {
             return;
         }
         let left = wave.left();
-        self.host_event(&format!("gave up on {}: its processes cannot be killed", left.join(", ")));
+        let names = first_of_many(left.iter(), ", ");
+        self.host_event(&format!("gave up on {names}: its processes cannot be killed"));
         summary.given_up.extend(left);
     }
 
