@@ -18,6 +18,7 @@ pub mod messages;
 pub mod metrics;
 pub mod model;
 pub mod node_health;
+mod pace;
 pub mod prober;
 pub mod run_end;
 pub mod runners;

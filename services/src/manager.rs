@@ -125,6 +125,7 @@ struct Inner {
     usage: Arc<dyn UsageSource>,
     request_ids: AtomicU64,
     closing: AtomicBool,
+    taking_in: watch::Sender<bool>,
     /// Permits for further commands beside services.
     execs: Arc<Semaphore>,
     /// The files of groups.
@@ -146,6 +147,7 @@ impl Manager {
                 usage,
                 request_ids: AtomicU64::new(0),
                 closing: AtomicBool::new(false),
+                taking_in: watch::Sender::new(false),
                 execs: Arc::new(Semaphore::new(exec::MOST)),
                 group_specs: Mutex::default(),
                 group_restarts: Mutex::default(),

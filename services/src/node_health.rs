@@ -224,6 +224,8 @@ impl Inner {
 
 /// Sees every change until the runtime ends.
 async fn follow(inner: Arc<Inner>, mut changes: Changes, mut checks: GroupChecks) {
+    // A host without services would be healthy.
+    inner.manager.taken_in().await;
     loop {
         let due = inner.tracker().due();
         let in_time = async {

@@ -22,7 +22,8 @@ pub(super) struct Api {
 }
 
 impl Api {
-    /// Serves on `listener`, and on what takes its place. Without one the host runs on all the same.
+    /// Serves on `listener`, and on what takes its place, once all services are there: clients wait until then. Without
+    /// a listener the host runs on all the same.
     /// `None`: there is no folder for one.
     pub(super) fn open(
         server: ServerOptions,
@@ -43,6 +44,7 @@ impl Api {
             let served = async {
                 let listener = listener?;
                 let ours = environment::for_server(&listener).at(socket.display())?;
+                server.manager.taken_in().await;
                 tokio::select! {
                     served = server::serve_on(ours, server, shutdown) => served.map_err(Error::from),
                     () = listeners.keep(listener) => Ok(()),

@@ -52,7 +52,7 @@ impl Incarnation {
         let context = self.open(personalities, environment, &loaded)?;
         context.watchdog.events().iter().for_each(|event| context.manager.host_event(event));
         context.tell_of(&self.boot_reason);
-        context.begin(loaded);
+        context.begin(loaded).await;
         match &failure {
             Some(failure) => context.manager.host_event(&failure.to_string()),
             None => {

@@ -49,7 +49,7 @@ pub(super) struct Context {
 
 impl Context {
     /// Takes in all services of a host that boots. Those that are known already stay as they are.
-    pub(super) fn begin(&self, mut loaded: Loaded) {
+    pub(super) async fn begin(&self, mut loaded: Loaded) {
         let manager = &self.manager;
         for diagnostic in loaded.diagnostics.iter().filter(|diagnostic| diagnostic.service.is_none()) {
             manager.host_event(&diagnostic.to_string());
@@ -63,7 +63,7 @@ impl Context {
             manager.add(Arc::new(containerd_spec(&self.options, &loaded.machine, manager)), true);
         }
         loaded.services.retain(|spec| unknown(&spec.name));
-        manager.take_in(loaded);
+        manager.take_in(loaded).await;
         self.later_mounts.services.notify_one();
         // Written down after all services are: a life that does not find it takes in what is missing.
         self.configuration.write();

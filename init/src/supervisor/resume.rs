@@ -63,7 +63,7 @@ impl Incarnation {
         context.manager.resume(&mut past, &mut specs, &making, started, read).await;
         context.later_mounts.services.notify_one();
         if half_begun {
-            context.begin(loaded);
+            context.begin(loaded).await;
         } else {
             context.replace_programs(&loaded);
             context.configuration.write();

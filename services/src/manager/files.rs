@@ -12,27 +12,62 @@ use super::{Entry, Kind, Manager, SupervisedHelper, failed_snapshot, tell};
 use crate::error::ServicesError;
 use crate::host::ReloadReport;
 use crate::model::State;
+use crate::pace::Pace;
 use crate::service_runner::table::{Input, StopReason};
-use crate::service_runner::task::{Command, launch};
+use crate::service_runner::task::{Command, Prepared, prepare};
+
+/// A service that was written down; an error where this host cannot run it.
+type NewService = (Arc<ServiceSpec>, Result<Prepared, ServicesError>);
 
 impl Manager {
-    /// Takes the services in; none is started before [`Manager::begin`].
-    pub fn take_in(&self, loaded: Loaded) {
+    /// Takes the services in; none is started before [`Manager::begin`]. Other tasks have their turns meanwhile, and see all
+    /// of them, or none.
+    pub async fn take_in(&self, loaded: Loaded) {
+        self.inner.taking_in.send_replace(true);
+        let services = self.prepare_all(loaded.services).await;
+        let loaded = Loaded { services: Vec::new(), ..loaded };
         self.note_mistakes(&loaded);
-        let Loaded { services, diagnostics, .. } = loaded;
-        for spec in services {
-            self.add(Arc::new(spec), false);
+        for (spec, prepared) in services {
+            self.launch(spec, prepared, false);
         }
-        for (name, text) in faults(&diagnostics) {
+        for (name, text) in faults(&loaded.diagnostics) {
             self.add_faulty(&name, &text, None, false);
         }
+        self.inner.taking_in.send_replace(false);
+    }
+
+    /// Waits while [`Manager::take_in`] is at work: who looks before that has ended sees a host without services.
+    pub async fn taken_in(&self) {
+        // The sender is ours.
+        let _ = self.inner.taking_in.subscribe().wait_for(|taking_in| !taking_in).await;
     }
 
     /// Adds a service that is run by a ServiceRunner.
     pub fn add(&self, spec: Arc<ServiceSpec>, builtin: bool) {
-        let name: Arc<str> = Arc::from(spec.name.as_str());
+        let prepared = self.prepare(&spec, builtin);
+        self.launch(spec, prepared, builtin);
+    }
+
+    fn prepare(&self, spec: &Arc<ServiceSpec>, builtin: bool) -> Result<Prepared, ServicesError> {
         let will_start = spec.start == StartMode::Auto;
-        match launch(Arc::clone(&spec), builtin, will_start, &self.inner.host_context) {
+        prepare(Arc::clone(spec), builtin, will_start, &self.inner.host_context)
+    }
+
+    /// Writes services down. Ten thousand take seconds, so the other tasks of PID 1 have their turns meanwhile.
+    async fn prepare_all(&self, specs: Vec<ServiceSpec>) -> Vec<NewService> {
+        let mut pace = Pace::new();
+        let mut services = Vec::with_capacity(specs.len());
+        for spec in specs.into_iter().map(Arc::new) {
+            let prepared = self.prepare(&spec, false);
+            services.push((spec, prepared));
+            pace.step().await;
+        }
+        services
+    }
+
+    fn launch(&self, spec: Arc<ServiceSpec>, prepared: Result<Prepared, ServicesError>, builtin: bool) {
+        let name: Arc<str> = Arc::from(spec.name.as_str());
+        match prepared.map(Prepared::launch) {
             Ok(handle) => {
                 let entry = Entry { spec: Some(spec), kind: Kind::Live(handle) };
                 self.entries_mut().insert(name, entry);
@@ -101,7 +136,7 @@ impl Manager {
     ///
     /// # Errors
     /// A folder could not be read, or the host is stopping: nothing was changed.
-    pub async fn reload(&self, loaded: Loaded) -> Result<ReloadReport, ServicesError> {
+    pub async fn reload(&self, mut loaded: Loaded) -> Result<ReloadReport, ServicesError> {
         // A file that could not be read is not gone, and its contents are not known.
         if let Some(unread) = loaded.unread() {
             return Err(ServicesError::NotNow(format!("the files could not be read: {unread}")));
@@ -111,7 +146,14 @@ impl Manager {
         for removal in removals {
             let _ = removal.await;
         }
+        let read: Vec<ServiceSpec> = std::mem::take(&mut loaded.services);
+        let names: Vec<String> = read.iter().map(|spec| spec.name.clone()).collect();
+        let (known, fresh): (Vec<_>, Vec<_>) =
+            read.into_iter().partition(|spec| self.live(&spec.name).is_some());
+        let fresh = self.prepare_all(fresh).await;
         if self.closing() {
+            let store = self.store().into_iter();
+            store.for_each(|store| fresh.iter().for_each(|(spec, _)| store.remove(&spec.name)));
             return Err(ServicesError::NotNow("the host is stopping".to_owned()));
         }
         let otherwise = self.note_mistakes(&loaded);
@@ -121,40 +163,33 @@ impl Manager {
             errors: loaded.diagnostics.iter().map(ToString::to_string).collect(),
             ..ReloadReport::default()
         };
-        let mut fresh = Vec::new();
-        let wanted: BTreeSet<String> =
-            loaded.services.iter().map(|spec| spec.name.clone()).chain(faulty.keys().cloned()).collect();
-        for spec in loaded.services {
+        let wanted: BTreeSet<String> = names.into_iter().chain(faulty.keys().cloned()).collect();
+        for spec in known {
             let spec = Arc::new(spec);
-            match self.live(&spec.name) {
-                Some(handle) => {
-                    let known = self.spec(&spec.name);
-                    if known.as_deref() == Some(&*spec) {
-                        // An earlier change that was taken back is no change any more; the task finds out.
-                        let _ = handle.mailbox.send(Command::NewSpec(spec));
-                        continue;
-                    }
-                    let (refused, state) = {
-                        let now = handle.snapshot.borrow();
-                        (now.refused, now.state)
-                    };
-                    let list = if refused { &mut report.started } else { &mut report.changed };
-                    list.push(spec.name.clone());
-                    if matches!(state, State::Waiting | State::Preparing | State::Backoff) {
-                        report.next_run.push(spec.name.clone());
-                    }
-                    let _ = handle.mailbox.send(Command::NewSpec(Arc::clone(&spec)));
-                    if let Some(entry) = self.entries_mut().get_mut(spec.name.as_str()) {
-                        entry.spec = Some(spec);
-                    }
-                }
-                None => fresh.push(spec),
+            let Some(handle) = self.live(&spec.name) else { continue };
+            if self.spec(&spec.name).as_deref() == Some(&*spec) {
+                // An earlier change that was taken back is no change any more; the task finds out.
+                let _ = handle.mailbox.send(Command::NewSpec(spec));
+                continue;
+            }
+            let (refused, state) = {
+                let now = handle.snapshot.borrow();
+                (now.refused, now.state)
+            };
+            let list = if refused { &mut report.started } else { &mut report.changed };
+            list.push(spec.name.clone());
+            if matches!(state, State::Waiting | State::Preparing | State::Backoff) {
+                report.next_run.push(spec.name.clone());
+            }
+            let _ = handle.mailbox.send(Command::NewSpec(Arc::clone(&spec)));
+            if let Some(entry) = self.entries_mut().get_mut(spec.name.as_str()) {
+                entry.spec = Some(spec);
             }
         }
-        for spec in fresh {
+        for (spec, prepared) in fresh {
             let starts = spec.start == StartMode::Auto;
             let name = spec.name.clone();
-            self.add(spec, false);
+            self.launch(spec, prepared, false);
             // A service that this host cannot run shows as failed, and is not started.
             if starts && self.live(&name).is_some() {
                 report.started.push(name.clone());

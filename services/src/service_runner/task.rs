@@ -39,7 +39,7 @@ mod work;
 
 pub use commands::Command;
 use dependency_watch::DependencyWatch;
-pub use making::{ServiceHandle, launch};
+pub use making::{Prepared, ServiceHandle, prepare};
 pub use resume::{Making, Resumed, resume};
 
 /// How many datagrams are read after a process has ended: its leftovers may send for ever.

@@ -117,7 +117,7 @@ impl Play {
         let house = House::new();
         let pre = (self.case.moment != Moment::Preparing).then_some(PREPARED);
         house.manners("one", |one| one.hook("pre", pre));
-        house.manager.take_in(loaded(files(&self.case, false)));
+        house.manager.take_in(loaded(files(&self.case, false))).await;
         house.manager.begin();
         house
     }

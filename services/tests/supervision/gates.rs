@@ -159,7 +159,7 @@ async fn slow_starts_hold_the_others_up_for_a_second_a_batch() {
         house.manners(&format!("slow-{n:02}"), |slow| slow.open = secs(30));
     }
     let slow = (0..66).map(|n| spec(&format!("slow-{n:02}")));
-    house.manager.take_in(loaded(slow.chain([spec("web")])));
+    house.manager.take_in(loaded(slow.chain([spec("web")]))).await;
     house.manager.begin();
     tokio::time::sleep(Duration::from_millis(2500)).await;
     assert_eq!(house.state("web"), State::Running);
@@ -203,12 +203,10 @@ async fn g7_manual_is_down_and_what_the_boot_will_start_is_not() {
         depends: vec![Requirement::service(other, ServiceEvent::Down)],
         ..spec(name)
     };
-    house.manager.take_in(loaded([
-        manual(spec("m")),
-        spec("a"),
-        down("of-m", "m"),
-        manual(down("of-a", "a")),
-    ]));
+    house
+        .manager
+        .take_in(loaded([manual(spec("m")), spec("a"), down("of-m", "m"), manual(down("of-a", "a"))]))
+        .await;
     assert!(house.now("m").down && !house.now("a").down);
     house.begin_start("of-a").await;
     assert_eq!(house.now("of-a").waiting_for(), ["service \"a\" to be down"]);

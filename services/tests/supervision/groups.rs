@@ -434,7 +434,7 @@ async fn who_asks_for_a_restart_is_not_up_until_it_comes() {
     let house = House::new();
     house.played("db", |db| db.commands.set("ping", passes()));
     house.obey_after(&["web"], secs(5));
-    house.manager.take_in(loaded([db, web]));
+    house.manager.take_in(loaded([db, web])).await;
     house.manager.begin();
     tokio::time::sleep(secs(3)).await;
     assert!(house.now("web").up);
@@ -500,7 +500,7 @@ async fn a_check_that_asks_a_group_without_a_budget_left_ends_its_service_as_fai
     let house = House::new();
     house.manager.set_groups(&[file(1, secs(1))]);
     house.played("db", |db| db.commands.set("ping", fails("no")));
-    house.manager.take_in(loaded([db, web]));
+    house.manager.take_in(loaded([db, web])).await;
     house.manager.begin();
     tokio::time::sleep(secs(30)).await;
     let now = house.now("db");

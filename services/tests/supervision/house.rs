@@ -343,7 +343,7 @@ impl House {
     }
 
     pub async fn boot(&self, specs: impl IntoIterator<Item = ServiceSpec>) {
-        self.manager.take_in(loaded(specs));
+        self.manager.take_in(loaded(specs)).await;
         self.manager.begin();
         self.settle().await;
     }

@@ -71,7 +71,7 @@ async fn what_any_service_names_stays_whatever_its_state() {
     let house = House::new();
     let (store, played) = store(&house);
     let specs = [container("a", "demo/a:1"), container("b", "demo/b:1"), ServiceSpec::process("c", ["/c"])];
-    house.manager.take_in(Loaded { services: specs.to_vec(), ..Loaded::default() });
+    house.manager.take_in(Loaded { services: specs.to_vec(), ..Loaded::default() }).await;
     store.prune(&house.manager, false).await.unwrap();
     assert_eq!(kept(&played), ["demo/a:1", "demo/b:1"]);
 }

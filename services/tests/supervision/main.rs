@@ -21,6 +21,7 @@ mod hooks;
 mod house;
 mod images;
 mod lines;
+mod many;
 mod node_health;
 mod random;
 mod readiness;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use kelson_services::manager::{Awaited, Outcome};
 use kelson_services::model::State;
 use kelson_services::service_runner::table::{Input, StopReason};
-use kelson_services::service_runner::task::{Command, launch};
+use kelson_services::service_runner::task::{Command, prepare};
 use kelson_spec::Loaded;
 use kelson_spec::service::{Requirement, ServiceSpec};
 use tokio::sync::{mpsc, oneshot};
@@ -231,7 +231,7 @@ async fn faulty_becomes_good_and_good_becomes_faulty() {
         diagnostics: vec![fault(Some("web"), "services/web.yaml", "unknown key")],
         ..Loaded::default()
     };
-    house.manager.take_in(faulty());
+    house.manager.take_in(faulty()).await;
     house.manager.begin();
     house.settle().await;
     assert_eq!(
@@ -273,11 +273,14 @@ async fn nothing_is_changed_when_the_files_could_not_be_read() {
 async fn a_thousand_removals_lose_no_start() {
     let house = House::new();
     let fault = |n: u32| fault(Some(&format!("f{n}")), "x.yaml", "unknown key");
-    house.manager.take_in(Loaded {
-        services: vec![spec("web")],
-        diagnostics: (0..1500).map(fault).collect(),
-        ..Loaded::default()
-    });
+    house
+        .manager
+        .take_in(Loaded {
+            services: vec![spec("web")],
+            diagnostics: (0..1500).map(fault).collect(),
+            ..Loaded::default()
+        })
+        .await;
     house.manager.begin();
     house.settle().await;
     let report = house.manager.reload(loaded([spec("web"), spec("new")])).await.unwrap();
@@ -290,7 +293,8 @@ async fn a_thousand_removals_lose_no_start() {
 #[tokio::test(start_paused = true)]
 async fn only_who_rests_leaves() {
     let house = House::new();
-    let handle = launch(Arc::new(spec("web")), false, true, &house.host_context).unwrap();
+    let prepared = prepare(Arc::new(spec("web")), false, true, &house.host_context);
+    let handle = prepared.unwrap().launch();
     let leave = || {
         let (left, answer) = oneshot::channel();
         (handle.mailbox.send(Command::Leave { left }).is_ok(), answer)

@@ -78,7 +78,7 @@ async fn r5_a_restart_asks_the_whole_gate_again() {
 async fn preparing_that_fails_is_undone_each_time() {
     let house = House::new();
     house.manners("web", |web| web.open_fails = Some("no room".into()));
-    house.manager.take_in(loaded([spec("web")]));
+    house.manager.take_in(loaded([spec("web")])).await;
     house.manager.begin();
     tokio::time::sleep(secs(5)).await;
     house.assert_says("web", "preparing failed: no room, restarting in");

@@ -221,9 +221,12 @@ fn s7_a_cascade_ends_with_the_pid_1_that_was_asked_for_it() {
 #[tokio::test(start_paused = true)]
 async fn a_thousand_are_stopped_without_asking_a_million_times() {
     let house = House::new();
-    house.manager.take_in(loaded(
-        (0..1000).map(|n| if n == 0 { spec("s0") } else { needs(&format!("s{n}"), &["s0"]) }),
-    ));
+    house
+        .manager
+        .take_in(loaded(
+            (0..1000).map(|n| if n == 0 { spec("s0") } else { needs(&format!("s{n}"), &["s0"]) }),
+        ))
+        .await;
     house.manager.begin();
     tokio::time::sleep(secs(5)).await;
     let all: Vec<String> = (0..1000).map(|n| format!("s{n}")).collect();

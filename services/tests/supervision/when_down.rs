@@ -71,7 +71,7 @@ async fn unhealthy_is_not_down() {
     let db = checked("db", [Check { failure_threshold: 1, ..exec_check("ask") }]);
     let house = House::new();
     house.played("db", |db| db.commands.set("ask", passes()));
-    house.manager.take_in(loaded([db, minds("web", "db", WhenDown::Stop)]));
+    house.manager.take_in(loaded([db, minds("web", "db", WhenDown::Stop)])).await;
     house.manager.begin();
     tokio::time::sleep(secs(3)).await;
     assert_eq!(house.state("web"), State::Running);

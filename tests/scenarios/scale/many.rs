@@ -26,7 +26,8 @@ fn name(n: usize) -> String {
 
 /// Starts a host, and returns it once this number of services is up. Nobody asks PID 1 before.
 fn start(builder: HostBuilder, count: usize) -> Host {
-    let host = builder.spawn();
+    // On a busy computer the stop of so many outlasts the usual deadline.
+    let host = builder.machine("shutdown: {timeout: 10m}").spawn();
     until("the boot to be over", LONG, || host.console().contains("the boot is over").then_some(()));
     let services = host.services();
     let up = services.iter().filter(|service| service.up && !service.builtin).count();

@@ -27,21 +27,33 @@ pub struct ServiceHandle {
     pub totals: Arc<Totals>,
 }
 
-/// Starts the task of a service; it rests until a [`Command`] comes.
+/// The task of a service that is written down, and that nobody knows of yet.
+pub struct Prepared(Made);
+
+impl Prepared {
+    /// Starts the task; it rests until a [`Command`] comes.
+    pub fn launch(self) -> ServiceHandle {
+        let Prepared((core, runner, handle)) = self;
+        core.show();
+        tokio::spawn(drive(core, runner, Work::None));
+        handle
+    }
+}
+
+/// Makes the task of a service, and writes it down.
 ///
 /// # Errors
 /// When this host cannot run such a service.
-pub fn launch(
+pub fn prepare(
     spec: Arc<ServiceSpec>,
     builtin: bool,
     will_start: bool,
     host_context: &Arc<HostContext>,
-) -> Result<ServiceHandle, ServicesError> {
+) -> Result<Prepared, ServicesError> {
     let (mut core, runner, handle) = make(spec, builtin, ServiceState::new(will_start), host_context)?;
     core.write_down(Kind::Spec, &core.spec);
     core.record();
-    tokio::spawn(drive(core, runner, Work::None));
-    Ok(handle)
+    Ok(Prepared((core, runner, handle)))
 }
 
 /// The parts of a service's task, and its handle.
@@ -65,7 +77,6 @@ pub(super) fn make(
     }
     let mailbox = Mailbox::default();
     let totals: Arc<Totals> = Arc::default();
-    host_context.registry.add(Arc::clone(&name), snapshot.clone());
     let started = Instant::now().saturating_duration_since(host_context.origin);
     let random = Random::of(&name, started);
     let core = Box::new(Core {

@@ -97,6 +97,11 @@ impl Core {
         }
     }
 
+    /// Lets the other services know of it.
+    pub(super) fn show(&self) {
+        self.host_context.registry.add(Arc::clone(&self.name), self.publisher.subscribe());
+    }
+
     /// Writes down where it stands, for the next incarnation of PID 1.
     pub(super) fn record(&mut self) {
         let entered = (self.publisher.borrow().since, self.publisher.borrow().entered);

@@ -69,6 +69,7 @@ pub fn resume(resumed: Resumed, host_context: &Arc<HostContext>) -> Result<Servi
     };
     let before = Attachment { run: record.service.run, pid, start_time, opened: record.service.has_opened() };
     let (mut core, runner, handle) = make(spec, record.builtin, record.service.clone(), host_context)?;
+    core.show();
     core.recall(&record);
     core.service.expects(next_spec.as_deref());
     core.new_spec = next_spec;

@@ -201,7 +201,7 @@ impl Story {
         if let Some((points, cut)) = death {
             fate.dies_after(points, cut);
         }
-        play.house.manager.take_in(loaded(files));
+        play.house.manager.take_in(loaded(files)).await;
         if !fate.is_dead() {
             self.taken_in = true;
             play.house.manager.begin();
@@ -266,7 +266,7 @@ impl Story {
         if !self.taken_in {
             let mut files = self.world.lock().unwrap().files();
             files.retain(|spec| play.house.manager.get(&spec.name).is_none());
-            play.house.manager.take_in(loaded(files));
+            play.house.manager.take_in(loaded(files)).await;
             self.taken_in = !fate.is_dead();
         }
         if !closing {
