@@ -116,7 +116,7 @@ async fn nothing_is_pruned_while_a_file_has_mistakes() {
         message: "no".to_owned(),
     };
     let loaded = kelson_services::spec::Loaded { diagnostics: vec![mistake], ..Default::default() };
-    world.manager.take_in(loaded);
+    world.manager.take_in(loaded).await;
     let refused = world.client().images().prune(v1::PruneImagesRequest { dry_run: false }).await.unwrap_err();
     assert_eq!(refused.code(), Code::FailedPrecondition);
     assert!(refused.message().contains("/etc/kelson/services/web.yaml"), "{refused}");
