@@ -118,6 +118,11 @@ impl Cgroup {
         self.file(name, OFlag::O_WRONLY)?.write_all(value.as_bytes())
     }
 
+    /// The beginning of a file, which is all of a short one.
+    fn read_short(&self, name: &str) -> io::Result<String> {
+        read_from_start(&self.file(name, OFlag::O_RDONLY)?)
+    }
+
     fn read(&self, name: &str) -> io::Result<String> {
         let mut text = String::new();
         self.file(name, OFlag::O_RDONLY)?.read_to_string(&mut text)?;
@@ -125,8 +130,7 @@ impl Cgroup {
     }
 
     fn events(&self) -> io::Result<Events> {
-        let file = self.file("cgroup.events", OFlag::O_RDONLY)?;
-        Ok(Events::parse(&read_from_start(&file)?))
+        Ok(Events::parse(&self.read_short("cgroup.events")?))
     }
 
     /// Whether it, or a cgroup below it, holds a process that has not ended. One that was removed holds none; one that
@@ -140,7 +144,7 @@ impl Cgroup {
 
     pub fn is_frozen(&self) -> bool {
         self.events().is_ok_and(|events| events.frozen)
-            || self.read("cgroup.freeze").is_ok_and(|t| t.trim() == "1")
+            || self.read_short("cgroup.freeze").is_ok_and(|t| t.trim() == "1")
     }
 
     /// # Errors
@@ -245,20 +249,28 @@ impl Cgroup {
         below(&self.path())
     }
 
+    fn remove_folder(&self) -> nix::Result<()> {
+        unlinkat(self.root.folder(), self.name.as_str(), UnlinkatFlags::RemoveDir)
+    }
+
+    /// Removes it if it holds no process and no cgroup. Returns whether it is gone.
+    pub(crate) fn remove_empty(&self) -> bool {
+        matches!(self.remove_folder(), Ok(()) | Err(Errno::ENOENT))
+    }
+
     /// Removes it and what the service made below it. All of it must be unpopulated.
     ///
     /// # Errors
     /// When it still holds a process.
     pub fn remove(&self) -> Result<(), RunnerError> {
-        let remove = || unlinkat(self.root.folder(), self.name.as_str(), UnlinkatFlags::RemoveDir);
-        match remove() {
+        match self.remove_folder() {
             Ok(()) | Err(Errno::ENOENT) => Ok(()),
             // Only then look for cgroups below: there are none as a rule.
             Err(_) => {
                 for folder in self.below() {
                     let _ = fs::remove_dir(folder);
                 }
-                remove().map_err(|errno| self.cannot("remove", &errno.into()))
+                self.remove_folder().map_err(|errno| self.cannot("remove", &errno.into()))
             }
         }
     }

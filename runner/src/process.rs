@@ -52,6 +52,8 @@ enum CgroupState {
     ///   process that clones, and kills a child that is cloned straight into it at birth.
     /// - What it counts, such as kills for memory, is to be of one run alone.
     Used,
+    /// It was empty after a run, and removed at once: that says as much as a look at it, and costs less.
+    Removed,
 }
 
 /// The process of the current run.
@@ -95,6 +97,11 @@ impl ProcessRunner {
         self.processes.cgroups().map(|root| root.cgroup(&self.spec.name))
     }
 
+    /// The cgroup, where it is there.
+    fn used_cgroup(&self) -> Option<Cgroup> {
+        self.cgroup().filter(|_| matches!(self.cgroup, Some(CgroupState::Fresh | CgroupState::Used)))
+    }
+
     async fn open_cgroup(&mut self) -> Result<(), RunnerError> {
         let Some(cgroup) = self.cgroup() else {
             self.warnings = without_cgroups(&self.spec.resources);
@@ -119,10 +126,14 @@ impl ProcessRunner {
 
     /// Each run after the first gets a new cgroup.
     async fn renew_cgroup(&mut self, cgroup: &Cgroup) -> Result<(), RunnerError> {
-        if self.cgroup == Some(CgroupState::Used) {
-            self.prepare(cgroup, false).await?;
+        match self.cgroup {
+            Some(CgroupState::Used) => self.prepare(cgroup, false).await?,
+            Some(CgroupState::Removed) => {
+                let is_new = cgroup.make()?;
+                self.prepare(cgroup, is_new).await?;
+            }
+            Some(CgroupState::Fresh) | None => self.cgroup = Some(CgroupState::Used),
         }
-        self.cgroup = Some(CgroupState::Used);
         Ok(())
     }
 
@@ -197,13 +208,15 @@ impl ProcessRunner {
         }
         let by_itself = self.main.as_ref().is_some_and(|main| main.exit.exited().is_some());
         if let Some(main) = self.main.as_ref().filter(|main| main.exit.exited().is_none()) {
-            let cgroup = self.cgroup().filter(|_| self.cgroup.is_some());
+            let cgroup = self.used_cgroup();
             let send = |signal| self.processes.signal(main.pid, &main.exit, signal);
             let ended = || main.exit.clone();
             report = stop::end(main.pid, plan, self.spec.stop.signal, cgroup.as_ref(), send, ended).await;
         }
         let ran = self.started;
-        if let Some(cgroup) = self.cgroup().filter(|_| by_itself && self.cgroup.is_some()) {
+        // Before the cgroup may be removed, and again after all in it have ended.
+        report.out_of_memory = ran && self.was_out_of_memory();
+        if let Some(cgroup) = self.used_cgroup().filter(|_| !self.remove_empty() && by_itself) {
             report.outlived = cgroup.count_of_run();
         }
         let strays;
@@ -211,14 +224,22 @@ impl ProcessRunner {
         if by_itself {
             report.outlived = report.outlived.max(strays);
         }
-        report.out_of_memory = ran && self.was_out_of_memory();
+        report.out_of_memory |= ran && self.was_out_of_memory();
         Ok(report)
     }
 
     /// Whether the kernel killed for memory since the run began: its cgroup was a new one then.
     fn was_out_of_memory(&self) -> bool {
-        let cgroup = self.cgroup().filter(|_| self.cgroup.is_some());
-        cgroup.is_some_and(|cgroup| cgroup.memory_kills() > 0)
+        self.used_cgroup().is_some_and(|cgroup| cgroup.memory_kills() > 0)
+    }
+
+    /// Removes the cgroup of a run that has left nothing in it. Returns whether it is gone.
+    fn remove_empty(&mut self) -> bool {
+        let is_gone = self.started && self.used_cgroup().is_some_and(|cgroup| cgroup.remove_empty());
+        if is_gone {
+            self.cgroup = Some(CgroupState::Removed);
+        }
+        is_gone
     }
 
     /// Waits for a start that was given up: a spawner that has just begun would put its child, dead at birth, into a cgroup
@@ -238,8 +259,9 @@ impl ProcessRunner {
             return Ok((0, 0));
         }
         self.take_start().await;
-        let (strays, mut left) = match self.cgroup().filter(|_| self.cgroup.is_some()) {
+        let (strays, mut left) = match self.used_cgroup() {
             Some(cgroup) => (0, cgroup.clear().await?),
+            None if self.cgroup.is_some() => (0, 0),
             None => {
                 let mark = format!("{}:{}:", self.processes.incarnation(), self.spec.name);
                 strays::clear(mark, KILL_DEADLINE).await
@@ -259,7 +281,7 @@ impl ProcessRunner {
 
     async fn end_all(&mut self) -> Result<(), RunnerError> {
         let left = self.clear().await;
-        if let Some(cgroup) = self.cgroup().filter(|_| self.cgroup.is_some()) {
+        if let Some(cgroup) = self.used_cgroup() {
             // It is empty as a rule: then this is all.
             if cgroup.remove().is_err() {
                 if left.as_ref().is_ok_and(|(_, left)| *left == 0) {
@@ -268,8 +290,8 @@ impl ProcessRunner {
                 self.cgroup = None;
                 cgroup.remove()?;
             }
-            self.cgroup = None;
         }
+        self.cgroup = None;
         left.map(|_| ())
     }
 }
@@ -320,6 +342,7 @@ mod tests {
     async fn a_run_in_which_the_kernel_killed_for_memory_says_so_once() {
         let own = std::env::temp_dir().join(format!("kelson-memory-{}", std::process::id()));
         fs::create_dir_all(&own).unwrap();
+        fs::write(own.join("cgroup.controllers"), "memory\n").unwrap();
         let options = Options { cgroups: Some(CgroupRoot::below(&own).unwrap()), ..Options::default() };
         let spec = Arc::new(ServiceSpec::process("web", ["/bin/true"]));
         let mut runner = ProcessRunner::new(Processes::new(options).unwrap(), spec);

@@ -28,6 +28,7 @@ use nix::errno::Errno;
 
 pub use child::{Child, ExitReceiver};
 pub use reaper::ReapReport;
+pub(crate) use reaper::has_ended;
 pub use shared::Processes;
 pub use slots::Leftover;
 

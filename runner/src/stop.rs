@@ -7,6 +7,7 @@ use tokio::time::timeout;
 
 use crate::cgroup::Cgroup;
 use crate::deaf::Deaf;
+use crate::processes::has_ended;
 use crate::runner::{StopPlan, StopReport};
 
 /// How long a stop waits before it looks whether the service is frozen. That is rare, and asking costs as much as a stop.
@@ -32,7 +33,8 @@ pub(crate) async fn end<F: Future>(
     if timeout(prompt, ended()).await.is_ok() {
         return StopReport::default();
     }
-    if let Some(cgroup) = cgroup.filter(|cgroup| cgroup.is_frozen())
+    // A PID 1 that is busy may only have yet to reap it.
+    if let Some(cgroup) = cgroup.filter(|cgroup| !has_ended(pid) && cgroup.is_frozen())
         && let Err(error) = cgroup.thaw()
     {
         tracing::warn!("{error}");

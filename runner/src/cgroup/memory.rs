@@ -6,7 +6,10 @@ impl Cgroup {
     /// How many of its processes the kernel has killed since it was made because they had reached the limit, or the
     /// host's memory its end. 0 where memory is not counted.
     pub fn memory_kills(&self) -> u64 {
-        self.read("memory.events").map_or(0, |events| kills(&events))
+        if !self.root.controllers().contains(&"memory") {
+            return 0;
+        }
+        self.read_short("memory.events").map_or(0, |events| kills(&events))
     }
 }
 

@@ -353,6 +353,7 @@ mod tests {
     async fn a_run_in_which_the_kernel_killed_for_memory_says_so() {
         let own = std::env::temp_dir().join(format!("kelson-container-memory-{}", std::process::id()));
         fs::create_dir_all(&own).unwrap();
+        fs::write(own.join("cgroup.controllers"), "memory\n").unwrap();
         let options = Options { cgroups: Some(CgroupRoot::below(&own).unwrap()), ..Options::default() };
         let mut runner = ContainerRunner::new(
             Containerd::below(&own),

@@ -81,11 +81,20 @@ impl State {
 
 /// Looks at an ended child and leaves it as it is.
 fn next_ended() -> Option<(i32, Exit)> {
+    look_at(libc::P_ALL, 0)
+}
+
+/// Whether this process is a child that has ended and is not reaped yet.
+pub(crate) fn has_ended(pid: i32) -> bool {
+    look_at(libc::P_PID, pid).is_some()
+}
+
+fn look_at(kind: libc::idtype_t, pid: i32) -> Option<(i32, Exit)> {
     // SAFETY: siginfo_t is plain data, for which zeroes are valid; waitid fills it.
     let info = unsafe {
         let mut info: libc::siginfo_t = std::mem::zeroed();
         let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
-        if libc::waitid(libc::P_ALL, 0, &raw mut info, flags) != 0 {
+        if libc::waitid(kind, pid.cast_unsigned(), &raw mut info, flags) != 0 {
             return None;
         }
         info
@@ -104,5 +113,27 @@ fn forget(pid: i32) {
     // SAFETY: the kernel allows a null siginfo; the PID is that of our own ended child.
     unsafe {
         libc::waitid(libc::P_PID, pid.cast_unsigned(), std::ptr::null_mut(), libc::WEXITED | libc::WNOHANG);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_child_that_has_ended_is_known_until_it_is_reaped() {
+        let mut child = std::process::Command::new("/bin/cat");
+        let mut child = child.stdin(std::process::Stdio::piped()).spawn().unwrap();
+        let pid = child.id().cast_signed();
+        assert!(!has_ended(pid));
+        let input = child.stdin.take().unwrap();
+        let pidfd = pidfd::open(pid).unwrap().unwrap();
+        drop(input);
+        let mut ready =
+            [nix::poll::PollFd::new(std::os::fd::AsFd::as_fd(&pidfd), nix::poll::PollFlags::POLLIN)];
+        nix::poll::poll(&mut ready, nix::poll::PollTimeout::NONE).unwrap();
+        assert!(has_ended(pid) && has_ended(pid));
+        child.wait().unwrap();
+        assert!(!has_ended(pid));
     }
 }

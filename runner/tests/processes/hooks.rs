@@ -59,8 +59,8 @@ fn a_hook_is_a_run_with_other_words() {
             let (own, cgroup) = text.split_once("0::").unwrap();
             assert_eq!(own, format!("{name}\n33\n/usr\nof the service /run/n {number}\n"));
             assert!(cgroup.ends_with("/kelson/web\n"), "{cgroup}");
-            assert_eq!(runner.stop(PATIENT).await.unwrap(), StopReport::default());
             let made = std::fs::metadata(&path).unwrap().ino();
+            assert_eq!(runner.stop(PATIENT).await.unwrap(), StopReport::default());
             assert!(!known.contains(&made), "each run has a new cgroup: one before may have divided its own");
             known.push(made);
         }

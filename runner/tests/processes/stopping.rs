@@ -67,6 +67,7 @@ fn open_run_stop_run_stop_close() {
             assert!(usage.processes.is_some_and(|count| count >= 1) && usage.cpu.is_some(), "{usage:?}");
             let report = runner.stop(PATIENT).await.unwrap();
             assert_eq!(report, StopReport::default());
+            assert!(!path.exists(), "the cgroup of a run that has left nothing is removed at once");
             assert_eq!(running.exit.await, Exit::Signal { signal: libc::SIGTERM, core: false });
             let text = text.await;
             let mut lines: Vec<&str> = text.lines().filter(|line| !line.starts_with("PWD=")).collect();
@@ -80,7 +81,6 @@ fn open_run_stop_run_stop_close() {
         }
         // Stopped twice is stopped.
         assert_eq!(runner.stop(PATIENT).await.unwrap(), StopReport::default());
-        assert!(path.exists());
         runner.close().await.unwrap();
         assert!(!path.exists());
         runner.close().await.unwrap();
