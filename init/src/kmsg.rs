@@ -150,10 +150,13 @@ fn number(level: Level) -> u8 {
 }
 
 /// Opens what is behind the descriptor of a pipe or a terminal once more: only so can it be made not to block without
-/// that being so for all who share it. A file takes each line at once.
+/// that being so for all who share it. A file takes each line at once, also through the same description.
 fn own_descriptor(of: BorrowedFd<'_>) -> Option<File> {
     let path = format!("/proc/self/fd/{}", of.as_raw_fd());
     let kind = std::fs::metadata(&path).ok()?.file_type();
+    if kind.is_file() {
+        return of.try_clone_to_owned().ok().map(File::from);
+    }
     if !kind.is_fifo() && !kind.is_char_device() {
         return None;
     }
