@@ -41,7 +41,13 @@ impl<T> Mailbox<T> {
     /// Puts a message in. `Err` gives it back when the queue is full or nobody receives any more.
     pub fn send(&self, message: T) -> Result<(), T> {
         match self.queue().as_mut() {
-            Some(queue) if queue.len() < BOUND => queue.push_back(message),
+            Some(queue) if queue.len() < BOUND => {
+                if queue.capacity() == 0 {
+                    // One message waits as a rule, and this stays with each service: room for no more.
+                    queue.reserve_exact(1);
+                }
+                queue.push_back(message);
+            }
             _ => return Err(message),
         }
         self.shared.filled.notify_one();
