@@ -88,6 +88,10 @@ impl Client {
                 init: connect::unix(path.clone()),
                 logs: connect::unix(Endpoint::log_socket(path)),
             }),
+            Endpoint::Vsock { cid, port } => Ok(Client {
+                init: connect::vsock(*cid, *port),
+                logs: connect::vsock(*cid, kelson_proto::call::vsock_log_port(*port)),
+            }),
             Endpoint::Remote { host, port } => {
                 let remote = remote.ok_or_else(|| {
                     Failure::Failed(format!(

@@ -1,4 +1,4 @@
-//! The gRPC server of PID 1 on `/run/kelson/init.sock`.
+//! The gRPC server of PID 1 on `/run/kelson/init.sock`, and on vsock where init was started so.
 //!
 //! A connection comes in ([`accept`]), its peer is judged once ([`Admission`]), each of its calls ([`caller`]) is
 //! judged again and handed to the service it names ([`dispatch`]): Services, Machine, Exec, Metrics, health,
@@ -26,6 +26,7 @@ mod reflection;
 mod route;
 mod services;
 mod socket;
+mod vsock;
 
 use std::future::Future;
 use std::os::unix::net::UnixListener;
@@ -48,6 +49,7 @@ use images::ImagesApi;
 use inspect::InspectApi;
 pub use route::Route;
 pub use socket::bind;
+pub use vsock::Vsock;
 
 /// Makes a service of the API that not every build has.
 pub type Part = Box<dyn FnOnce(&Manager, &watch::Receiver<()>) -> Route + Send>;
@@ -89,6 +91,8 @@ pub struct ServerOptions {
     pub audit: Audit,
     /// Listeners that take the place of the first one when its socket was removed and made again.
     pub listeners: mpsc::Receiver<UnixListener>,
+    /// Where a hypervisor's host connects, if it may.
+    pub vsock: Option<Vsock>,
 }
 
 /// Serves on a socket that is bound ([`bind`]) until `shutdown` is ready. PID 1 keeps it over its re-execution, so that

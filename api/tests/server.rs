@@ -105,9 +105,10 @@ impl World {
             parts: parts(images),
             health: NodeHealth::of(&manager, HEALTH),
             host: played::host(sender, report),
-            admission: kelson_services::admission::Admission::new(manager.clone(), None, APID),
+            admission: kelson_services::admission::Admission::new(manager.clone(), None, APID, None),
             audit: server::Audit::default(),
             listeners: mpsc::channel(1).1,
+            vsock: None,
         };
         let listener = server::bind(&socket, None).unwrap();
         let serving = tokio::spawn(server::serve_on(listener, options, async {

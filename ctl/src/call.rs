@@ -34,7 +34,7 @@ pub trait Run: clap::Args {
 #[derive(Debug, Default, clap::Args)]
 #[command(next_help_heading = "Options of every command")]
 pub struct Global {
-    /// The host: HOST[:PORT], unix:///PATH [default: this one]
+    /// The host: HOST[:PORT], unix:///PATH, vsock://CID:PORT [default: this one]
     #[arg(short, long, global = true, value_name = "E")]
     pub endpoint: Option<String>,
     /// Several hosts, with commas: contexts, HOST, HOST:PORT

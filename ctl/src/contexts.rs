@@ -87,7 +87,7 @@ impl Choice {
             }
         };
         let tls = match (&endpoint, context) {
-            (Endpoint::Unix(_), _) => None,
+            (Endpoint::Unix(_) | Endpoint::Vsock { .. }, _) => None,
             (Endpoint::Remote { .. }, Some(context)) => Some(context.material(self.file()?)?),
             (Endpoint::Remote { .. }, None) => Some(self.context("certificates")?.material(self.file()?)?),
         };

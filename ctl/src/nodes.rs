@@ -110,7 +110,7 @@ fn ending<'a>(
     let remote = hosts.filter_map(|(name, choice)| {
         // One that cannot be resolved fails on its own, when it is called.
         let endpoint = choice.resolve().ok()?.endpoint;
-        let remote = matches!(endpoint, Endpoint::Remote { .. });
+        let remote = !matches!(endpoint, Endpoint::Unix(_));
         remote.then(|| name.map_or_else(|| endpoint.to_string(), |name| format!("{name} ({endpoint})")))
     });
     let remote: Vec<String> = remote.collect();

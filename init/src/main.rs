@@ -60,6 +60,7 @@ Options:
   --images DIR              service images (default: as machine.yaml says)
   --log-dir DIR             logs of services (default /var/log/kelson)
   --state-dir DIR           what must outlive a reboot (default /var/lib/kelson)
+  --api vsock:PORT          calls from the hypervisor's host over vsock, too (default: none)
   --crash-limit N/DURATION  N crashes of PID 1 in that time end in a reboot (default 3/1m)
   -- COMMAND                in a container: run this command, and end with its exit status
 On the kernel's command line the same words stand as kelson.mode=… and so on, with kelson.panic=SECONDS.

@@ -10,6 +10,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use kelson_spec::vsock::VsockSpec;
 use kelson_spec::{Feature, Features, MachineSpec};
 use kelson_sys::command_line;
 
@@ -83,6 +84,8 @@ pub struct Options {
     /// How long a failed boot waits before it reboots; zero: for ever.
     pub panic: Duration,
     pub crash_limit: CrashLimit,
+    /// Where calls are taken over vsock; `None`: nowhere.
+    pub api: Option<VsockSpec>,
     /// The parameters of the kernel's command line that are not Kelson's own.
     pub kernel: KernelWords,
     /// The command after `--`, in container mode; empty: none.
@@ -105,6 +108,7 @@ impl Options {
             state_dir: PathBuf::from("/var/lib/kelson"),
             panic: Duration::from_secs(10),
             crash_limit: CrashLimit { count: 3, window: Duration::from_secs(60) },
+            api: None,
             kernel: KernelWords::default(),
             command: Vec::new(),
             complaints: Vec::new(),
@@ -166,7 +170,7 @@ impl Options {
                 None => (flag, None),
             };
             let key = match name {
-                "mode" | "config" | "runtime-dir" | "images" | "log-dir" | "state-dir" => name,
+                "mode" | "config" | "runtime-dir" | "images" | "log-dir" | "state-dir" | "api" => name,
                 "crash-limit" => "crashLimit",
                 _ => continue,
             };
@@ -200,11 +204,15 @@ impl Options {
                 Some(limit) => return self.crash_limit = limit,
                 None => "a number and a duration, such as 3/1m",
             },
+            "api" => match VsockSpec::parse(value) {
+                Ok(spec) => return self.api = Some(spec),
+                Err(right) => right,
+            },
             // The writable disk of our own initramfs; KernelWords keeps it.
             "disk" => return,
             _ => {
                 return self.complaints.push(format!(
-                    "{word} is not known; known are mode, config, runtime-dir, images, log-dir, state-dir, panic, crashLimit and disk"
+                    "{word} is not known; known are mode, config, runtime-dir, images, log-dir, state-dir, api, panic, crashLimit and disk"
                 ));
             }
         };
@@ -292,16 +300,18 @@ mod tests {
     fn bad_values_are_named_and_the_default_stands() {
         let options = gather(
             &["--mode", "spaceship", "--images"],
-            "kelson.panic=soon kelson.crashLimit=3 kelson.config=etc kelson.foo=1",
+            "kelson.panic=soon kelson.crashLimit=3 kelson.config=etc kelson.foo=1 kelson.api=tcp:1",
         );
         let defaults = Options::new(Mode::Machine);
         assert_eq!(options.panic, defaults.panic);
         assert_eq!(options.crash_limit, defaults.crash_limit);
         assert_eq!(options.config, defaults.config);
         assert_eq!(options.mode, Mode::Machine);
-        assert_eq!(options.complaints.len(), 6, "{:?}", options.complaints);
+        assert_eq!(options.complaints.len(), 7, "{:?}", options.complaints);
         assert!(options.complaints.iter().any(|text| text.contains("kelson.panic: found \"soon\"")));
         assert!(options.complaints.iter().any(|text| text.contains("--images needs a value")));
+        let api = "kelson.api: found \"tcp:1\", needed is vsock:PORT";
+        assert!(options.complaints.iter().any(|text| text.starts_with(api)), "{:?}", options.complaints);
     }
 
     #[test]

@@ -20,3 +20,11 @@ pub const INIT_SOCKET: &str = "init.sock";
 
 /// The socket of kelson-logd, beside [`INIT_SOCKET`].
 pub const LOG_SOCKET: &str = "log.sock";
+
+/// The vsock ports at which PID 1 can serve: logs are at the next one, and the largest number means "any".
+pub const VSOCK_PORTS: std::ops::Range<u32> = 1..u32::MAX - 1;
+
+/// The vsock port of logs, where PID 1 serves at `port`.
+pub const fn vsock_log_port(port: u32) -> u32 {
+    port.saturating_add(1)
+}

@@ -13,7 +13,8 @@ use std::sync::Arc;
 use kelson_runner::CgroupRoot;
 use kelson_runner::peer::{Peer, Power, descent};
 pub use kelson_spec::service::ApiAccess;
-use kelson_sys::process;
+pub use kelson_spec::vsock::VsockSpec;
+use kelson_sys::{process, vsock};
 
 use crate::builtins::{apid, containerd};
 use crate::error::ServicesError::{self, Denied};
@@ -28,6 +29,9 @@ pub enum Standing {
     Service { name: Arc<str>, uid: u32, pid: i32 },
     /// The process of kelson-apid that meets strangers: only on behalf of somebody.
     Forwarder,
+    /// A process of the hypervisor's host, or of another machine that is configured, at the other end of a vsock
+    /// connection.
+    Vsock { cid: u32, port: u32, access: ApiAccess },
     /// Each of its calls is denied with this sentence.
     Refused(String),
 }
@@ -56,6 +60,7 @@ struct Inner {
     uid: u32,
     power: Result<Power, ServicesError>,
     apid_uid: u32,
+    vsock: Option<VsockSpec>,
 }
 
 /// The side that a process belongs to.
@@ -69,13 +74,20 @@ enum Owner {
 
 impl Admission {
     /// `cgroups`: where those of the services are, if there are any.
-    pub fn new(manager: Manager, cgroups: Option<CgroupRoot>, apid_uid: u32) -> Admission {
+    /// `vsock`: who may connect there.
+    pub fn new(
+        manager: Manager,
+        cgroups: Option<CgroupRoot>,
+        apid_uid: u32,
+        vsock: Option<VsockSpec>,
+    ) -> Admission {
         Admission(Arc::new(Inner {
             manager,
             cgroups,
             uid: nix::unistd::geteuid().as_raw(),
             power: Power::own().map_err(|error| Denied(error.to_string())),
             apid_uid,
+            vsock,
         }))
     }
 
@@ -91,13 +103,21 @@ impl Admission {
     pub fn may_read_logs(&self, socket: BorrowedFd<'_>) -> Result<(), ServicesError> {
         match self.judge(socket) {
             // A service that has any access may read; kelson-apid has asked for the role.
-            Standing::Host { .. } | Standing::Service { .. } | Standing::Forwarder => Ok(()),
+            Standing::Host { .. }
+            | Standing::Service { .. }
+            | Standing::Forwarder
+            | Standing::Vsock { .. } => Ok(()),
             Standing::Refused(why) => Err(Denied(why)),
         }
     }
 
     /// Determines the peer of this socket. Reads files of `/proc` alone, of which none makes PID 1 wait.
     pub fn judge(&self, socket: BorrowedFd<'_>) -> Standing {
+        if let Some(vsock) = &self.0.vsock
+            && let Some((cid, port)) = vsock::peer(socket)
+        {
+            return vsock_standing(vsock, cid, port);
+        }
         let peer = match Peer::of(socket) {
             Ok(peer) => peer,
             Err(error) => return Standing::Refused(format!("the kernel does not say who calls: {error}")),
@@ -181,6 +201,37 @@ impl Admission {
                     .find_map(of)
                     .map_or(Owner::Unknown, |found| Owner::Service(Arc::clone(&found.name)))
             }
+        }
+    }
+}
+
+/// The kernel reports the CID of a caller over vsock; behind it every process of that machine is alike.
+fn vsock_standing(vsock: &VsockSpec, cid: u32, port: u32) -> Standing {
+    if cid == vsock.cid {
+        return Standing::Vsock { cid, port, access: vsock.access };
+    }
+    Standing::Refused(format!(
+        "CID {cid} may not connect: this machine takes calls over vsock from CID {} only (cid= of kelson.api); a \
+         process on the machine itself uses the Unix socket",
+        vsock.cid
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn over_vsock_one_cid_has_access() {
+        let vsock = VsockSpec::parse("vsock:5000,role=reader").unwrap();
+        let host = vsock_standing(&vsock, 2, 1024);
+        assert!(
+            matches!(host, Standing::Vsock { cid: 2, port: 1024, access: ApiAccess::Reader }),
+            "{host:?}"
+        );
+        for cid in [0, 1, 3, u32::MAX] {
+            let Standing::Refused(why) = vsock_standing(&vsock, cid, 1024) else { panic!("CID {cid}") };
+            assert!(why.starts_with(&format!("CID {cid} may not connect")), "{why}");
         }
     }
 }

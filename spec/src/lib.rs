@@ -20,6 +20,7 @@ pub mod quote;
 pub mod reload;
 pub mod service;
 pub mod units;
+pub mod vsock;
 pub mod wire;
 
 pub use features::{Feature, Features, MissingFeature};

@@ -11,6 +11,7 @@ pub mod process;
 pub mod swaps;
 pub mod text;
 pub mod units;
+pub mod vsock;
 pub mod watchdog;
 
 pub use lock::lock;

@@ -16,6 +16,7 @@ mod sharing;
 mod suspend;
 mod swap;
 mod ticks;
+mod vsock;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

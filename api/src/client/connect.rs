@@ -45,6 +45,50 @@ pub fn unix(path: PathBuf) -> Link {
     })
 }
 
+pub fn vsock(cid: u32, port: u32) -> Link {
+    Link::new(move || {
+        let connecting = async move {
+            // It waits two seconds at most.
+            let dialled = tokio::task::spawn_blocking(move || kelson_sys::vsock::dial(cid, port)).await;
+            let dialled = dialled.map_err(Error::other).and_then(|dialled| dialled);
+            dialled.and_then(UnixStream::from_std).map_err(|error| undialled(cid, port, &error))
+        };
+        Box::pin(begin(http2::Builder::new(TokioExecutor::new()), connecting))
+    })
+}
+
+fn undialled(cid: u32, port: u32, error: &Error) -> Failure {
+    let place = format!("vsock://{cid}:{port}");
+    let local = cid == kelson_sys::vsock::LOCAL;
+    Failure::NotReachable(match error.raw_os_error() {
+        Some(libc::EAFNOSUPPORT) => {
+            let module = if local { "vsock_loopback" } else { "vhost_vsock" };
+            format!(
+                "{place}: the kernel has no vsock; load its module, for instance with `modprobe {module}`"
+            )
+        }
+        // A process of a machine has no way to a machine beside it.
+        Some(libc::ENODEV) if local => {
+            format!(
+                "{place}: CID 1 is this machine itself, for which the kernel needs the module vsock_loopback"
+            )
+        }
+        Some(libc::ENODEV | libc::EHOSTUNREACH | libc::ENETUNREACH) => format!(
+            "{place}: no machine has CID {cid}; on the hypervisor's host, load the module vhost_vsock and give the \
+             machine this CID"
+        ),
+        Some(libc::ECONNRESET | libc::ECONNREFUSED) => format!(
+            "nobody listens on {place}: the port is another one, or the machine was started without \
+             kelson.api=vsock:{port}"
+        ),
+        Some(libc::ETIMEDOUT) => {
+            format!("{place} does not answer: no machine has CID {cid}, or it is still booting")
+        }
+        Some(libc::EACCES | libc::EPERM) => format!("{place}: this process may not use vsock: {error}"),
+        _ => format!("{place}: {error}"),
+    })
+}
+
 fn refused(path: &Path, error: &Error) -> Failure {
     let path = path.display();
     match error.kind() {

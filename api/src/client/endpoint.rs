@@ -5,7 +5,7 @@ use std::net::Ipv6Addr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use kelson_proto::call::LOG_SOCKET;
+use kelson_proto::call::{LOG_SOCKET, VSOCK_PORTS};
 
 /// The port of kelson-apid where an endpoint names none.
 pub const PORT: u16 = 50000;
@@ -15,13 +15,17 @@ pub const PORT: u16 = 50000;
 pub enum Endpoint {
     /// The socket of PID 1; that of kelson-logd is beside it.
     Unix(PathBuf),
+    /// A virtual machine, from the host of its hypervisor. Logs are at the port after this one.
+    Vsock { cid: u32, port: u32 },
     /// kelson-apid. `host` is an address or a name; without the brackets of IPv6.
     Remote { host: String, port: u16 },
 }
 
 /// The mistake in the text of an endpoint.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is no endpoint: {problem}; right are unix:///run/kelson/init.sock, HOST and HOST:PORT")]
+#[error(
+    "{text:?} is no endpoint: {problem}; right are unix:///run/kelson/init.sock, vsock://CID:PORT, HOST and HOST:PORT"
+)]
 pub struct EndpointError {
     pub text: String,
     pub problem: &'static str,
@@ -48,6 +52,18 @@ impl FromStr for Endpoint {
                 return Err(wrong("a folder is no socket"));
             }
             return Ok(Endpoint::Unix(PathBuf::from(path)));
+        }
+        if let Some(address) = text.strip_prefix("vsock:") {
+            let address = address.strip_prefix("//").unwrap_or(address);
+            let Some((cid, port)) = address.split_once(':') else {
+                return Err(wrong("a vsock endpoint has a CID and a port, as in vsock://3:5000"));
+            };
+            // The kernel takes the largest number for "any", as a CID and as a port.
+            let cid = cid.parse().ok().filter(|cid| (1..u32::MAX).contains(cid));
+            let cid = cid.ok_or_else(|| wrong("the CID must be a number from 1 to 4294967294"))?;
+            let port = port.parse().ok().filter(|port| VSOCK_PORTS.contains(port));
+            let port = port.ok_or_else(|| wrong("the port must be a number from 1 to 4294967293"))?;
+            return Ok(Endpoint::Vsock { cid, port });
         }
         if text.contains("//") {
             return Err(wrong("an API endpoint speaks gRPC; leave http:// or https:// away"));
@@ -84,6 +100,7 @@ impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Endpoint::Unix(path) => write!(f, "unix://{}", path.display()),
+            Endpoint::Vsock { cid, port } => write!(f, "vsock://{cid}:{port}"),
             Endpoint::Remote { host, port } if host.contains(':') => write!(f, "[{host}]:{port}"),
             Endpoint::Remote { host, port } => write!(f, "{host}:{port}"),
         }
@@ -104,6 +121,9 @@ mod tests {
         let unix = |path: &str| Ok(Endpoint::Unix(PathBuf::from(path)));
         assert_eq!(parse("unix:///run/kelson/init.sock"), unix("/run/kelson/init.sock"));
         assert_eq!(parse("unix:/run/kelson/init.sock"), unix("/run/kelson/init.sock"));
+        for text in ["vsock://3:5000", "vsock:3:5000"] {
+            assert_eq!(parse(text), Ok(Endpoint::Vsock { cid: 3, port: 5000 }), "{text}");
+        }
         assert_eq!(parse("127.0.0.1:50000"), remote("127.0.0.1", 50000));
         assert_eq!(parse("[::1]:50000"), remote("::1", 50000));
         assert_eq!(parse("edge-1.example:1"), remote("edge-1.example", 1));
@@ -133,6 +153,14 @@ mod tests {
             ("https://edge:50000", "http"),
             ("unix:run.sock", "begin with /"),
             ("unix:///run/", "no socket"),
+            ("vsock://3", "a CID and a port"),
+            ("vsock://host:5000", "the CID must be"),
+            ("vsock://0:5000", "the CID must be"),
+            ("vsock://4294967295:5000", "the CID must be"),
+            ("vsock://3:", "the port must be"),
+            ("vsock://3:0", "the port must be"),
+            ("vsock://3:4294967294", "the port must be"),
+            ("vsock://3:5000/", "the port must be"),
         ] {
             let error = text.parse::<Endpoint>().expect_err(text).to_string();
             assert!(error.contains(problem), "{text}: {error}");
@@ -141,7 +169,9 @@ mod tests {
 
     #[test]
     fn it_is_shown_as_it_is_written() {
-        for text in ["unix:///run/kelson/init.sock", "10.0.0.1:1", "[fe80::1]:50000", "edge:7"] {
+        for text in
+            ["unix:///run/kelson/init.sock", "10.0.0.1:1", "[fe80::1]:50000", "edge:7", "vsock://3:5000"]
+        {
             assert_eq!(text.parse::<Endpoint>().unwrap().to_string(), text);
         }
     }

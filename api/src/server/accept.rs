@@ -1,7 +1,9 @@
 //! Taking connections, as many as there is room for, and letting them go at the end.
 
 use std::future::Future;
+use std::io;
 use std::os::fd::AsFd as _;
+use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -21,6 +23,7 @@ use tonic::codegen::http::Request;
 
 use super::ServerOptions;
 use super::dispatch::Dispatch;
+use super::vsock::{self, Vsock};
 
 /// Clients at the same time. One that asks for nothing gives its place to one that does.
 const CONNECTIONS: usize = 64;
@@ -57,6 +60,7 @@ pub async fn run(mut listener: UnixListener, options: ServerOptions, shutdown: i
     let passing = Arc::new(Semaphore::new(IN_PASSING));
     let mut connections = JoinSet::new();
     let mut listeners = options.listeners;
+    let vsock = options.vsock;
     let mut short = false;
     let mut shutdown = std::pin::pin!(shutdown);
     loop {
@@ -67,13 +71,26 @@ pub async fn run(mut listener: UnixListener, options: ServerOptions, shutdown: i
                 Ok(anew) => listener = anew,
                 Err(error) => tracing::error!("cannot wait for connections to the socket that was made again: {error}"),
             },
-            accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => {
+            accepted = accept(&listener, vsock.as_ref()) => match accepted {
+                Ok((stream, passed_on)) => {
                     if std::mem::take(&mut short) {
                         tracing::info!("connections are taken again");
                     }
                     let standing = admission.judge(stream.as_fd());
-                    if let Some(place) = place(&standing, &places, &passing) {
+                    // A refused one is served, so that it gets the reason.
+                    if let Some(socket) = passed_on.filter(|_| !standing.refused()) {
+                        if let Some(place) = places.take() {
+                            let socket = socket.to_owned();
+                            connections.spawn(async move {
+                                // PID 1 does not see whether logd serves a call, and logd does not see a client that
+                                // was stopped: so it makes room when another needs the place.
+                                tokio::select! {
+                                    () = vsock::pass_on(stream, socket) => {}
+                                    () = place.given_away() => {}
+                                }
+                            });
+                        }
+                    } else if let Some(place) = place(&standing, &places, &passing) {
                         connections.spawn(connection(stream, admission.clone(), standing, dispatch.clone(), closed.clone(), place));
                     }
                 }
@@ -93,12 +110,30 @@ pub async fn run(mut listener: UnixListener, options: ServerOptions, shutdown: i
         }
     }
     drop(listener);
+    drop(vsock);
     drop(closing);
     let emptied =
         tokio::time::timeout(GRACE, async { while connections.join_next().await.is_some() {} }).await;
     if emptied.is_err() {
         tracing::info!("{} clients did not read their last events in time", connections.len());
         connections.shutdown().await;
+    }
+}
+
+/// The next connection of a client, and the socket to which it is passed on, where that is another one's.
+async fn accept<'a>(
+    listener: &UnixListener,
+    vsock: Option<&'a Vsock>,
+) -> io::Result<(UnixStream, Option<&'a Path>)> {
+    let from_host = async {
+        match vsock {
+            Some(vsock) => vsock.accept().await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        accepted = listener.accept() => Ok((accepted?.0, None)),
+        accepted = from_host => accepted,
     }
 }
 

@@ -16,6 +16,7 @@ use kelson_proto::call::{IDENTITY, IDENTITY_MAX, ROLE};
 pub enum Caller {
     Local { uid: u32, pid: Option<i32> },
     Service { name: Arc<str>, uid: u32, pid: i32, role: Role },
+    Vsock { cid: u32, port: u32, role: Role },
     Remote { identity: String, role: Option<Role> },
 }
 
@@ -28,7 +29,7 @@ impl Caller {
     pub fn identity(&self) -> String {
         match self {
             Caller::Remote { identity, .. } => identity.clone(),
-            Caller::Local { .. } | Caller::Service { .. } => self.to_string(),
+            Caller::Local { .. } | Caller::Service { .. } | Caller::Vsock { .. } => self.to_string(),
         }
     }
 
@@ -36,7 +37,7 @@ impl Caller {
     pub fn role(&self) -> &'static str {
         match self {
             Caller::Local { .. } => "local",
-            Caller::Service { role, .. } => role.name(),
+            Caller::Service { role, .. } | Caller::Vsock { role, .. } => role.name(),
             Caller::Remote { role, .. } => role.map_or("none", Role::name),
         }
     }
@@ -47,7 +48,9 @@ impl Caller {
     /// PERMISSION_DENIED, with what would be needed.
     pub fn may(&self, path: &str) -> Result<(), Status> {
         match self {
-            Caller::Local { .. } | Caller::Service { role: Role::Admin, .. } => Ok(()),
+            Caller::Local { .. }
+            | Caller::Service { role: Role::Admin, .. }
+            | Caller::Vsock { role: Role::Admin, .. } => Ok(()),
             Caller::Service { name, role, .. } => {
                 let needed = access::of(path).map_or(Role::Admin, |access| access.role);
                 if *role >= needed {
@@ -60,6 +63,7 @@ impl Caller {
                     role.word()
                 )))
             }
+            Caller::Vsock { role, .. } => access::check(path, Some(*role)),
             Caller::Remote { role, .. } => access::check(path, *role),
         }
     }
@@ -73,6 +77,7 @@ impl fmt::Display for Caller {
             Caller::Service { name, uid, pid, .. } => {
                 write!(f, "user {uid} (process {pid} of service {name})")
             }
+            Caller::Vsock { cid, port, .. } => write!(f, "CID {cid} port {port} over vsock"),
             Caller::Remote { identity, .. } => write!(f, "{identity} through apid"),
         }
     }
@@ -89,24 +94,36 @@ pub fn caller(standing: &Standing, headers: &HeaderMap, grants: Grants<'_>) -> R
         Standing::Host { uid, pid } => Some(Caller::Local { uid: *uid, pid: *pid }),
         Standing::Service { name, uid, pid } => {
             // Asked for each call: the file may have been read again since the connection was made.
-            let role = match grants(name) {
-                ApiAccess::None => return Err(Status::permission_denied(no_access(name))),
-                ApiAccess::Reader => Role::Reader,
-                ApiAccess::Operator => Role::Operator,
-                ApiAccess::Admin => Role::Admin,
-            };
+            let role = role_of(grants(name)).ok_or_else(|| Status::permission_denied(no_access(name)))?;
             Some(Caller::Service { name: Arc::clone(name), uid: *uid, pid: *pid, role })
+        }
+        Standing::Vsock { cid, port, access } => {
+            let role = role_of(*access)
+                .ok_or_else(|| Status::permission_denied("this machine takes no calls over vsock"))?;
+            Some(Caller::Vsock { cid: *cid, port: *port, role })
         }
     };
     match (identity(headers)?, caller) {
         (Some(_), Some(Caller::Service { name, .. })) => Err(Status::permission_denied(format!(
             "the metadata {IDENTITY} is kelson-apid's: service \"{name}\" calls for itself alone"
         ))),
+        (Some(_), Some(Caller::Vsock { .. })) => Err(Status::permission_denied(format!(
+            "the metadata {IDENTITY} is kelson-apid's: over vsock a client calls for itself alone"
+        ))),
         (Some(identity), _) => Ok(Caller::Remote { identity, role: role(headers)? }),
         (None, Some(caller)) => Ok(caller),
         (None, None) => Err(Status::permission_denied(format!(
             "kelson-apid must say on whose behalf it calls, in the metadata {IDENTITY}; it may do nothing of itself"
         ))),
+    }
+}
+
+fn role_of(access: ApiAccess) -> Option<Role> {
+    match access {
+        ApiAccess::None => None,
+        ApiAccess::Reader => Some(Role::Reader),
+        ApiAccess::Operator => Some(Role::Operator),
+        ApiAccess::Admin => Some(Role::Admin),
     }
 }
 
@@ -208,6 +225,22 @@ mod tests {
         let mut forged = with(&[b"CN=ann"]);
         forged.append(ROLE, HeaderValue::from_static("os:admin"));
         assert!(refused(reader, &forged, list).contains("calls for itself alone"));
+    }
+
+    #[test]
+    fn over_vsock_a_client_has_the_role_of_the_command_line_and_no_other_identity() {
+        let at = |access| Standing::Vsock { cid: 2, port: 1024, access };
+        let called = caller(&at(ApiAccess::Reader), &HeaderMap::new(), NOTHING).unwrap();
+        assert_eq!(called.to_string(), "CID 2 port 1024 over vsock");
+        assert!(called.may("/kelson.v1.Services/List").is_ok());
+        let denied = called.may("/kelson.v1.Exec/Run").unwrap_err();
+        assert_eq!(denied.code(), Code::PermissionDenied);
+        let admin = caller(&at(ApiAccess::Admin), &HeaderMap::new(), NOTHING).unwrap();
+        assert!(admin.may("/kelson.v1.Exec/Run").is_ok());
+        let mut forged = with(&[b"CN=ann"]);
+        forged.append(ROLE, HeaderValue::from_static("os:admin"));
+        let denied = caller(&at(ApiAccess::Reader), &forged, NOTHING).unwrap_err();
+        assert!(denied.message().contains("calls for itself alone"), "{denied}");
     }
 
     #[test]

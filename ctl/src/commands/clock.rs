@@ -28,7 +28,7 @@ pub struct Arguments {}
 
 impl Run for Arguments {
     async fn run(self, call: &Call) -> Result<(), Failure> {
-        let is_remote = matches!(call.choice.resolve()?.endpoint, Endpoint::Remote { .. });
+        let is_remote = !matches!(call.choice.resolve()?.endpoint, Endpoint::Unix(_));
         let clock = ask(&call.client()?, is_remote).await?;
         call.show(&clock, || match call.node {
             None => Page::Text(lines(&clock)),

@@ -181,14 +181,14 @@ impl Add {
                     "{endpoint} is reached with certificates: give --ca, --certificate and --key"
                 )));
             }
-            Endpoint::Unix(_) if context.ca.is_some() => {
+            Endpoint::Unix(_) | Endpoint::Vsock { .. } if context.ca.is_some() => {
                 return Err(Failure::Usage(format!(
                     "{endpoint} is a socket, which needs no certificate; leave out --ca, --certificate and --key"
                 )));
             }
             // A wrong path is found now, not with the first call.
             Endpoint::Remote { .. } => drop(context.material(path)?),
-            Endpoint::Unix(_) => {}
+            Endpoint::Unix(_) | Endpoint::Vsock { .. } => {}
         }
         file.add(self.new, context);
         Ok(())

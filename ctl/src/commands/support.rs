@@ -41,7 +41,7 @@ impl Run for Arguments {
 
     async fn run(self, call: &Call) -> Result<(), Failure> {
         let endpoint = call.choice.resolve()?.endpoint;
-        let is_remote = matches!(endpoint, Endpoint::Remote { .. });
+        let is_remote = !matches!(endpoint, Endpoint::Unix(_));
         let extent = Extent { lines: self.lines, timeout: self.timeout, is_remote };
         let now = time::rfc3339(&SystemTime::now().into());
         let made =

@@ -95,11 +95,12 @@ pub async fn host(folder: &Path, socket: &Path) {
             .chain(server::reflection())
             .collect(),
         health: NodeHealth::of(&manager, health),
-        admission: Admission::new(manager.clone(), None, u32::MAX),
+        admission: Admission::new(manager.clone(), None, u32::MAX, None),
         manager,
         host: made_up::host(requests, watch::channel(BootReport::default()).1),
         audit: server::Audit::default(),
         listeners: mpsc::channel(1).1,
+        vsock: None,
     };
     let listener = server::bind(socket, None).expect("a socket of this target");
     tokio::spawn(server::serve_on(listener, options, std::future::pending()));

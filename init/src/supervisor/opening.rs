@@ -1,14 +1,17 @@
 //! Makes what serves the host, in this order: the log, the probes, the images, the Manager, the API.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use kelson_api::server::ServerOptions;
+use kelson_api::server::{ServerOptions, Vsock};
 use kelson_conditions::Sources;
+use kelson_proto::call::LOG_SOCKET;
 use kelson_services::admission::Admission;
 use kelson_services::builtins::{apid, logd};
 use kelson_services::collector::{Collector, Report};
+use kelson_services::events::EventLog;
 use kelson_services::groups::{self, Groups};
 use kelson_services::host::{Host, HostRequest};
 use kelson_services::manager::Manager;
@@ -81,7 +84,7 @@ impl Incarnation {
         let listener = has_folder.then(|| environment.listener(&socket, group));
         let (renewed, listeners) = mpsc::channel(1);
         let cgroups = personalities.processes.cgroups();
-        let admission = Admission::new(manager.clone(), cgroups.cloned(), apid::USER);
+        let admission = Admission::new(manager.clone(), cgroups.cloned(), apid::USER, options.api);
         let judge = admission.clone();
         collector.admit_by(Arc::new(move |socket| judge.may_read_logs(socket)));
         let server = ServerOptions {
@@ -92,6 +95,7 @@ impl Incarnation {
             admission,
             audit: audit(&collector),
             listeners,
+            vsock: vsock(options, &events),
         };
         let listeners = Listeners {
             socket,
@@ -194,6 +198,30 @@ fn log(
         Collector::resume(launcher, directory, descriptor_store, logs).at("the log collector")?;
     tokio::spawn(driver);
     Ok((collector, reports))
+}
+
+/// Opens the API's ports for the hypervisor's host, if init was started so. Without them the host runs on.
+fn vsock(options: &Options, events: &EventLog) -> Option<Vsock> {
+    let port = options.api?.port;
+    match Vsock::bind(port, options.runtime_dir.join(LOG_SOCKET)) {
+        Ok(vsock) => Some(vsock),
+        Err(error) => {
+            events.host(&format!("the API is not served at vsock:{port}: {}", vsock_problem(&error)));
+            None
+        }
+    }
+}
+
+fn vsock_problem(error: &io::Error) -> String {
+    match error.raw_os_error() {
+        Some(libc::EAFNOSUPPORT) => {
+            "the kernel has no vsock; name the module of its transport in `modules` of the \
+                                     machine file, such as vmw_vsock_virtio_transport"
+                .to_owned()
+        }
+        Some(libc::EADDRINUSE) => "another process listens at the port or the next one".to_owned(),
+        _ => error.to_string(),
+    }
 }
 
 pub(super) fn notify_directory(runtime: &Path) -> PathBuf {

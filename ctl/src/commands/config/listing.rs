@@ -27,7 +27,7 @@ impl Known {
     fn of(context: &Context, file: &Path, now: SystemTime) -> Known {
         let trouble = |trouble: String| Known { trouble: Some(trouble), ..Known::default() };
         match contexts::parse(&context.endpoint) {
-            Ok(Endpoint::Unix(_)) => return Known::default(),
+            Ok(Endpoint::Unix(_) | Endpoint::Vsock { .. }) => return Known::default(),
             Ok(Endpoint::Remote { .. }) => {}
             Err(failure) => return trouble(failure.to_string()),
         }
