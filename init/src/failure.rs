@@ -10,6 +10,7 @@ use std::time::Duration;
 use kelson_runner::{Options as ProcessOptions, Processes};
 use nix::sys::reboot::{RebootMode, reboot};
 
+use crate::exit_device::ExitDevice;
 use crate::options::{Mode, Options};
 use crate::shutdown::{Failure, Finish, final_call, finish};
 use crate::supervisor::{self, Intents, Personalities};
@@ -25,6 +26,10 @@ pub fn at_the_start(options: &Options, reason: &str) -> ! {
         std::process::exit(1);
     }
     wait_for_signal(wait);
+    if let Some(exit) = options.exit.clone().and_then(ExitDevice::open_or_log) {
+        nix::unistd::sync();
+        exit.write_or_log(1);
+    }
     restart()
 }
 
@@ -66,6 +71,7 @@ pub fn end(
                     failure,
                     watchdog,
                     shared: None,
+                    exit: options.exit.clone(),
                 })
                 .await
             });

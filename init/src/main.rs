@@ -16,6 +16,7 @@ mod boot;
 mod crash;
 mod entry;
 mod error;
+mod exit_device;
 mod failure;
 mod features;
 mod heap;
@@ -63,7 +64,8 @@ Options:
   --api vsock:PORT          calls from the hypervisor's host over vsock, too (default: none)
   --crash-limit N/DURATION  N crashes of PID 1 in that time end in a reboot (default 3/1m)
   -- COMMAND                in a container: run this command, and end with its exit status
-On the kernel's command line the same words stand as kelson.mode=… and so on, with kelson.panic=SECONDS.
+On the kernel's command line the same words stand as kelson.mode=… and so on, with kelson.panic=SECONDS and
+kelson.exit=DEVICE, which takes the exit status of a machine: isa-debug-exit[:0xPORT] or virtio-port:NAME.
 kelsonctl talks to a running init.
 ";
 
@@ -248,7 +250,7 @@ fn run(mut options: Options, started: Duration, now: Duration, boot_reason: Boot
     let reexec_state = reexec::ReexecState { limits, oom_score, ..reexec_state.unwrap_or_default() };
     tracing::info!("version {}, {} mode", env!("CARGO_PKG_VERSION"), options.mode.name());
     runtime.block_on(async {
-        let (mode, panic) = (options.mode, options.panic);
+        let (mode, panic, exit) = (options.mode, options.panic, options.exit.clone());
         if let Err(error) = watcher.begin() {
             tracing::error!("a main loop that stands still would not be noticed: {error}");
         }
@@ -271,6 +273,7 @@ fn run(mut options: Options, started: Duration, now: Duration, boot_reason: Boot
                     failure,
                     watchdog: ended.watchdog,
                     shared,
+                    exit,
                 })
                 .await
             }

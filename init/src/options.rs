@@ -14,6 +14,7 @@ use kelson_spec::vsock::VsockSpec;
 use kelson_spec::{Feature, Features, MachineSpec};
 use kelson_sys::command_line;
 
+use crate::exit_device::ExitDevice;
 use crate::kernel_words::KernelWords;
 
 /// On what Kelson runs.
@@ -86,6 +87,8 @@ pub struct Options {
     pub crash_limit: CrashLimit,
     /// Where calls are taken over vsock; `None`: nowhere.
     pub api: Option<VsockSpec>,
+    /// Where the exit status leaves a machine; `None`: nowhere.
+    pub exit: Option<ExitDevice>,
     /// The parameters of the kernel's command line that are not Kelson's own.
     pub kernel: KernelWords,
     /// The command after `--`, in container mode; empty: none.
@@ -109,6 +112,7 @@ impl Options {
             panic: Duration::from_secs(10),
             crash_limit: CrashLimit { count: 3, window: Duration::from_secs(60) },
             api: None,
+            exit: None,
             kernel: KernelWords::default(),
             command: Vec::new(),
             complaints: Vec::new(),
@@ -208,11 +212,15 @@ impl Options {
                 Ok(spec) => return self.api = Some(spec),
                 Err(right) => right,
             },
+            "exit" => match ExitDevice::parse(value) {
+                Some(device) => return self.exit = Some(device),
+                None => "isa-debug-exit, isa-debug-exit:0xPORT or virtio-port:NAME",
+            },
             // The writable disk of our own initramfs; KernelWords keeps it.
             "disk" => return,
             _ => {
                 return self.complaints.push(format!(
-                    "{word} is not known; known are mode, config, runtime-dir, images, log-dir, state-dir, api, panic, crashLimit and disk"
+                    "{word} is not known; known are mode, config, runtime-dir, images, log-dir, state-dir, api, exit, panic, crashLimit and disk"
                 ));
             }
         };
@@ -300,18 +308,26 @@ mod tests {
     fn bad_values_are_named_and_the_default_stands() {
         let options = gather(
             &["--mode", "spaceship", "--images"],
-            "kelson.panic=soon kelson.crashLimit=3 kelson.config=etc kelson.foo=1 kelson.api=tcp:1",
+            "kelson.panic=soon kelson.crashLimit=3 kelson.config=etc kelson.foo=1 kelson.api=tcp:1 kelson.exit=7",
         );
         let defaults = Options::new(Mode::Machine);
         assert_eq!(options.panic, defaults.panic);
         assert_eq!(options.crash_limit, defaults.crash_limit);
         assert_eq!(options.config, defaults.config);
         assert_eq!(options.mode, Mode::Machine);
-        assert_eq!(options.complaints.len(), 7, "{:?}", options.complaints);
+        assert_eq!(options.complaints.len(), 8, "{:?}", options.complaints);
         assert!(options.complaints.iter().any(|text| text.contains("kelson.panic: found \"soon\"")));
         assert!(options.complaints.iter().any(|text| text.contains("--images needs a value")));
-        let api = "kelson.api: found \"tcp:1\", needed is vsock:PORT";
-        assert!(options.complaints.iter().any(|text| text.starts_with(api)), "{:?}", options.complaints);
+        for start in [
+            "kelson.api: found \"tcp:1\", needed is vsock:PORT",
+            "kelson.exit: found \"7\", needed is isa-debug-exit",
+        ] {
+            assert!(
+                options.complaints.iter().any(|text| text.starts_with(start)),
+                "{:?}",
+                options.complaints
+            );
+        }
     }
 
     #[test]

@@ -29,6 +29,7 @@ use kelson_sys::text::first_of_many;
 use tokio::time::Instant;
 
 use crate::boot::machine::RANDOM_SEED;
+use crate::exit_device::ExitDevice;
 use crate::options::Mode;
 use crate::supervisor::Intents;
 use kelson_helper::Launcher;
@@ -70,6 +71,8 @@ pub struct Finish {
     pub watchdog: Option<Watchdog>,
     /// The runtime folder, where PID 1 has made it in shared memory.
     pub shared: Option<PathBuf>,
+    /// Where the exit status leaves a machine.
+    pub exit: Option<ExitDevice>,
 }
 
 /// Ends the run. The task that reads the signals goes on beside it.
@@ -80,6 +83,8 @@ pub async fn finish(finish: Finish) -> ! {
         watchdog: finish.watchdog,
         longest: CALL.saturating_mul(3).max(SYNC),
     };
+    // The end of the disks can take its name away.
+    let exit = finish.exit.and_then(ExitDevice::open_or_log);
     match finish.mode {
         Mode::Machine => machine(&progress, deadline).await,
         Mode::Container => {
@@ -104,7 +109,9 @@ pub async fn finish(finish: Finish) -> ! {
     let action = intent.as_ref().map_or(ShutdownAction::Reboot, |intent| intent.action);
     let decided = intent.and_then(|intent| intent.status);
     let status = final_call::exit_status(action, decided, finish.failure.is_some());
-    final_call::make(finish.mode, action, status, progress.watchdog)
+    // A machine that starts again has not ended, unless it could not even boot.
+    let exit = exit.filter(|_| action == ShutdownAction::PowerOff || finish.failure.is_some());
+    final_call::make(finish.mode, action, status, exit, progress.watchdog)
 }
 
 async fn machine(progress: &Progress, deadline: Instant) {

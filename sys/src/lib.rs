@@ -3,6 +3,7 @@
 pub mod capability;
 pub mod command_line;
 pub mod descriptor;
+pub mod io_port;
 mod lock;
 pub mod mountinfo;
 pub mod netlink;

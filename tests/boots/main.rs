@@ -9,6 +9,7 @@ mod failed;
 mod health;
 mod hostile;
 mod hung_disk;
+mod main_service;
 mod power_cut;
 mod protection;
 mod several;

@@ -111,6 +111,11 @@ impl VmBuilder {
         self.arguments(["--append".as_ref(), words.as_ref()])
     }
 
+    /// More words for QEMU.
+    pub fn qemu(self, words: &str) -> VmBuilder {
+        self.arguments(["--qemu".as_ref(), words.as_ref()])
+    }
+
     /// One processor and a clock that counts its instructions, a nanosecond each: how long something takes on the
     /// machine does not depend on this computer.
     pub fn instructions(self) -> VmBuilder {
@@ -425,11 +430,17 @@ impl Vm {
     /// Returns once QEMU has ended; whether it was after a clean power off.
     #[track_caller]
     pub fn wait_end(&mut self) -> bool {
+        self.wait_status() == Some(0)
+    }
+
+    /// Returns once QEMU has ended, with the status of hack/vm: that of QEMU, where the machine has isa-debug-exit.
+    #[track_caller]
+    pub fn wait_status(&mut self) -> Option<i32> {
         let child = &mut self.child;
         let status =
             until("the machine to end", BOOT_PATIENCE, || child.try_wait().expect("it is our child"));
         self.ended = true;
-        status.success()
+        status.code()
     }
 
     /// The messages of hack/vm itself.

@@ -218,7 +218,7 @@ fn end(plan: &Plan) -> ! {
         let Ending { action, status } = plan.page.ending().unwrap_or_else(|| Ending::of(None));
         let status = exit_status(action, status, false);
         // SAFETY: it ends the process.
-        unsafe { libc::_exit(status) };
+        unsafe { libc::_exit(status.into()) };
     }
     // A sync may never return: a child makes it.
     // SAFETY: a child without shared memory makes two system calls.

@@ -6,6 +6,7 @@ use kelson_services::host::ShutdownAction;
 use nix::sys::reboot::{RebootMode, reboot};
 
 use super::Failure;
+use crate::exit_device::ExitWriter;
 use crate::log;
 use crate::options::Mode;
 use crate::supervisor::Intents;
@@ -14,7 +15,7 @@ use crate::watchdog::Watchdog;
 /// How long a console has to take the last lines.
 const LAST_LINES: Duration = Duration::from_secs(2);
 /// Exit status of a container that was asked to reboot.
-const REBOOT_STATUS: i32 = 10;
+const REBOOT_STATUS: u8 = 10;
 
 /// Tells why the boot failed, and on a machine what follows. Returns how long to wait for that; `None`: until somebody asks.
 pub fn tell_failure(mode: Mode, reason: &str, wait: Duration) -> Option<Duration> {
@@ -43,17 +44,29 @@ pub async fn show_failure(mode: Mode, failure: &Failure, intents: &Intents) {
 
 /// Does not return. The watchdog stays armed, as the kernel's own way down may hang as well; but a machine that was asked
 /// to halt is to stay so, and nobody could feed it then.
-pub fn make(mode: Mode, action: ShutdownAction, status: i32, watchdog: Option<Watchdog>) -> ! {
+pub fn make(
+    mode: Mode,
+    action: ShutdownAction,
+    status: u8,
+    exit: Option<ExitWriter>,
+    watchdog: Option<Watchdog>,
+) -> ! {
     match &watchdog {
         Some(watchdog) if action == ShutdownAction::Halt => watchdog.disarm(),
         Some(watchdog) => watchdog.last_meal(),
         None => {}
     }
     match mode {
-        Mode::Container => std::process::exit(status),
+        Mode::Container => std::process::exit(status.into()),
         Mode::Machine => {
-            tracing::info!("{}", words(action));
+            match &exit {
+                Some(exit) => tracing::info!("{}, with exit status {status} for {exit}", words(action)),
+                None => tracing::info!("{}", words(action)),
+            }
             log::settle_for_good(LAST_LINES);
+            if let Some(exit) = exit {
+                exit.write_or_log(status);
+            }
             let Err(error) = reboot(how(action));
             tracing::error!("reboot(2): {}; trying a plain restart", error.desc());
             let _ = reboot(RebootMode::RB_AUTOBOOT);
@@ -82,11 +95,11 @@ fn words(action: ShutdownAction) -> &'static str {
 }
 
 /// The exit status of the run, in which a service may have decided it by its end.
-pub fn exit_status(action: ShutdownAction, decided: Option<u8>, failed: bool) -> i32 {
+pub fn exit_status(action: ShutdownAction, decided: Option<u8>, failed: bool) -> u8 {
     match action {
         _ if failed => 1,
         ShutdownAction::Reboot => REBOOT_STATUS,
-        ShutdownAction::PowerOff | ShutdownAction::Halt => decided.map_or(0, i32::from),
+        ShutdownAction::PowerOff | ShutdownAction::Halt => decided.unwrap_or(0),
     }
 }
 
