@@ -285,6 +285,38 @@ async fn the_host_is_asked_for_what_is_its_own() {
 }
 
 #[tokio::test]
+async fn a_resume_needs_entropy_and_a_name_that_is_one() {
+    let mut world = World::with(|_| Vec::new()).await;
+    let mut machine = world.client().machine();
+    let request = |length: usize, hostname: &str| v1::ResumedRequest {
+        entropy: vec![7; length],
+        hostname: hostname.to_owned(),
+        timeout: Some(prost_types::Duration { seconds: 100_000, nanos: 0 }),
+    };
+    for (length, hostname, text) in [
+        (31, "", "send 32 to 512 bytes of entropy, drawn outside the machine, and not 31"),
+        (513, "", "and not 513"),
+        (32, "-a", "the host name is not one"),
+        (32, "a\u{1b}b", "the host name is not one"),
+    ] {
+        let refused = machine.resumed(request(length, hostname)).await.unwrap_err();
+        assert_eq!(refused.code(), Code::InvalidArgument);
+        assert!(refused.message().contains(text), "{refused:?}");
+    }
+    let before = tokio::time::Instant::now();
+    let asking = tokio::spawn(async move { machine.resumed(request(32, "worker-7")).await });
+    let Some(HostRequest::Resumed { resumed, reply }) = world.requests.recv().await else {
+        panic!("no request");
+    };
+    assert_eq!((resumed.entropy, resumed.hostname.as_deref()), (vec![7; 32], Some("worker-7")));
+    let time = resumed.deadline - before;
+    assert!((600..620).contains(&time.as_secs()), "{time:?}");
+    reply.send(Err(ServicesError::NotNow("it is stopping".to_owned()))).unwrap();
+    assert_eq!(asking.await.unwrap().unwrap_err().code(), Code::FailedPrecondition);
+    world.end().await;
+}
+
+#[tokio::test]
 async fn a_call_that_needs_a_missing_feature_is_refused_by_name() {
     let world = World::with(|_| Vec::new()).await;
     let client = world.client();

@@ -44,6 +44,7 @@ pub mod reboot;
 pub mod reexec;
 pub mod reload;
 pub mod restart;
+pub mod resumed;
 pub mod schema;
 pub mod services;
 pub mod signal;
@@ -127,6 +128,7 @@ commands! {
     Poweroff: poweroff,
     Halt: halt,
     Reexec: reexec,
+    Resumed: resumed,
     Validate: validate,
     Schema: schema,
     Explain: explain,

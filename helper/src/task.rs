@@ -124,12 +124,16 @@ requests! {
     /// Stir a saved seed into the kernel's randomness and save a new one.
     "load-seed" => LoadSeed { path: PathBuf },
     "save-seed" => SaveSeed { path: PathBuf },
+    /// Credit the bytes of descriptor 3 to the kernel's randomness, and have it draw from them at once.
+    "reseed" => Reseed,
     /// Set these kernel parameters, in their order; one that fails does not keep the others.
     "sysctl" => SetParameters { settings: Vec<(String, String)> },
     /// Set the host name to this one, else to that of `/etc/hostname`.
     "hostname" => SetHostName { name: Option<String> },
     /// Make sure that there is a machine id. Where the disk cannot be written, this file holds it for the run.
     "machine-id" => SetMachineId { transient: PathBuf },
+    /// Replace the machine id by a new one, which this file holds where the disk cannot be written.
+    "new-machine-id" => RenewMachineId { transient: PathBuf },
     /// Set the clock from the hardware's.
     "clock" => SetClock,
     "loopback" => SetUpLoopback,
@@ -275,6 +279,8 @@ mod tests {
             Request::Check { device: path.clone() },
             Request::Sync,
             Request::CopyFile { path: path.clone() },
+            Request::Reseed,
+            Request::RenewMachineId { transient: path.clone() },
             Request::Stat { path: path.clone() },
             Request::LoadModules { names: vec!["a".to_owned(), "b".to_owned()] },
             Request::SwapOff { device: path.clone() },

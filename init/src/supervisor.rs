@@ -23,6 +23,7 @@ mod opening;
 mod parts;
 mod reaper;
 mod reexec;
+mod renewal;
 mod resume;
 mod serve;
 

@@ -78,6 +78,7 @@ pub const TABLE: &[Access] = &[
     may(Role::Reader, "/kelson.v1.Machine/Dmesg"),
     may(Role::Operator, "/kelson.v1.Machine/Shutdown"),
     may(Role::Operator, "/kelson.v1.Machine/Reexec"),
+    may(Role::Operator, "/kelson.v1.Machine/Resumed"),
     may(Role::Reader, "/kelson.v1.Images/List"),
     may(Role::Operator, "/kelson.v1.Images/Prune"),
     may(Role::Admin, "/kelson.v1.Exec/Run"),

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use kelson_spec::Features;
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::Instant;
 
 use crate::error::ServicesError;
 
@@ -25,12 +26,27 @@ pub enum HostRequest {
     Reload { reply: oneshot::Sender<Result<ReloadReport, ServicesError>> },
     /// Execute PID 1 again; answered just before that, or with the reason why not.
     Reexec { reason: String, reply: oneshot::Sender<Result<Reexecution, ServicesError>> },
+    /// The machine was resumed from a snapshot; answered once all has been renewed, or with the reason why nothing was.
+    Resumed { resumed: Resumed, reply: oneshot::Sender<Result<ResumedReport, ServicesError>> },
+}
+
+/// What the caller of [`HostRequest::Resumed`] knows.
+#[derive(Debug)]
+pub struct Resumed {
+    pub entropy: Vec<u8>,
+    /// The new host name, if it gets one.
+    pub hostname: Option<String>,
+    /// From the request on.
+    pub deadline: Instant,
+    pub asked_by: String,
 }
 
 /// The program that PID 1 is executed from.
 pub use kelson_proto::v1::ReexecResponse as Reexecution;
 /// The changes that a reload made.
 pub use kelson_proto::v1::ReloadResponse as ReloadReport;
+/// The steps after a resume, with their outcomes.
+pub use kelson_proto::v1::ResumedResponse as ResumedReport;
 
 /// The boot as far as it has come.
 #[derive(Debug, Clone, Default, PartialEq, serde::Serialize, serde::Deserialize)]

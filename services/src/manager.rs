@@ -35,6 +35,7 @@ mod metrics;
 mod mistakes;
 mod order;
 mod resume;
+mod resumed;
 mod view;
 
 use faulty::Mistakes;

@@ -29,6 +29,24 @@ pub fn is_name(name: &str) -> bool {
         && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
 }
 
+/// The longest host name that the kernel takes, in characters.
+pub const LONGEST_HOSTNAME: usize = 64;
+
+/// Whether it can be the name of this host.
+pub fn is_hostname(name: &str) -> bool {
+    name.len() <= LONGEST_HOSTNAME && is_host_name(name, LONGEST_HOSTNAME, b"")
+}
+
+/// Whether each part of a name between dots is of letters, digits and what `also` allows, no `-` at its ends, and within `most`.
+pub fn is_host_name(name: &str, most: usize, also: &[u8]) -> bool {
+    name.split('.').all(|label| {
+        (1..=most).contains(&label.len())
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+            && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || also.contains(&b))
+    })
+}
+
 /// The service whose cgroup this is, by its path below that of all services. A service may have cgroups below its own:
 /// leaves for its processes, and those that it made itself.
 pub fn service_of_cgroup(below: &str) -> Option<&str> {

@@ -7,6 +7,7 @@
 mod checks;
 mod confinement;
 mod ending;
+mod hooks;
 mod nesting;
 mod output;
 mod workload;
@@ -19,6 +20,7 @@ use serde::{Deserialize, Serialize};
 pub use checks::{Asks, Check, GrpcProbe, HttpProbe, NetworkProbe, Probe, ProbeTls};
 pub use confinement::{ApiAccess, Credentials, ResourceLimit, Resources, Seccomp, Security};
 pub use ending::{OnExit, StopSpec};
+pub use hooks::{Hook, Hooks, Resumed};
 pub use output::{LogSpec, Stdout};
 pub use workload::{ContainerDevice, ContainerMount, ContainerNetwork, ContainerSpec, ProcessSpec, Workload};
 
@@ -53,6 +55,7 @@ pub struct ServiceSpec {
     pub start_timeout: Duration,
     pub health: Vec<Check>,
     pub hooks: Hooks,
+    pub resumed: Resumed,
     pub stop: StopSpec,
     pub on_exit: OnExit,
     /// `None`: the user of PID 1 (root).
@@ -92,6 +95,7 @@ impl ServiceSpec {
             start_timeout: Self::START_TIMEOUT,
             health: Vec::new(),
             hooks: Hooks::default(),
+            resumed: Resumed::default(),
             stop: StopSpec::default(),
             on_exit: OnExit::default(),
             user: None,
@@ -228,53 +232,6 @@ pub enum LifecycleHook {
     Poststart,
     /// Once the mains are down.
     Poststop,
-}
-
-/// Commands around each run of a service.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Hooks {
-    /// Before the main process, one after the other; a failure is a failed start.
-    pub pre: Vec<Hook>,
-    /// Beside it, once it is ready; a failure is reported and changes nothing.
-    pub post_start: Vec<Hook>,
-    /// Before it is stopped: before `stop.delay` and the signal.
-    pub pre_stop: Vec<Hook>,
-    /// After it has ended, however it did, and after a failed `pre`.
-    pub post: Vec<Hook>,
-}
-
-impl Hooks {
-    pub fn is_empty(&self) -> bool {
-        self.pre.is_empty() && self.post_start.is_empty() && self.pre_stop.is_empty() && self.post.is_empty()
-    }
-}
-
-/// One command around a run: in the service's environment and within its cgroup.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Hook {
-    /// Program and arguments, never empty.
-    pub command: Vec<String>,
-    /// Then it is killed and counts as failed.
-    #[serde(default = "Hook::timeout")]
-    pub timeout: Duration,
-    /// As root and without the service's `security`. Otherwise as the service's user.
-    #[serde(default)]
-    pub as_root: bool,
-}
-
-impl Hook {
-    /// `timeout` where the file has none.
-    pub const TIMEOUT: Duration = Duration::from_secs(30);
-
-    /// As the service's user.
-    pub fn new(command: impl IntoIterator<Item = impl Into<String>>, timeout: Duration) -> Hook {
-        Hook { command: command.into_iter().map(Into::into).collect(), timeout, as_root: false }
-    }
-
-    fn timeout() -> Duration {
-        Self::TIMEOUT
-    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]

@@ -2,6 +2,7 @@
 //! The consoles stay in `out/test-logs`.
 
 mod chaos;
+mod clones;
 mod containers;
 mod crash_limit;
 mod demo;

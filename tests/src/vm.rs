@@ -9,6 +9,7 @@ use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsRawFd as _;
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -132,6 +133,16 @@ impl VmBuilder {
     pub fn longest(mut self, longest: Duration) -> VmBuilder {
         self.longest = Some(longest);
         self
+    }
+
+    /// Continues from the snapshot of a machine that was built in the same way: [`Vm::snapshot`].
+    pub fn incoming(self, file: &Path) -> VmBuilder {
+        self.arguments(["--incoming".as_ref(), file.as_os_str()])
+    }
+
+    /// Gives QEMU a monitor at this socket.
+    pub fn monitor(self, socket: &Path) -> VmBuilder {
+        self.qemu(&format!("-monitor unix:{},server=on,wait=off", socket.display()))
     }
 
     /// A disk that keeps what is written; made when the file does not exist.
@@ -340,6 +351,20 @@ impl Vm {
         self.signal(libc::SIGUSR1);
         assert!(self.wait_end(), "hack/vm: {}", self.said());
         self.said().contains("cut the power")
+    }
+
+    /// Saves the machine into this file, which stops it, and ends QEMU. Of a machine with a [monitor](VmBuilder::monitor).
+    #[track_caller]
+    pub fn snapshot(&mut self, monitor: &Path, file: &Path) {
+        let mut socket = UnixStream::connect(monitor).expect("QEMU has a monitor");
+        let save = format!("migrate \"exec:cat >'{}'\"\ninfo migrate\nquit\n", file.display());
+        socket.write_all(save.as_bytes()).expect("the monitor takes commands");
+        let mut said = String::new();
+        // It closes the connection with its end.
+        let _ = socket.read_to_string(&mut said);
+        assert!(said.contains("Migration status: completed"), "{said}");
+        let _ = self.child.wait();
+        self.ended = true;
     }
 
     fn signal(&self, signal: i32) {

@@ -1,13 +1,17 @@
 //! The service Machine: how the host booted, its kernel log, and how its run ends.
 
 use std::collections::HashMap;
+use std::ops::RangeInclusive;
+use std::time::Duration;
 
 use kelson_proto::v1;
 use kelson_proto::v1::machine_server::Machine;
 use kelson_services::Manager;
-use kelson_services::host::{BootReport, Host, HostRequest, PhaseRecord, ShutdownAction};
+use kelson_services::host::{BootReport, Host, HostRequest, PhaseRecord, Resumed, ShutdownAction};
+use kelson_services::spec::names::{LONGEST_HOSTNAME, is_hostname};
 use kelson_sys::text::harmless;
 use tokio::sync::{oneshot, watch};
+use tokio::time::Instant;
 use tonic::codegen::BoxStream;
 use tonic::{Request, Response, Status};
 
@@ -15,10 +19,15 @@ use super::audit::record;
 use super::caller::Caller;
 use super::kmsg::KernelLog;
 use super::model;
-use super::services::{about, caller, ending};
+use super::services::{about, caller, ending, span};
 
 /// Longest reason that goes to the log, in characters.
 const REASON_MAX: usize = 200;
+/// Bytes of entropy for the kernel: as strong as its generator, and as much as that holds.
+const ENTROPY: RangeInclusive<usize> = 32..=512;
+/// How long a renewal after a resume may take, where the caller gives no time, and at most.
+const RENEWAL: Duration = Duration::from_secs(30);
+const LONGEST_RENEWAL: Duration = Duration::from_secs(600);
 
 pub struct MachineApi {
     pub manager: Manager,
@@ -150,6 +159,35 @@ impl Machine for MachineApi {
         let reason = reason(&caller(&request), &request.get_ref().reason);
         let (reply, answer) = oneshot::channel();
         self.host.requests.send(HostRequest::Reexec { reason, reply }).await.map_err(ending)?;
+        answer.await.map_err(ending)?.map(Response::new).map_err(model::status)
+    }
+
+    async fn resumed(
+        &self,
+        request: Request<v1::ResumedRequest>,
+    ) -> Result<Response<v1::ResumedResponse>, Status> {
+        let asked_by = caller(&request);
+        let request = request.into_inner();
+        if !ENTROPY.contains(&request.entropy.len()) {
+            return Err(Status::invalid_argument(format!(
+                "send {} to {} bytes of entropy, drawn outside the machine, and not {}",
+                ENTROPY.start(),
+                ENTROPY.end(),
+                request.entropy.len()
+            )));
+        }
+        let hostname = Some(request.hostname).filter(|name| !name.is_empty());
+        if hostname.as_deref().is_some_and(|name| !is_hostname(name)) {
+            return Err(Status::invalid_argument(format!(
+                "the host name is not one: use letters, digits, - and ., at most {LONGEST_HOSTNAME}"
+            )));
+        }
+        let timeout = request.timeout.map(|timeout| span(timeout, "timeout")).transpose()?;
+        let timeout = timeout.unwrap_or(RENEWAL).min(LONGEST_RENEWAL);
+        let deadline = Instant::now().checked_add(timeout).unwrap_or_else(Instant::now);
+        let resumed = Resumed { entropy: request.entropy, hostname, deadline, asked_by };
+        let (reply, answer) = oneshot::channel();
+        self.host.requests.send(HostRequest::Resumed { resumed, reply }).await.map_err(ending)?;
         answer.await.map_err(ending)?.map(Response::new).map_err(model::status)
     }
 

@@ -92,7 +92,7 @@ pub fn about(record: Option<&Record>, what: &str) {
 }
 
 /// A span that the client gave, 0 and up.
-fn span(duration: prost_types::Duration, what: &str) -> Result<Duration, Status> {
+pub fn span(duration: prost_types::Duration, what: &str) -> Result<Duration, Status> {
     Duration::try_from(duration).map_err(|_| Status::invalid_argument(format!("{what} must not be negative")))
 }
 

@@ -2,6 +2,9 @@
 
 use std::process::Stdio;
 
+use kelson_proto::v1::ResumedStep;
+use kelson_proto::v1::resumed_step::Outcome;
+
 use crate::fake::{Fake, Reexec, State};
 use crate::{at, done, event, two};
 
@@ -45,4 +48,35 @@ fn a_reexec_that_is_not_what_was_asked_for_ends_with_status_1() {
     ] {
         Fake::start(State { reexec, reexecs: 3, ..two() }).transcript(&format!("reexec-{name}"));
     }
+}
+
+#[test]
+fn each_step_after_a_resume_is_shown_and_one_that_failed_ends_with_status_1() {
+    let step = |name: &str, is_service, outcome: Outcome, message: &str| ResumedStep {
+        name: name.to_owned(),
+        is_service,
+        outcome: outcome.into(),
+        message: message.to_owned(),
+    };
+    let mut resumed = vec![
+        step("random generator", false, Outcome::Done, "64 bytes credited"),
+        step("machine id", false, Outcome::Done, "a new one, kept"),
+        step("db", true, Outcome::NotDeclared, ""),
+        step("web", true, Outcome::Done, "SIGUSR1 sent, 1 hook succeeded"),
+    ];
+    answers(resumed.clone(), "resumed");
+    resumed.push(step("x", true, Outcome::Late, "it had not ended at the deadline"));
+    answers(resumed, "resumed-late");
+}
+
+#[track_caller]
+fn answers(resumed: Vec<ResumedStep>, transcript: &str) {
+    let fake = Fake::start(State { resumed, ..two() });
+    std::fs::write(fake.folder().join("entropy"), [7; 40]).unwrap();
+    fake.transcript(transcript);
+}
+
+#[test]
+fn a_machine_does_not_send_its_own_random_bytes_to_itself() {
+    Fake::start(two()).transcript("resumed-inside");
 }

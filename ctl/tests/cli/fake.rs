@@ -81,6 +81,8 @@ pub struct State {
     pub crashes: u32,
     /// The outcome of a re-exec that was granted.
     pub reexec: Reexec,
+    /// The answer to `resumed`.
+    pub resumed: Vec<ResumedStep>,
     /// Every request in words.
     pub asked: Vec<String>,
 }
@@ -456,6 +458,12 @@ impl Machine for Shared {
             old_version: "9.8.7".to_owned(),
             new_version,
         }))
+    }
+
+    async fn resumed(&self, request: Request<ResumedRequest>) -> Answer<ResumedResponse> {
+        let ResumedRequest { entropy, hostname, timeout } = request.into_inner();
+        self.note(format!("resumed {} {hostname} {timeout:?}", entropy.len()))?;
+        Ok(Response::new(ResumedResponse { steps: self.state().resumed.clone() }))
     }
 
     async fn dmesg(&self, request: Request<DmesgRequest>) -> Answer<BoxStream<DmesgResponse>> {

@@ -14,7 +14,7 @@ use kelson_runner::{
     BoxFuture, ExecControl, ExecRequest, Executing, Executor, Exit, Runner, RunnerError, WindowSize,
 };
 use kelson_services::admission::Admission;
-use kelson_services::host::{BootReport, HostRequest, ReloadReport};
+use kelson_services::host::{BootReport, HostRequest, ReloadReport, ResumedReport};
 use kelson_services::images::ImageStore;
 use kelson_services::inspect::Inspector;
 use kelson_services::node_health::{NodeHealth, NodeHealthSpec};
@@ -117,6 +117,14 @@ async fn answer(mut asked: mpsc::Receiver<HostRequest>) {
             HostRequest::Reload { reply } => drop(reply.send(Ok(ReloadReport::default()))),
             HostRequest::Reexec { reply, .. } => {
                 drop(reply.send(Err(ServicesError::NotNow("not here".to_owned()))))
+            }
+            HostRequest::Resumed { resumed, reply } => {
+                let name = resumed.hostname.unwrap_or_default();
+                assert!(
+                    name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'.'),
+                    "{name:?}"
+                );
+                drop(reply.send(Ok(ResumedReport::default())));
             }
         }
     }

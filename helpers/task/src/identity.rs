@@ -30,17 +30,30 @@ pub fn set_machine_id(transient: &Path) -> Result<String, String> {
     set_id(Path::new(MACHINE_ID), transient)
 }
 
+/// Replaces the id, as [`set_machine_id`] does with one that is not valid.
+pub fn renew_machine_id(transient: &Path) -> Result<String, String> {
+    new_id_in(Path::new(MACHINE_ID), transient)
+}
+
 fn set_id(path: &Path, transient: &Path) -> Result<String, String> {
     if std::fs::read_to_string(path).is_ok_and(|text| is_valid(text.trim_end())) {
         return Ok("it is set".to_owned());
     }
+    new_id_in(path, transient)
+}
+
+fn new_id_in(path: &Path, transient: &Path) -> Result<String, String> {
     let id = format!("{}\n", new_id()?);
     let temporary = path.with_extension("new");
     let written = write_whole(&temporary, &id).and_then(|()| std::fs::rename(&temporary, path));
     let Err(error) = written else { return Ok("a new one, kept".to_owned()) };
+    // Where one is mounted already, the rename has failed and its file is left over.
+    let _ = std::fs::remove_file(&temporary);
     std::fs::write(transient, &id).map_err(|error| format!("{}: {error}", transient.display()))?;
-    mount(Some(transient), path, None::<&str>, MsFlags::MS_BIND, None::<&str>)
-        .map_err(|errno| format!("{}: {error}; laying one over it: {}", path.display(), errno.desc()))?;
+    if !std::fs::read_to_string(path).is_ok_and(|text| text == id) {
+        mount(Some(transient), path, None::<&str>, MsFlags::MS_BIND, None::<&str>)
+            .map_err(|errno| format!("{}: {error}; laying one over it: {}", path.display(), errno.desc()))?;
+    }
     Ok("a new one, for this run only".to_owned())
 }
 
@@ -96,6 +109,9 @@ mod tests {
         assert!(is_valid(id.trim_end()));
         assert_eq!(set_id(&path, &folder.join("t")).unwrap(), "it is set");
         assert_eq!(std::fs::read_to_string(&path).unwrap(), id);
+        assert_eq!(new_id_in(&path, &folder.join("t")).unwrap(), "a new one, kept");
+        let renewed = std::fs::read_to_string(&path).unwrap();
+        assert!(is_valid(renewed.trim_end()) && renewed != id, "{renewed}");
         std::fs::remove_dir_all(&folder).unwrap();
     }
 

@@ -102,9 +102,11 @@ pub fn perform(request: &Request) -> Result<String, String> {
         Request::DetachLoop { device } => detach_loop(device),
         Request::LoadSeed { path } => seed::load(path),
         Request::SaveSeed { path } => seed::save(path),
+        Request::Reseed => seed::reseed(control()),
         Request::SetParameters { settings } => parameters::set(settings),
         Request::SetHostName { name } => identity::set_host_name(name.as_deref()),
         Request::SetMachineId { transient } => identity::set_machine_id(transient),
+        Request::RenewMachineId { transient } => identity::renew_machine_id(transient),
         Request::SetClock => clock::set(),
         Request::SetUpLoopback => network::set_up_loopback(),
         Request::SetUpInterface { name, patience, address, gateway } => {

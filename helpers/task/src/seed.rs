@@ -2,18 +2,25 @@
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::path::Path;
+
+use nix::errno::Errno;
 
 use crate::failure::at;
 
 /// As much as the kernel's generator holds.
 const LENGTH: usize = 512;
+const URANDOM: &str = "/dev/urandom";
+/// `_IOW('R', 0x03, int[2])` and `_IO('R', 0x07)` of linux/random.h.
+const RNDADDENTROPY: libc::c_ulong = nix::request_code_write!(b'R', 0x03, 8);
+const RNDRESEEDCRNG: libc::c_ulong = nix::request_code_none!(b'R', 0x07);
 
 /// Stirs the seed in without crediting it: it may have been copied with the disk. A new one is saved at once, so
 /// that no seed is ever used twice, also after a power cut.
 pub fn load(path: &Path) -> Result<String, String> {
     let seed = read(path)?;
-    let urandom = Path::new("/dev/urandom");
+    let urandom = Path::new(URANDOM);
     std::fs::OpenOptions::new()
         .write(true)
         .open(urandom)
@@ -24,6 +31,38 @@ pub fn load(path: &Path) -> Result<String, String> {
         Ok(()) => Ok(found.to_owned()),
         Err(text) => Err(format!("{found}, but no new one could be saved: {text}")),
     }
+}
+
+/// `struct rand_pool_info` of linux/random.h.
+#[repr(C)]
+struct PoolInfo {
+    /// In bits.
+    credit: libc::c_int,
+    /// Of `bytes`, how many count.
+    length: libc::c_int,
+    bytes: [u8; LENGTH],
+}
+
+/// Credits the bytes of `source`, [`LENGTH`] at most, and has the kernel's generator draw from its pool at once. A write to
+/// the device alone reaches only the pool, from which the generator draws again at most a minute later.
+pub fn reseed(source: OwnedFd) -> Result<String, String> {
+    let urandom = Path::new(URANDOM);
+    let mut entropy = Vec::new();
+    let taken = File::from(source).take(LENGTH as u64).read_to_end(&mut entropy);
+    taken.map_err(|error| format!("the new entropy: {error}"))?;
+    let device = std::fs::OpenOptions::new().write(true).open(urandom).map_err(|error| at(urandom, error))?;
+    let mut info = PoolInfo { credit: 0, length: 0, bytes: [0; LENGTH] };
+    for (to, from) in info.bytes.iter_mut().zip(&entropy) {
+        (*to, info.length, info.credit) =
+            (*from, info.length.saturating_add(1), info.credit.saturating_add(8));
+    }
+    // SAFETY: the kernel reads the two numbers and `length` bytes after them, all of which `info` holds.
+    let added = unsafe { libc::ioctl(device.as_raw_fd(), RNDADDENTROPY, &raw const info) };
+    Errno::result(added).map_err(|errno| at(urandom, format_args!("RNDADDENTROPY: {}", errno.desc())))?;
+    // SAFETY: this request has no argument.
+    let drawn = unsafe { libc::ioctl(device.as_raw_fd(), RNDRESEEDCRNG) };
+    Errno::result(drawn).map_err(|errno| at(urandom, format_args!("RNDRESEEDCRNG: {}", errno.desc())))?;
+    Ok(format!("{} bytes credited", entropy.len()))
 }
 
 /// The seed on the disk; nothing where there is none.
@@ -61,7 +100,7 @@ fn fill_at_once(bytes: &mut [u8]) -> std::io::Result<()> {
         return Ok(());
     }
     // Kernels before 5.6 do not know the flag.
-    File::open("/dev/urandom")?.read_exact(bytes)
+    File::open(URANDOM)?.read_exact(bytes)
 }
 
 /// Saves a new one for the next boot.
@@ -103,6 +142,13 @@ mod tests {
         assert_eq!(first.len(), LENGTH);
         assert_eq!(load(&path).unwrap(), "stirred in");
         assert_ne!(std::fs::read(&path).unwrap(), first);
+    }
+
+    #[test]
+    fn the_kernel_takes_new_entropy() {
+        let (reader, writer) = nix::unistd::pipe().unwrap();
+        File::from(writer).write_all(&[7; 40]).unwrap();
+        assert_eq!(reseed(reader).unwrap(), "40 bytes credited");
     }
 
     #[test]

@@ -16,6 +16,8 @@ use crate::{log, signals};
 
 /// The file that carries the kernel's randomness from one run to the next.
 pub const RANDOM_SEED: &str = "/var/lib/kelson/random-seed";
+/// The machine id of this run, in the runtime folder, where the disk cannot be written.
+pub const MACHINE_ID: &str = "machine-id";
 /// How long drivers may take to start.
 const MODULES: Duration = Duration::from_secs(60);
 /// How long a setting may wait for its disk.
@@ -55,7 +57,7 @@ pub fn configured(
     phases.push(Phase::new("mounts", Order::InTurn).task(state));
     let from_kernel = || options.kernel.ip.iter().find_map(|word| word.hostname.clone());
     let name = machine.hostname.clone().or_else(from_kernel);
-    let transient = options.runtime_dir.join("machine-id");
+    let transient = options.runtime_dir.join(MACHINE_ID);
     let clock_is_set = SystemTime::now().duration_since(UNIX_EPOCH).is_ok_and(|time| time >= EARLIEST_TIME);
     phases.push(
         Phase::new("settings", Order::SideBySide)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use kelson_services::ServicesError;
 use kelson_services::builtins::{containerd, program};
 use kelson_services::collector::Collector;
-use kelson_services::host::{HostRequest, ReloadReport};
+use kelson_services::host::{HostRequest, ReloadReport, Resumed, ResumedReport};
 use kelson_services::manager::Manager;
 use kelson_services::node_health::NodeHealth;
 use kelson_services::prober::Prober;
@@ -22,9 +22,11 @@ use super::intent::Intents;
 use super::later_mounts::LaterMounts;
 use super::launchers::Personalities;
 use super::reexec::Reexec;
+use super::renewal::Renewal;
 use crate::boot::Sequence;
+use crate::boot::machine::MACHINE_ID;
 use crate::crash::{BootReason, report};
-use crate::options::Options;
+use crate::options::{Mode, Options};
 use crate::watchdog;
 
 /// Everything that serves the host while it runs.
@@ -38,6 +40,7 @@ pub(super) struct Context {
     pub(super) intents: Intents,
     pub(super) requests: mpsc::Receiver<HostRequest>,
     pub(super) reloading: Arc<tokio::sync::Mutex<()>>,
+    pub(super) renewing: Arc<tokio::sync::Mutex<()>>,
     /// The configuration that the host runs by.
     pub(super) configuration: Configuration,
     pub(super) health: NodeHealth,
@@ -116,7 +119,37 @@ impl Context {
             }
             HostRequest::Reload { reply } => self.reload(Some(reply)),
             HostRequest::Reexec { reason, reply } => self.reexec.ask(reason, reply),
+            HostRequest::Resumed { resumed, reply } => self.renew(resumed, reply),
         }
+    }
+
+    /// Renews the machine's identity beside all else: a service may take long to be notified.
+    fn renew(&self, resumed: Resumed, reply: oneshot::Sender<Result<ResumedReport, ServicesError>>) {
+        let renewal = Renewal {
+            tasks: self.personalities.tasks(),
+            manager: self.manager.clone(),
+            transient: self.options.runtime_dir.join(MACHINE_ID),
+        };
+        let refused = if self.options.mode == Mode::Container {
+            Some("this is a container, and its kernel is the host's: tell the host of the resume")
+        } else if self.intents.current().is_some() {
+            Some("the machine is stopping")
+        } else {
+            None
+        };
+        let turn = Arc::clone(&self.renewing);
+        tokio::spawn(async move {
+            let report = match refused {
+                Some(why) => Err(ServicesError::NotNow(why.to_owned())),
+                None => {
+                    // A second call waits for the first.
+                    let _turn = turn.lock().await;
+                    renewal.run(&resumed).await
+                }
+            };
+            // The caller may have gone away.
+            let _ = reply.send(report);
+        });
     }
 
     /// The command of `init`, as the boot has made it.

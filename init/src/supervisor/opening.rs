@@ -129,6 +129,7 @@ impl Incarnation {
             intents: self.intents.clone(),
             requests,
             reloading: Arc::default(),
+            renewing: Arc::default(),
             configuration: Configuration::new(loaded, store.clone()),
             health,
             api,

@@ -68,7 +68,7 @@ impl Manager {
     }
 
     /// Asks the task of a service.
-    async fn ask_task<T>(
+    pub(super) async fn ask_task<T>(
         &self,
         name: &str,
         command: impl FnOnce(oneshot::Sender<Result<T, ServicesError>>) -> Command,

@@ -62,6 +62,11 @@ impl Hooks {
         self.beside(&executor, "postStart", &self.spec.hooks.post_start).await
     }
 
+    /// The hooks of `resumed`, all of them; tells of those that failed.
+    pub(super) async fn resumed(self, executor: Result<Arc<dyn Executor>, ServicesError>) -> Vec<String> {
+        self.beside(&executor, "resumed", &self.spec.resumed.hooks).await
+    }
+
     /// Runs hooks beside the main process, one after the other.
     async fn beside(
         &self,

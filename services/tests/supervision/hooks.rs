@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use kelson_proto::v1::resumed_step::Outcome;
 use kelson_runner::Exit;
 use kelson_services::model::State;
 use kelson_spec::service::{Hook, Requirement, RestartPolicy, ServiceSpec};
@@ -238,4 +239,59 @@ async fn post_does_not_answer_a_run_of_which_nothing_was_begun() {
     house.stop("web").await;
     drop(all);
     assert_eq!(house.played("web", |web| web.said()), ["open", "close"]);
+}
+
+/// The outcomes of a resume.
+async fn resumed_with(house: &House, timeout: Duration) -> Vec<(String, Outcome, String)> {
+    let deadline = tokio::time::Instant::now() + timeout;
+    let steps = house.manager.resumed("a test", deadline).await;
+    steps.into_iter().map(|step| (step.name.clone(), step.outcome(), step.message)).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_resume_each_service_gets_what_its_file_declares() {
+    let mut web = spec("web");
+    web.resumed.hooks = vec![hook("renew")];
+    let mut certificate = oneshot("certificate");
+    certificate.resumed.restart = true;
+    let house = House::new();
+    house.played("web", |web| web.commands.set("renew", passes()));
+    house.boot([web, certificate, spec("unaware"), manual(spec("down"))]).await;
+    house.exit("certificate", 0).await;
+    assert_eq!(house.now("certificate").run, 1);
+    let resumed = tokio::spawn({
+        let manager = house.manager.clone();
+        async move { manager.resumed("a test", tokio::time::Instant::now() + secs(9)).await }
+    });
+    house.settle().await;
+    assert_eq!(house.now("certificate").run, 2);
+    house.exit("certificate", 0).await;
+    let steps = resumed.await.unwrap();
+    let outcomes: Vec<(&str, Outcome)> = steps.iter().map(|step| (&*step.name, step.outcome())).collect();
+    let expected =
+        [("certificate", Outcome::Done), ("unaware", Outcome::NotDeclared), ("web", Outcome::Done)];
+    assert_eq!(outcomes, expected, "a service that is down is not notified");
+    assert_eq!(steps[2].message, "1 hook succeeded");
+    assert_eq!(house.played("web", |web| web.commands.begun())[0].1, "run 1: renew");
+    assert_eq!(house.now("web").run, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hook_after_a_resume_that_fails_or_is_late_changes_nothing_else() {
+    let mut web = spec("web");
+    web.resumed.hooks = vec![hook("renew"), hook("tell")];
+    let house = House::new();
+    house.played("web", |web| web.commands.set("renew", fails("no\n")));
+    house.played("web", |web| web.commands.set("tell", passes()));
+    house.boot([web]).await;
+    let failed = "resumed hook renew failed: exited with status 1";
+    let steps = resumed_with(&house, secs(9)).await;
+    assert_eq!(steps, [("web".to_owned(), Outcome::Failed, failed.to_owned())]);
+    house.assert_told("web", failed);
+    house.played("web", |web| web.commands.set("renew", hangs("")));
+    let steps = resumed_with(&house, secs(2)).await;
+    assert_eq!(steps[0].1, Outcome::Late);
+    house.settle().await;
+    assert_eq!(house.played("web", |web| web.commands.running()), 0, "it is killed");
+    assert_eq!((house.state("web"), house.now("web").up), (State::Running, true));
 }

@@ -193,7 +193,8 @@ pub fn stop() -> Mapping<StopSpec> {
     }
 }
 
-fn signal() -> Codec<i32> {
+/// A signal by its name or number.
+pub fn signal() -> Codec<i32> {
     let kind = || {
         let names: Vec<&str> = kernel::signal_names().collect();
         let pattern = format!(r"^(SIG)?({}|RTMIN(\+[0-9]+)?|RTMAX(-[0-9]+)?)$", names.join("|"));

@@ -2,10 +2,11 @@
 
 use super::codec::{Codec, either};
 use super::command::command;
+use super::confinement::signal;
 use super::mapping::{Mapping, keys};
 use super::values::{SHORTEST, boolean, duration_from};
 use crate::tree::Value;
-use kelson_spec::service::{Hook, Hooks};
+use kelson_spec::service::{Hook, Hooks, Resumed};
 
 /// The most commands at one place: each of them can keep a stop waiting.
 const MOST: usize = 32;
@@ -26,9 +27,32 @@ pub fn hooks(is_container: bool) -> Mapping<Hooks> {
     }
 }
 
+/// What the service needs after a resume from a snapshot.
+pub fn resumed() -> Mapping<Resumed> {
+    let mapping = keys! {
+        Mapping::new("resumed", Resumed::default);
+        means "signal" signal = signal().optional(), "none", "to the main process";
+        key "hooks" hooks = list_of(Mapping::codec(|| command_hook("beside"))), "beside the main process, after the signal";
+        key "restart" restart = boolean(), "`true`: Kelson restarts the service, instead of a signal and hooks";
+    };
+    mapping.check(|d, seen, resumed| {
+        if resumed.restart && (seen.has("signal") || seen.has("hooks")) {
+            seen.wrong_key(
+                d,
+                "restart",
+                "a process that is restarted needs no signal and no hooks; leave one out",
+            );
+        }
+    })
+}
+
 /// A list of commands, or one alone. `not_as_root`: why `asRoot` cannot be here.
 fn list(not_as_root: Option<&'static str>) -> Codec<Vec<Hook>> {
-    let one = Mapping::codec(move || hook(not_as_root)).around(|d, node, inner| match node.is_mapping() {
+    list_of(Mapping::codec(move || hook(not_as_root)))
+}
+
+fn list_of(one: Codec<Hook>) -> Codec<Vec<Hook>> {
+    let one = one.around(|d, node, inner| match node.is_mapping() {
         true => inner(d, node),
         false => d.expected(node, "such as {command: [PROGRAM, ARGUMENT]}"),
     });
@@ -47,12 +71,18 @@ fn list(not_as_root: Option<&'static str>) -> Codec<Vec<Hook>> {
 
 fn hook(not_as_root: Option<&'static str>) -> Mapping<Hook> {
     keys! {
-        Mapping::new("hook", || Hook::new([""; 0], Hook::TIMEOUT));
-        needed "command" command = command(), "command: [PROGRAM, ARGUMENT]", "as in [process](#process)";
-        key "timeout" timeout = duration_from(SHORTEST), "after this time Kelson kills it, and it has \
-             failed";
+        command_hook("hook");
         key "asRoot" as_root = boolean().but(move |as_root| not_as_root.filter(|_| *as_root)),
             "`true`: runs as root, without the limits of [security](#security). Only for `pre` and `post` of a \
              process";
+    }
+}
+
+fn command_hook(name: &'static str) -> Mapping<Hook> {
+    keys! {
+        Mapping::new(name, || Hook::new([""; 0], Hook::TIMEOUT));
+        needed "command" command = command(), "command: [PROGRAM, ARGUMENT]", "as in [process](#process)";
+        key "timeout" timeout = duration_from(SHORTEST), "after this time Kelson kills it, and it has \
+             failed";
     }
 }

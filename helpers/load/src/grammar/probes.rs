@@ -4,7 +4,7 @@ use super::at::At;
 use super::codec::Codec;
 use super::environment::EMPTY;
 use super::mapping::{Mapping, keys};
-use super::values::{any_word, boolean, choice, is_host_name, map, number, path, some_text, text};
+use super::values::{any_word, boolean, choice, map, number, path, some_text, text};
 use crate::certificates::{self, MAX_CERTIFICATES};
 use crate::decode::{Decoder, quoted, shown};
 use crate::json::Json;
@@ -12,6 +12,7 @@ use crate::read;
 use crate::schema::{Kind, form};
 use crate::tree::{Node, Value};
 use kelson_spec::loaded::Unchecked;
+use kelson_spec::names::is_host_name;
 use kelson_spec::pattern;
 use kelson_spec::service::{Asks, GrpcProbe, HttpProbe, NetworkProbe, ProbeTls};
 

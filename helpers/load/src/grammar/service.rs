@@ -7,7 +7,7 @@ use super::command::process;
 use super::confinement::{limits, logs, resources, security, stop};
 use super::container::{container, container_user};
 use super::environment::environments;
-use super::hooks::hooks;
+use super::hooks::{hooks, resumed};
 use super::mapping::{Mapping, keys};
 use super::membership::{lifecycle, tie};
 use super::requirement::{Use, requirements};
@@ -114,6 +114,8 @@ pub fn service_file() -> Mapping<ServiceSpec> {
              `none`: no limit. It has no effect without readiness and such a check";
         key "health" health = checks(CheckOf::Service), "checks that must all pass for it to be up";
         by "hooks" hooks = |spec, seen| hooks(is_container(spec, seen)), "", "commands around each run";
+        key "resumed" resumed = Mapping::codec(resumed),
+            "what it gets after the machine was [resumed from a snapshot](#resumed)";
         key "onExit" on_exit = choice([("ignore", OnExit::Ignore), ("stop", OnExit::Stop)]),
             "`stop`: once the service has ended and `restart` does not start it again, \
              [the host stops](#onexit), with its exit status";
@@ -203,7 +205,7 @@ fn stop_as_written(spec: &ServiceSpec, extent: Extent) -> Json {
 }
 
 /// Keys of what runs.
-const OF_A_PROGRAM: [&str; 17] = [
+const OF_A_PROGRAM: [&str; 18] = [
     "environment",
     "environmentFiles",
     "type",
@@ -212,6 +214,7 @@ const OF_A_PROGRAM: [&str; 17] = [
     "startTimeout",
     "health",
     "hooks",
+    "resumed",
     "onExit",
     "stop",
     "user",

@@ -11,6 +11,7 @@ use crate::decode::{Decoder, quoted, shown};
 use crate::json::Json;
 use crate::schema::{Kind, form};
 use crate::tree::Node;
+use kelson_spec::names::{LONGEST_HOSTNAME, is_hostname};
 use kelson_spec::near::near;
 use kelson_spec::units::{self, NEVER, cpus_text, duration_text, limit_text, size_text};
 
@@ -18,8 +19,6 @@ use kelson_spec::units::{self, NEVER, cpus_text, duration_text, limit_text, size
 const LONGEST: Duration = Duration::from_secs(365 * 86_400);
 /// The shortest time that may be waited for something to happen.
 pub const SHORTEST: Duration = Duration::from_millis(1);
-/// The longest name of a host, in bytes.
-const LONGEST_HOSTNAME: usize = 64;
 /// Thousandths of a CPU: the kernel gives no less than 1 ms of 100 ms.
 const CPU: RangeInclusive<u64> = 10..=4_096_000;
 
@@ -246,21 +245,11 @@ pub fn map<T: 'static>(
     )
 }
 
-/// Whether each part of a name between dots is of letters, digits and what `also` allows, no `-` at its ends, and within `most`.
-pub fn is_host_name(name: &str, most: usize, also: &[u8]) -> bool {
-    name.split('.').all(|label| {
-        (1..=most).contains(&label.len())
-            && !label.starts_with('-')
-            && !label.ends_with('-')
-            && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || also.contains(&b))
-    })
-}
-
 /// The name of a host.
 pub fn host_name() -> Codec<String> {
     let pattern = r"^[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*$";
     word("host name", pattern, "edge-1").but(|text| {
-        let sound = text.len() <= LONGEST_HOSTNAME && is_host_name(text, LONGEST_HOSTNAME, b"");
+        let sound = is_hostname(text);
         (!sound).then(|| {
             format!(
                 "{} is not a host name; use letters, digits, - and ., at most {LONGEST_HOSTNAME}",

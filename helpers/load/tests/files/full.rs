@@ -59,6 +59,7 @@ hooks:
   postStart: {command: [/bin/tell], timeout: 2s}
   preStop: []
   post: [{command: [rm, -rf, "/run/{web}"]}]
+resumed: {signal: USR1, hooks: {command: [/bin/renew], timeout: 3s}}
 onExit: stop
 stop: {signal: SIGRTMIN+3, timeout: 20s, delay: 500ms}
 user: www-data:adm
@@ -180,6 +181,11 @@ fn every_key_of_a_service_file_is_read() {
             post_start: vec![hook(&["/bin/tell"], 2)],
             pre_stop: vec![],
             post: vec![hook(&["rm", "-rf", "/run/{web}"], 30)],
+        },
+        resumed: Resumed {
+            signal: Some(libc::SIGUSR1),
+            hooks: vec![hook(&["/bin/renew"], 3)],
+            restart: false,
         },
         on_exit: OnExit::Stop,
         readiness: Readiness::Descriptor(3),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kelson_runner::Executor;
+use kelson_runner::{BoxFuture, Executor};
 use kelson_spec::ServiceSpec;
 use tokio::sync::{mpsc, oneshot};
 
@@ -42,6 +42,11 @@ pub enum Command {
         signal: i32,
         asked_by: String,
         reply: oneshot::Sender<Result<i32, ServicesError>>,
+    },
+    /// The machine was resumed from a snapshot. Answered with the hooks for that, which the caller awaits.
+    Resumed {
+        asked_by: String,
+        reply: oneshot::Sender<Result<BoxFuture<'static, Vec<String>>, ServicesError>>,
     },
     /// How its checks stand.
     Checks {
@@ -104,6 +109,11 @@ impl Core {
                 let _ = reply.send(self.signal(signal, &asked_by));
                 Next::Same
             }
+            Command::Resumed { asked_by, reply } => {
+                // The caller may be gone.
+                let _ = reply.send(self.resumed(&asked_by));
+                Next::Same
+            }
             Command::Checks { reply } => {
                 // The caller may be gone.
                 let _ = reply.send(self.reports());
@@ -131,7 +141,7 @@ impl Core {
     }
 
     /// To the main process, which the policy answers for as ever if the signal ends it: it is no stop.
-    fn signal(&self, signal: i32, asked_by: &str) -> Result<i32, ServicesError> {
+    pub(super) fn signal(&self, signal: i32, asked_by: &str) -> Result<i32, ServicesError> {
         let pid = self.service.pid().ok_or_else(|| self.does_not_run())?;
         kelson_runner::signal_process(pid, self.start_time, signal)
             .map_err(|error| ServicesError::NotNow(error.message))?;

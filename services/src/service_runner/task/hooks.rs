@@ -5,6 +5,7 @@ use std::sync::Arc;
 use kelson_runner::BoxFuture;
 
 use super::Core;
+use crate::error::ServicesError;
 use crate::service_runner::hooks::Hooks;
 
 impl Core {
@@ -20,6 +21,15 @@ impl Core {
     /// The `preStop` hooks; the texts tell of those that failed.
     pub(super) fn pre_stop(&self) -> BoxFuture<'static, Vec<String>> {
         Box::pin(self.hooks().pre_stop(self.executor_of_run()))
+    }
+
+    /// Sends the signal of `resumed` to the run; its hooks are left to the caller, who may drop them.
+    pub(super) fn resumed(&self, asked_by: &str) -> Result<BoxFuture<'static, Vec<String>>, ServicesError> {
+        let executor = self.executor()?;
+        if let Some(signal) = self.spec.resumed.signal {
+            self.signal(signal, asked_by)?;
+        }
+        Ok(Box::pin(self.hooks().resumed(Ok(executor))))
     }
 
     /// Starts the `postStart` hooks of a run that is ready, and drops those of a run that is ending: asked after each

@@ -1,0 +1,64 @@
+//! Commands around and beside the runs of a service.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// Commands around each run of a service.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Hooks {
+    /// Before the main process, one after the other; a failure is a failed start.
+    pub pre: Vec<Hook>,
+    /// Beside it, once it is ready; a failure is reported and changes nothing.
+    pub post_start: Vec<Hook>,
+    /// Before it is stopped: before `stop.delay` and the signal.
+    pub pre_stop: Vec<Hook>,
+    /// After it has ended, however it did, and after a failed `pre`.
+    pub post: Vec<Hook>,
+}
+
+impl Hooks {
+    pub fn is_empty(&self) -> bool {
+        self.pre.is_empty() && self.post_start.is_empty() && self.pre_stop.is_empty() && self.post.is_empty()
+    }
+}
+
+/// One command around a run: in the service's environment and within its cgroup.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hook {
+    /// Program and arguments, never empty.
+    pub command: Vec<String>,
+    /// Then it is killed and counts as failed.
+    #[serde(default = "Hook::timeout")]
+    pub timeout: Duration,
+    /// As root and without the service's `security`. Otherwise as the service's user.
+    #[serde(default)]
+    pub as_root: bool,
+}
+
+impl Hook {
+    /// `timeout` where the file has none.
+    pub const TIMEOUT: Duration = Duration::from_secs(30);
+
+    /// As the service's user.
+    pub fn new(command: impl IntoIterator<Item = impl Into<String>>, timeout: Duration) -> Hook {
+        Hook { command: command.into_iter().map(Into::into).collect(), timeout, as_root: false }
+    }
+
+    fn timeout() -> Duration {
+        Self::TIMEOUT
+    }
+}
+
+/// What a run gets after the machine was resumed from a snapshot: by default nothing.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Resumed {
+    /// To the main process, before the hooks.
+    pub signal: Option<i32>,
+    /// Beside the main process, one after the other.
+    pub hooks: Vec<Hook>,
+    /// A restart instead of both.
+    pub restart: bool,
+}
