@@ -34,7 +34,9 @@ pub trait Run: clap::Args {
 #[derive(Debug, Default, clap::Args)]
 #[command(next_help_heading = "Options of every command")]
 pub struct Global {
-    /// The host: HOST[:PORT], unix:///PATH, vsock://CID:PORT [default: this one]
+    /// The host: HOST[:PORT], unix:///PATH, vsock://CID:PORT
+    ///
+    /// Without it, this host.
     #[arg(short, long, global = true, value_name = "E")]
     pub endpoint: Option<String>,
     /// Several hosts, with commas: contexts, HOST, HOST:PORT

@@ -38,10 +38,10 @@ pub struct Arguments {
     /// The new host name [default: it stays as it is]
     #[arg(long, value_name = "NAME")]
     hostname: Option<String>,
-    /// 32 to 512 random bytes from outside the machine; needed where kelsonctl itself runs on it
+    /// 32 to 512 random bytes from outside the machine
     #[arg(long, value_name = "FILE")]
     entropy: Option<PathBuf>,
-    /// The longest time for all steps, such as 5s or 2m [default: 30s]
+    /// The longest time, such as 5s or 2m [default: 30s]
     #[arg(short, long, value_name = "D", value_parser = time::parse_timeout)]
     timeout: Option<Duration>,
 }
