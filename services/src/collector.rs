@@ -215,6 +215,7 @@ impl Collector {
 mod tests {
     use kelson_helper::{Launched, Start};
 
+    use super::held::tests::OPTIONS;
     use super::*;
 
     struct Nobody;
@@ -228,16 +229,9 @@ mod tests {
     #[tokio::test]
     async fn the_last_descriptors_are_left_to_pid_1() {
         let (mut collector, _driver, _reports) = Collector::new(Arc::new(Nobody), "/".into()).unwrap();
-        let options = LogOptions {
-            max_size: 1,
-            max_files: 1,
-            rate_limit: None,
-            console: false,
-            copy: Copying::Nothing,
-        };
-        let (_, writer) = collector.pipes("web", 1, options).unwrap();
+        let (_, writer) = collector.pipes("web", 1, OPTIONS).unwrap();
         collector.most_files = u64::try_from(writer.as_raw_fd()).unwrap() + RESERVED;
-        let refused = collector.pipes("web", 2, options).unwrap_err().to_string();
+        let refused = collector.pipes("web", 2, OPTIONS).unwrap_err().to_string();
         let most = collector.most_files;
         assert_eq!(refused, format!("PID 1 may open {most} files, and keeps the last 64 for itself"));
     }

@@ -51,11 +51,9 @@ pub fn reseed(source: OwnedFd) -> Result<String, String> {
     let taken = File::from(source).take(LENGTH as u64).read_to_end(&mut entropy);
     taken.map_err(|error| format!("the new entropy: {error}"))?;
     let device = std::fs::OpenOptions::new().write(true).open(urandom).map_err(|error| at(urandom, error))?;
-    let mut info = PoolInfo { credit: 0, length: 0, bytes: [0; LENGTH] };
-    for (to, from) in info.bytes.iter_mut().zip(&entropy) {
-        (*to, info.length, info.credit) =
-            (*from, info.length.saturating_add(1), info.credit.saturating_add(8));
-    }
+    let length = libc::c_int::try_from(entropy.len()).unwrap_or(0);
+    let mut info = PoolInfo { credit: length.saturating_mul(8), length, bytes: [0; LENGTH] };
+    info.bytes.iter_mut().zip(&entropy).for_each(|(to, from)| *to = *from);
     // SAFETY: the kernel reads the two numbers and `length` bytes after them, all of which `info` holds.
     let added = unsafe { libc::ioctl(device.as_raw_fd(), RNDADDENTROPY, &raw const info) };
     Errno::result(added).map_err(|errno| at(urandom, format_args!("RNDADDENTROPY: {}", errno.desc())))?;

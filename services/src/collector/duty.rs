@@ -292,8 +292,9 @@ impl Duty for Logs {
 
 #[cfg(test)]
 mod tests {
+    use super::super::forgetful;
+    use super::super::held::tests::OPTIONS;
     use super::super::held::{NewRun, pipe};
-    use super::super::{Copying, LogOptions, forgetful};
     use super::*;
 
     #[test]
@@ -302,14 +303,7 @@ mod tests {
         let (status, _) = watch::channel(status);
         let mut logs = Logs::new("/".into(), Held::new(forgetful()).unwrap(), status, mpsc::channel(1).0);
         let ((stdout, writer), (stderr, _writer)) = (pipe().unwrap(), pipe().unwrap());
-        let options = LogOptions {
-            max_size: 1,
-            max_files: 1,
-            rate_limit: None,
-            console: false,
-            copy: Copying::Nothing,
-        };
-        logs.held.add(NewRun { id: 1, service: "web".into(), run: 1, options, stdout, stderr });
+        logs.held.add(NewRun { id: 1, service: "web".into(), run: 1, options: OPTIONS, stdout, stderr });
         let now = Instant::now();
         let millis = Duration::from_millis;
         assert!(logs.excuses(ANSWER, now) && logs.excuses(LONGEST - millis(1), now));

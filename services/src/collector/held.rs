@@ -5,7 +5,7 @@
 //! nobody blocks on them; the newest stay in the pipe for the next logd.
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;

@@ -1,7 +1,7 @@
 use super::super::Copying;
 use super::*;
 
-const OPTIONS: LogOptions =
+pub(in crate::collector) const OPTIONS: LogOptions =
     LogOptions { max_size: 1024, max_files: 2, rate_limit: None, console: false, copy: Copying::Nothing };
 
 fn run(held: &mut Held, service: &str) -> (u64, OwnedFd, OwnedFd) {
