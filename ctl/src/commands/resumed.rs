@@ -30,7 +30,7 @@ const GRACE: Duration = Duration::from_secs(5);
 /// kelsonctl exits with status 1 if a step failed or was late.
 ///
 /// Examples:
-///   kelsonctl -e vsock://7:8443 resumed --hostname worker-7
+///   kelsonctl -e vsock://7:5000 resumed --hostname worker-7
 ///   kelsonctl resumed --entropy /run/metadata/entropy --timeout 5s
 #[derive(Debug, Clone, clap::Args)]
 #[command(verbatim_doc_comment)]

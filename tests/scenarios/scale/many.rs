@@ -26,7 +26,8 @@ fn name(n: usize) -> String {
 
 /// Starts a host, and returns it once this number of services is up. Nobody asks PID 1 before.
 fn start(builder: HostBuilder, count: usize) -> Host {
-    // On a busy computer the stop of so many outlasts the usual deadline. A disk would cost PID 1 more than the services.
+    // On a busy computer the stop of 10,000 services outlasts the usual deadline. A disk would cost PID 1 more than the
+    // services.
     let host = builder.machine("shutdown: {timeout: 10m}").memory("run", "1g").spawn();
     until("the boot to be over", LONG, || host.console().contains("the boot is over").then_some(()));
     let services = host.services();

@@ -97,7 +97,7 @@ impl Core {
         }
     }
 
-    /// Lets the other services know of it.
+    /// Adds it to the registry, where the other services find it.
     pub(super) fn show(&self) {
         self.host_context.registry.add(Arc::clone(&self.name), self.publisher.subscribe());
     }
