@@ -23,7 +23,8 @@ use system::{Programs, System};
 const USAGE: &str = "\
 Usage: kelson-bench --programs DIR --json FILE [--only PART,PART…] [--peers NAME,NAME…]
                     [--services N] [--rounds N] [--idle SECONDS] [--kills N]
-DIR holds `service`, `service-bare` and `loop`, built from hack/bench-programs. Peers that are not in PATH are left out.
+DIR holds `service`, `service-bare` and `loop`, built from hack/bench-programs, and may hold `s6-overlay`, the root of a
+container. Peers that are not in PATH or in DIR are left out.
 ";
 
 fn main() {
@@ -45,7 +46,6 @@ fn main() {
             _ => usage(),
         }
     }
-    systems.retain(|system| system.needs().is_none_or(is_in_path));
     let (programs, json) = programs.zip(json).unwrap_or_else(|| usage());
     let programs =
         fs::canonicalize(&programs).unwrap_or_else(|error| fail(&programs.display().to_string(), &error));
@@ -53,9 +53,14 @@ fn main() {
         service: programs.join("service"),
         bare_service: programs.join("service-bare"),
         bare_loop: programs.join("loop"),
+        overlay: programs.join("s6-overlay"),
         init: paths::binary("init"),
         ctl: paths::binary("kelsonctl"),
     };
+    systems.retain(|system| match system {
+        System::S6Overlay => programs.overlay.is_dir(),
+        _ => system.needs().is_none_or(is_in_path),
+    });
 
     let base = std::env::temp_dir().join(format!("kelson-bench-{}", std::process::id()));
     fs::create_dir(&base).unwrap_or_else(|error| fail(&base.display().to_string(), &error));

@@ -32,17 +32,20 @@ pub enum System {
     S6,
     /// As in a container, where each service writes to the output of PID 1.
     S6WithoutLogs,
+    /// In a root of its own, which it needs.
+    S6Overlay,
     Runit,
     Tini,
 }
 
 impl System {
-    pub const ALL: [System; 7] = [
+    pub const ALL: [System; 8] = [
         System::Loop,
         System::Kelson,
         System::Dinit,
         System::S6,
         System::S6WithoutLogs,
+        System::S6Overlay,
         System::Runit,
         System::Tini,
     ];
@@ -54,6 +57,7 @@ impl System {
             System::Dinit => "dinit",
             System::S6 => "s6",
             System::S6WithoutLogs => "s6-no-logs",
+            System::S6Overlay => "s6-overlay",
             System::Runit => "runit",
             System::Tini => "tini",
         }
@@ -62,7 +66,7 @@ impl System {
     /// The program that has to be in PATH.
     pub fn needs(self) -> Option<&'static str> {
         match self {
-            System::Loop | System::Kelson => None,
+            System::Loop | System::Kelson | System::S6Overlay => None,
             System::Dinit => Some("dinit"),
             System::S6 | System::S6WithoutLogs => Some("s6-svscan"),
             System::Runit => Some("runsvdir"),
@@ -77,7 +81,7 @@ impl System {
     /// Whether it can be told to start a service only once another is ready, in a chain of so many.
     pub fn has_chain(self, length: usize) -> bool {
         match self {
-            System::Runit | System::Tini => false,
+            System::S6Overlay | System::Runit | System::Tini => false,
             System::Dinit => length < DINIT_CHAIN,
             _ => true,
         }
@@ -85,7 +89,7 @@ impl System {
 
     /// Whether it is for hosts of many services.
     pub fn is_for_many(self) -> bool {
-        !matches!(self, System::S6WithoutLogs | System::Tini)
+        !matches!(self, System::S6WithoutLogs | System::S6Overlay | System::Tini)
     }
 
     /// Whether it is for containers of one service, and waits for its end.
@@ -129,6 +133,8 @@ pub struct Programs {
     /// The same without a C library.
     pub bare_service: PathBuf,
     pub bare_loop: PathBuf,
+    /// The root of a container with s6-overlay and without a service; a folder that may not exist.
+    pub overlay: PathBuf,
     pub init: PathBuf,
     pub ctl: PathBuf,
 }
@@ -164,16 +170,11 @@ impl<'a> Run<'a> {
         let board = Board::new(&dir.join("board"), services).expect("the board can be made");
         board.expect(services as u32);
         let mut command = Command::new("unshare");
-        command.args([
-            "--pid",
-            "--fork",
-            "--mount",
-            "--mount-proc",
-            "--uts",
-            "--ipc",
-            "--kill-child=KILL",
-            "--",
-        ]);
+        command.args(["--pid", "--fork", "--mount", "--mount-proc", "--uts", "--ipc", "--kill-child=KILL"]);
+        if system == System::S6Overlay {
+            command.arg("--root").arg(dir);
+        }
+        command.arg("--");
         files::write(system, shape, services, dir, &board, programs);
         match system {
             System::Loop if matches!(shape, Shape::Writer | Shape::Silent) => {
@@ -201,6 +202,9 @@ impl<'a> Run<'a> {
             }
             System::S6 | System::S6WithoutLogs => {
                 command.args(["s6-svscan", "-c", &(4 * services + 500).to_string()]).arg(dir.join("scan"));
+            }
+            System::S6Overlay => {
+                command.arg("/init");
             }
             System::Runit => {
                 command.arg("runsvdir").arg(dir.join("scan"));

@@ -1,8 +1,9 @@
 //! The files that each supervisor is given, as its documentation recommends.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
+use std::process::Command;
 
 use super::{Programs, Shape, System, name};
 use crate::board::Board;
@@ -13,6 +14,7 @@ pub fn write(system: System, shape: Shape, services: usize, dir: &Path, board: &
         System::Loop | System::Tini => {}
         System::Kelson => write_kelson(shape, services, dir, word, programs),
         System::Dinit => write_dinit(shape, services, dir, word, programs),
+        System::S6Overlay => write_overlay(services, dir, word, programs),
         _ => write_scandir(system, shape, services, dir, word, programs),
     }
 }
@@ -109,6 +111,28 @@ fn write_scandir(
                 fs::write(folder.join("log/main/config"), "s1048576\nn3\n").expect("it is writable");
             }
         }
+    }
+}
+
+/// A container whose root is the folder itself. Inside, too, the folder can be reached by the path that it has outside:
+/// the words of the services name it.
+fn write_overlay(services: usize, dir: &Path, word: impl Fn(usize) -> String, programs: &Programs) {
+    let status = Command::new("cp").arg("-a").arg(programs.overlay.join(".")).arg(dir).status();
+    assert!(status.expect("cp can be started").success(), "the root of the container cannot be copied");
+    let inside = |path: &Path| {
+        let path = dir.join(path.strip_prefix("/").expect("an absolute path"));
+        fs::create_dir_all(path.parent().expect("it is below the folder")).expect("the folder is writable");
+        path
+    };
+    symlink("/", inside(dir)).expect("the folder is writable");
+    fs::copy(&programs.service, inside(&programs.service)).expect("the folder is writable");
+    let etc = dir.join("etc/s6-overlay");
+    for slot in 0..services {
+        let folder = etc.join("s6-rc.d").join(name(slot));
+        fs::create_dir(&folder).expect("the folder is writable");
+        fs::write(folder.join("type"), "longrun\n").expect("it is writable");
+        write_script(&folder.join("run"), &format!("#!{} {}\n", programs.service.display(), word(slot)));
+        fs::write(etc.join("user-bundles.d/user/contents.d").join(name(slot)), "").expect("it is writable");
     }
 }
 

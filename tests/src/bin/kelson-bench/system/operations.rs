@@ -84,7 +84,7 @@ impl Run<'_> {
 
     /// How long the command that lists all services takes, in nanoseconds, each time; nothing where there is none.
     pub fn list(&self) -> Vec<u64> {
-        if matches!(self.system, System::Loop | System::Tini) {
+        if matches!(self.system, System::Loop | System::S6Overlay | System::Tini) {
             return Vec::new();
         }
         let began = now();
@@ -103,7 +103,7 @@ impl Run<'_> {
     fn list_command(&self) -> Command {
         let mut command;
         match self.system {
-            System::Loop | System::Tini => unreachable!("they have no list"),
+            System::Loop | System::S6Overlay | System::Tini => unreachable!("they have no list"),
             System::Kelson => command = self.kelsonctl(&["services"]),
             System::Dinit => {
                 command = Command::new("dinitctl");
@@ -158,7 +158,7 @@ impl Run<'_> {
         match self.system {
             // dinit-monitor is not told of a restart with smooth-recovery, since the service stays started.
             System::Dinit => return None,
-            System::Loop | System::Tini | System::Runit => return None,
+            System::Loop | System::S6Overlay | System::Tini | System::Runit => return None,
             System::Kelson => command = self.kelsonctl(&["events", "--follow", &name(slot)]),
             System::S6 | System::S6WithoutLogs => {
                 command = Command::new("s6-svwait");
