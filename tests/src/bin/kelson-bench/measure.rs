@@ -33,6 +33,9 @@ const WATCHERS: usize = 60;
 const WRITTEN: f64 = 64.0 * 1024.0 * 1024.0;
 /// From then on nothing happens by itself. And s6 and runit restart a service at once only if it has run for a second.
 const SETTLES: Duration = Duration::from_secs(2);
+/// A supervisor may look once more at what it did last: Kelson looks at its main loop 5 s after the last wake-up, and its
+/// spare threads end after 10 s.
+const COMES_TO_REST: Duration = Duration::from_secs(15);
 
 /// How large and how long.
 pub struct Plan {
@@ -213,7 +216,7 @@ pub fn idle(systems: &[System], plan: &Plan, base: &Path, programs: &Programs, f
         run.wait_started();
         runs.push((*system, run));
     }
-    std::thread::sleep(SETTLES * 2);
+    std::thread::sleep(COMES_TO_REST);
     let mut look = || -> Vec<(System, u64, u64)> {
         let costs = runs.iter_mut().map(|(system, run)| {
             let (own, _) = run.processes();
