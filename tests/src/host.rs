@@ -25,6 +25,49 @@ pub(crate) const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin
 /// The user of [`HostBuilder::contained`], seen from outside.
 const CONTAINED: u32 = 54_321;
 
+/// What PID 1 has to do without in the user namespace of [`HostBuilder::contained`].
+#[derive(Clone, Copy, Debug)]
+pub struct Without {
+    /// It is user 4242, which no passwd entry names, and not root.
+    pub user_name: bool,
+    pub capabilities: bool,
+    /// Only the test's own folder can be written.
+    pub writable_root: bool,
+    pub cgroup: bool,
+    pub shared_memory: bool,
+}
+
+impl Without {
+    /// What engines take as a rule.
+    pub const ALL_BUT_SHARED_MEMORY: Without = Without {
+        user_name: true,
+        capabilities: true,
+        writable_root: true,
+        cgroup: true,
+        shared_memory: false,
+    };
+
+    /// The commands of a shell that take it away and end with the exec of the command in `$@`.
+    fn script(&self, folder: &Path) -> String {
+        let mut steps = vec![format!("mount --bind {0} {0}", folder.display())];
+        if self.writable_root {
+            steps.push("mount -o remount,bind,ro /".to_owned());
+        }
+        if self.shared_memory {
+            steps.push("mount -t tmpfs -o ro none /dev/shm".to_owned());
+        }
+        steps.push(match (self.user_name, self.capabilities) {
+            (false, false) => r#"exec "$@""#.to_owned(),
+            (false, true) => r#"exec setpriv --bounding-set=-all --inh-caps=-all "$@""#.to_owned(),
+            (true, capabilities) => format!(
+                r#"exec unshare --user --map-user=4242 --map-group=4242 {} "$@""#,
+                if capabilities { "" } else { "--keep-caps" }
+            ),
+        });
+        steps.join(" && ")
+    }
+}
+
 /// How a host is to be, before it starts.
 #[derive(Debug, Default)]
 pub struct HostBuilder {
@@ -42,7 +85,7 @@ pub struct HostBuilder {
     console_unread: bool,
     stdout_unread: bool,
     variables: BTreeMap<String, String>,
-    contained: Option<String>,
+    contained: Option<Without>,
     usual_folders: bool,
     memory: BTreeMap<String, String>,
     containers: Option<Containers>,
@@ -156,11 +199,10 @@ impl HostBuilder {
         self
     }
 
-    /// Runs PID 1 as an engine does without root: in user namespaces, as user 4242 without a passwd entry or a capability,
-    /// on a read-only root in which the test's own folder alone can be written. `mounts` are commands that run before.
-    pub fn contained(mut self, mounts: &str) -> HostBuilder {
+    /// Runs PID 1 as an engine does without root: in a user namespace of an ordinary user.
+    pub fn contained(mut self, without: Without) -> HostBuilder {
         self.user = Some(CONTAINED);
-        self.contained = Some(mounts.to_owned());
+        self.contained = Some(without);
         self
     }
 
@@ -284,13 +326,8 @@ impl HostBuilder {
         }
         // Whatever becomes of the test, nothing of the host outlives it.
         command.args(["--pid", "--fork", "--mount", "--mount-proc", "--kill-child=KILL"]);
-        if let Some(mounts) = &self.contained {
-            let script = format!(
-                "mount --bind {0} {0} && mount -o remount,bind,ro / && {mounts} exec unshare --user \
-                 --map-user=4242 --map-group=4242 \"$@\"",
-                dir.display()
-            );
-            command.args(["sh", "-c", &script, "sh"]);
+        if let Some(without) = &self.contained {
+            command.args(["sh", "-c", &without.script(&dir), "sh"]);
         }
         if let Some(suspended) = self.suspended {
             command.args(["--time", "--boottime", &suspended.as_secs().to_string()]);
@@ -382,6 +419,12 @@ impl HostBuilder {
         {
             fs::create_dir_all(cgroup.path().join("kelson").join(name))
                 .expect("a cgroup2 that can be written");
+        }
+        if let (Some(cgroup), Some(Without { cgroup: false, .. })) = (&cgroup, &self.contained) {
+            for file in ["", "cgroup.procs", "cgroup.subtree_control", "cgroup.threads"] {
+                chown(cgroup.path().join(file), Some(CONTAINED), Some(CONTAINED))
+                    .expect("the test's cgroup is ours");
+            }
         }
         let door = cgroup.as_ref().map(|cgroup| {
             OpenOptions::new().write(true).open(cgroup.door()).expect("the test's cgroup can be entered")

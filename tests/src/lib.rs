@@ -46,7 +46,7 @@ pub use deadline::{PATIENCE, eventually, until};
 pub use dice::Dice;
 pub use drive::{Cache, Drive, Loss};
 pub use hanging_disk::HangingDisk;
-pub use host::{Host, HostBuilder, process};
+pub use host::{Host, HostBuilder, Without, process};
 pub use image::{Image, Tar, archive};
 pub use port::free_port;
 pub use process::Process;

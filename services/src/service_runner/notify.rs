@@ -5,14 +5,19 @@
 //! reads any more. Only the service's user (and root) may send.
 
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use kelson_sys::descriptor::Watched;
 use kelson_sys::text::harmless;
 use nix::errno::Errno;
-use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, UnixAddr, bind, recv, recvmsg, socket};
+use nix::sys::socket::sockopt::PassCred;
+use nix::sys::socket::{
+    AddressFamily, ControlMessageOwned, MsgFlags, SockFlag, SockType, UnixAddr, UnixCredentials, bind,
+    getsockname, recv, recvmsg, setsockopt, socket,
+};
+use nix::unistd::geteuid;
 
 use crate::state_store::{Descriptor, KeptDescriptor, StateStore};
 
@@ -88,14 +93,23 @@ pub fn make_folder(path: &Path) -> io::Result<()> {
     std::fs::DirBuilder::new().mode(0o711).create(path)
 }
 
-/// The socket of one run; its file goes with it.
+/// The socket of one run.
 pub struct NotifySocket {
     socket: Watched<KeptDescriptor>,
-    path: PathBuf,
+    address: Address,
+}
+
+enum Address {
+    /// A file, whose owner and mode say who may send. It is removed with the socket.
+    File(PathBuf),
+    /// An abstract name, which any process of the network namespace reaches: messages of users other than this one
+    /// and root are ignored.
+    Abstract { name: String, user: u32 },
 }
 
 impl NotifySocket {
-    /// Binds the socket of a service, for its user.
+    /// Binds the socket of a service, for its user: a file in `directory`, or an abstract name where that fails and no
+    /// state is kept.
     ///
     /// # Errors
     /// When the path is too long for a socket or the directory cannot be written.
@@ -106,34 +120,17 @@ impl NotifySocket {
         store: Option<&StateStore>,
         run: u64,
     ) -> io::Result<NotifySocket> {
-        let path = directory.join(service);
-        match std::fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
         let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
         let socket = socket(AddressFamily::Unix, SockType::Datagram, flags, None)?;
-        let address = UnixAddr::new(&path).map_err(|error| {
-            io::Error::new(
-                io::Error::from(error).kind(),
-                format!("{}: path too long for a socket", path.display()),
-            )
-        })?;
-        match bind(socket.as_raw_fd(), &address) {
-            // Somebody has removed the folder.
-            Err(Errno::ENOENT) => {
-                make_folder(directory)?;
-                bind(socket.as_raw_fd(), &address)?;
-            }
-            bound => bound?,
-        }
-        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
-        if uid.is_some() {
-            std::os::unix::fs::chown(&path, uid, None)?;
-        }
+        let address = match bind_file(&socket, directory, service, uid) {
+            Ok(path) => Address::File(path),
+            // A host that keeps no state may have no folder that it can write, either.
+            Err(_) if store.is_none() => bind_abstract(&socket, uid)?,
+            Err(error) => return Err(error),
+        };
         let kept =
             KeptDescriptor::new(socket, store, || Descriptor::Notify { service: service.to_owned(), run });
-        NotifySocket::watched(kept, path)
+        NotifySocket::watched(kept, address)
     }
 
     /// The socket that an earlier incarnation of PID 1 has bound.
@@ -141,15 +138,26 @@ impl NotifySocket {
     /// # Errors
     /// When it cannot be watched.
     pub fn inherited(socket: KeptDescriptor, directory: &Path, service: &str) -> io::Result<NotifySocket> {
-        NotifySocket::watched(socket, directory.join(service))
+        NotifySocket::watched(socket, Address::File(directory.join(service)))
     }
 
-    fn watched(socket: KeptDescriptor, path: PathBuf) -> io::Result<NotifySocket> {
-        Ok(NotifySocket { socket: Watched::reading(socket)?, path })
+    fn watched(socket: KeptDescriptor, address: Address) -> io::Result<NotifySocket> {
+        Ok(NotifySocket { socket: Watched::reading(socket)?, address })
     }
 
-    pub fn path(&self) -> &Path {
-        &self.path
+    /// The value of `NOTIFY_SOCKET`: a path, or `@` and an abstract name.
+    pub fn address(&self) -> String {
+        match &self.address {
+            Address::File(path) => path.display().to_string(),
+            Address::Abstract { name, .. } => format!("@{name}"),
+        }
+    }
+
+    fn receive(&self, socket: &KeptDescriptor) -> io::Result<Vec<Message>> {
+        match self.address {
+            Address::File(_) => receive(socket, None),
+            Address::Abstract { user, .. } => receive(socket, Some(user)),
+        }
     }
 
     /// The messages of the next datagram, which stays there until it is [taken](NotifySocket::take). Cancelled by
@@ -160,7 +168,7 @@ impl NotifySocket {
     pub async fn next(&self) -> io::Result<Vec<Message>> {
         loop {
             let mut ready = self.socket.readable().await?;
-            if let Ok(result) = ready.try_io(|socket| receive(socket.get_ref())) {
+            if let Ok(result) = ready.try_io(|socket| self.receive(socket.get_ref())) {
                 return result;
             }
         }
@@ -168,7 +176,7 @@ impl NotifySocket {
 
     /// The messages of a datagram that is there already.
     pub fn next_now(&self) -> Option<Vec<Message>> {
-        receive(self.socket.get_ref()).ok()
+        self.receive(self.socket.get_ref()).ok()
     }
 
     /// Removes the datagram whose messages were read, once what they say is written down: an incarnation of PID 1 that
@@ -181,20 +189,68 @@ impl NotifySocket {
 
 impl Drop for NotifySocket {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.path);
+        if let Address::File(path) = &self.address {
+            let _ = std::fs::remove_file(path);
+        }
     }
 }
 
-fn receive(socket: &KeptDescriptor) -> io::Result<Vec<Message>> {
+fn bind_file(socket: &OwnedFd, directory: &Path, service: &str, uid: Option<u32>) -> io::Result<PathBuf> {
+    let path = directory.join(service);
+    match std::fs::remove_file(&path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let address = UnixAddr::new(&path).map_err(|error| {
+        io::Error::new(
+            io::Error::from(error).kind(),
+            format!("{}: path too long for a socket", path.display()),
+        )
+    })?;
+    match bind(socket.as_raw_fd(), &address) {
+        // Somebody has removed the folder.
+        Err(Errno::ENOENT) => {
+            make_folder(directory)?;
+            bind(socket.as_raw_fd(), &address)?;
+        }
+        bound => bound?,
+    }
+    std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
+    if uid.is_some() {
+        std::os::unix::fs::chown(&path, uid, None)?;
+    }
+    Ok(path)
+}
+
+/// Binds to a name that the kernel chooses.
+fn bind_abstract(socket: &OwnedFd, uid: Option<u32>) -> io::Result<Address> {
+    setsockopt(socket, PassCred, &true)?;
+    bind(socket.as_raw_fd(), &UnixAddr::new_unnamed())?;
+    let bound: UnixAddr = getsockname(socket.as_raw_fd())?;
+    let name = String::from_utf8_lossy(bound.as_abstract().unwrap_or_default()).into_owned();
+    Ok(Address::Abstract { name, user: uid.unwrap_or_else(|| geteuid().as_raw()) })
+}
+
+/// The messages of the next datagram; none if it comes from neither root nor `user`.
+fn receive(socket: &KeptDescriptor, user: Option<u32>) -> io::Result<Vec<Message>> {
     let mut buffer = [0_u8; DATAGRAM];
     let mut slices = [io::IoSliceMut::new(&mut buffer)];
     // No room for descriptors that come along (FDSTORE, BARRIER): the kernel drops them, which answers a barrier. PID 1
-    // must not close them itself: the last close of a file on a dead disk waits for that disk.
+    // must not close them itself: the last close of a file on a dead disk waits for that disk. Credentials come first
+    // and fill their room.
     let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_PEEK;
-    let message = recvmsg::<()>(socket.as_raw_fd(), &mut slices, None, flags)?;
+    let mut room = nix::cmsg_space!(UnixCredentials);
+    let control = user.map(|_| room.as_mut_slice());
+    let message = recvmsg::<()>(socket.as_raw_fd(), &mut slices, control, flags)?;
+    let allowed = user.is_none_or(|user| {
+        message.cmsgs().into_iter().flatten().any(|control| {
+            matches!(control, ControlMessageOwned::ScmCredentials(sender) if [0, user].contains(&sender.uid()))
+        })
+    });
     let truncated = message.flags.contains(MsgFlags::MSG_TRUNC);
     let length = message.bytes;
-    Ok(if truncated { Vec::new() } else { parse(buffer.get(..length).unwrap_or_default()) })
+    let usable = allowed && !truncated;
+    Ok(if usable { parse(buffer.get(..length).unwrap_or_default()) } else { Vec::new() })
 }
 
 #[cfg(test)]
@@ -233,7 +289,7 @@ mod tests {
         let dir = std::env::temp_dir().join(format!("kelson-notify-gone-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&dir);
         let socket = NotifySocket::bind(&dir, "web", None, None, 1).unwrap();
-        assert!(socket.path().exists());
+        assert!(dir.join("web").exists());
         let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&dir).unwrap().permissions());
         assert_eq!(mode & 0o777, 0o711);
         drop(socket);
@@ -245,7 +301,7 @@ mod tests {
         let dir = std::env::temp_dir().join(format!("kelson-notify-{}", std::process::id()));
         std::fs::create_dir_all(&dir).unwrap();
         let socket = NotifySocket::bind(&dir, "web", None, None, 1).unwrap();
-        let path = socket.path().to_owned();
+        let path = PathBuf::from(socket.address());
         let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&path).unwrap().permissions());
         assert_eq!(mode & 0o777, 0o600, "its owner and root may send");
         let sender = std::os::unix::net::UnixDatagram::unbound().unwrap();
@@ -261,5 +317,29 @@ mod tests {
         drop(socket);
         assert!(!path.exists());
         std::fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[tokio::test]
+    async fn where_no_file_can_be_made_an_abstract_name_takes_messages_of_its_user_and_of_root() {
+        use nix::sys::socket::{ControlMessage, sendmsg};
+        let socket = NotifySocket::bind(Path::new("/proc/self/notify"), "web", Some(4242), None, 1).unwrap();
+        let address = socket.address();
+        let target = UnixAddr::new_abstract(address.strip_prefix('@').unwrap().as_bytes()).unwrap();
+        let sender = std::os::unix::net::UnixDatagram::unbound().unwrap();
+        let mut users = vec![geteuid().as_raw()];
+        if geteuid().is_root() {
+            users.extend([4242, 4243]);
+        }
+        for user in users {
+            let pid = i32::try_from(std::process::id()).unwrap();
+            let credentials = libc::ucred { pid, uid: user, gid: nix::unistd::getegid().as_raw() }.into();
+            let control = [ControlMessage::ScmCredentials(&credentials)];
+            let text = [io::IoSlice::new(b"READY=1")];
+            sendmsg(sender.as_raw_fd(), &text, &control, MsgFlags::empty(), Some(&target)).unwrap();
+            let allowed = [0, 4242].contains(&user);
+            let expected = if allowed { vec![Message::Ready] } else { Vec::new() };
+            assert_eq!(socket.next().await.unwrap(), expected, "{user}");
+            socket.take();
+        }
     }
 }

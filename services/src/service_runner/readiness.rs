@@ -71,7 +71,7 @@ impl NotifySource {
                         Received::Messages(messages)
                     }
                     Err(error) => {
-                        tracing::error!("{}: {error}", socket.path().display());
+                        tracing::error!("{}: {error}", socket.address());
                         std::future::pending().await
                     }
                 }

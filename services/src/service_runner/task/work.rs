@@ -211,7 +211,7 @@ impl Core {
                 let folder = &self.host_context.notify_directory;
                 let socket = NotifySocket::bind(folder, &self.name, uid, store, run);
                 let socket = socket.map_err(|error| cannot("make its notify socket", &error))?;
-                context.environment.push(("NOTIFY_SOCKET".into(), socket.path().display().to_string()));
+                context.environment.push(("NOTIFY_SOCKET".into(), socket.address()));
                 self.notify_source = NotifySource::notify(socket);
             }
             Readiness::Descriptor(number) => {
