@@ -183,7 +183,11 @@ fn lives_through(times: u32) {
     let mut builder = Vm::builder("hostile")
         .longest(Duration::from_secs(3600))
         .append(NO_ENTROPY)
-        .machine("mounts: [{source: tmpfs, target: /var/log/kelson, type: tmpfs, options: [size=64M]}]\n")
+        // `restless` keeps the host from being healthy, and twenty rounds may take longer than the usual deadline.
+        .machine(
+            "mounts: [{source: tmpfs, target: /var/log/kelson, type: tmpfs, options: [size=64M]}]\n\
+             health: {deadline: 6h}\n",
+        )
         .runs("look", "serve")
         .runs_with("told", "'notify=READY=1', serve", "readiness: notify")
         .runs_with(
