@@ -11,6 +11,7 @@
 
 mod arguments;
 pub mod certificate;
+mod early_clock;
 mod error;
 mod forward;
 mod key_holder;

@@ -13,6 +13,7 @@ use tokio_rustls::rustls::server::{NoServerSessionStorage, WebPkiClientVerifier}
 use tokio_rustls::rustls::{Error, RootCertStore, ServerConfig, version};
 
 use super::arguments::Arguments;
+use super::early_clock::EarlyClock;
 use super::material::Material;
 use crate::error::ApidError;
 
@@ -57,9 +58,11 @@ fn verifier(arguments: &Arguments, material: &Material) -> Result<Arc<dyn Client
         })?;
     }
     let provider = Arc::new(ring::default_provider());
-    WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build().map_err(|error| {
-        ApidError::Tls(format!("the CA in {} cannot be used: {error}", arguments.ca.display()))
-    })
+    let strict =
+        WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build().map_err(|error| {
+            ApidError::Tls(format!("the CA in {} cannot be used: {error}", arguments.ca.display()))
+        })?;
+    Ok(Arc::new(EarlyClock::of_the_kernel(strict)))
 }
 
 fn acceptor(
