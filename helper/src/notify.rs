@@ -5,23 +5,45 @@ use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// Sends `state` (such as `READY=1`) to where `NOTIFY_SOCKET` says. Without it there is nobody to tell.
+/// Sends `state` (such as `READY=1`) to where `NOTIFY_SOCKET` says. Without the variable nothing is sent.
 ///
 /// # Errors
 /// When it is set and nobody listens there.
 pub fn notify(state: &str) -> std::io::Result<()> {
-    let Some(address) = std::env::var_os("NOTIFY_SOCKET").filter(|address| !address.is_empty()) else {
-        return Ok(());
-    };
-    send(&address, state)
+    Notifier::connect()?.send(state)
 }
 
-fn send(address: &OsStr, state: &str) -> std::io::Result<()> {
+/// A connection to the notify socket, which stays when the process becomes another user.
+#[derive(Debug)]
+pub struct Notifier(Option<UnixDatagram>);
+
+impl Notifier {
+    /// Connects to where `NOTIFY_SOCKET` says. Without the variable nothing will be sent.
+    ///
+    /// # Errors
+    /// When it is set and nobody listens there.
+    pub fn connect() -> std::io::Result<Notifier> {
+        let address = std::env::var_os("NOTIFY_SOCKET").filter(|address| !address.is_empty());
+        Ok(Notifier(address.map(|address| connected(&address)).transpose()?))
+    }
+
+    /// Sends `state`.
+    ///
+    /// # Errors
+    /// When nobody listens any more.
+    pub fn send(&self, state: &str) -> std::io::Result<()> {
+        self.0.as_ref().map_or(Ok(()), |socket| socket.send(state.as_bytes()).map(|_| ()))
+    }
+}
+
+fn connected(address: &OsStr) -> std::io::Result<UnixDatagram> {
     let address = match address.as_bytes().split_first() {
         Some((b'@', name)) => SocketAddr::from_abstract_name(name)?,
         _ => SocketAddr::from_pathname(address)?,
     };
-    UnixDatagram::unbound()?.send_to_addr(state.as_bytes(), &address).map(|_| ())
+    let socket = UnixDatagram::unbound()?;
+    socket.connect_addr(&address)?;
+    Ok(socket)
 }
 
 #[cfg(test)]
@@ -35,13 +57,13 @@ mod tests {
         let name = format!("kelson-test-{}", path.display());
         let by_path = UnixDatagram::bind(&path).unwrap();
         let by_name = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
-        send(path.as_os_str(), "READY=1").unwrap();
-        send(OsStr::new(&format!("@{name}")), "STOPPING=1").unwrap();
+        connected(path.as_os_str()).unwrap().send(b"READY=1").unwrap();
+        connected(OsStr::new(&format!("@{name}"))).unwrap().send(b"STOPPING=1").unwrap();
         let mut buffer = [0; 32];
         let length = by_path.recv(&mut buffer).unwrap();
         assert_eq!(&buffer[..length], b"READY=1");
         let length = by_name.recv(&mut buffer).unwrap();
         assert_eq!(&buffer[..length], b"STOPPING=1");
-        assert!(send(folder.path().join("nobody").as_os_str(), "READY=1").is_err());
+        assert!(connected(folder.path().join("nobody").as_os_str()).is_err());
     }
 }

@@ -44,9 +44,6 @@ pub fn read_answer(answer: &[u8]) -> Option<Result<String, String>> {
     }
 }
 
-/// 2025-01-01, since 1970: a clock before this was never set.
-pub const EARLIEST_TIME: Duration = Duration::from_secs(1_735_689_600);
-
 /// Whether the source of a mount names a disk rather than something that the file system makes up (`tmpfs`, `overlay`).
 pub fn names_disk(source: &str) -> bool {
     let kind = source.split_once('=').map(|(kind, _)| kind);
@@ -124,6 +121,8 @@ requests! {
     /// Stir a saved seed into the kernel's randomness and save a new one.
     "load-seed" => LoadSeed { path: PathBuf },
     "save-seed" => SaveSeed { path: PathBuf },
+    /// Change `saved`, if the clock is synchronised, or no hardware clock keeps the time.
+    "save-clock" => SaveClock { saved: PathBuf },
     /// Credit the bytes of descriptor 3 to the kernel's randomness, and have it draw from them at once.
     "reseed" => Reseed,
     /// Set these kernel parameters, in their order; one that fails does not keep the others.
@@ -134,8 +133,9 @@ requests! {
     "machine-id" => SetMachineId { transient: PathBuf },
     /// Replace the machine id by a new one, which this file holds where the disk cannot be written.
     "new-machine-id" => RenewMachineId { transient: PathBuf },
-    /// Set the clock from the hardware's.
-    "clock" => SetClock,
+    /// Set a clock that is earlier than the program's file and than the last change of `saved`: from the hardware's, else to
+    /// the later of both.
+    "clock" => SetClock { saved: PathBuf },
     "loopback" => SetUpLoopback,
     /// Set up an interface; one that has not come yet is waited for. An empty name: the first network card.
     "interface" => SetUpInterface { name: String, patience: Duration, address: Prefixed, gateway: Option<IpAddr> },
@@ -293,7 +293,8 @@ mod tests {
             Request::SetHostName { name: Some("edge-1".to_owned()) },
             Request::SetHostName { name: None },
             Request::SetMachineId { transient: path.clone() },
-            Request::SetClock,
+            Request::SetClock { saved: "/var/lib/kelson/clock".into() },
+            Request::SaveClock { saved: "/var/lib/kelson/clock".into() },
             Request::SetUpLoopback,
             Request::SetUpInterface {
                 name: "eth0".to_owned(),

@@ -2,6 +2,8 @@
 
 use std::io;
 
+use kelson_sys::capability;
+use nix::sys::prctl::set_keepcaps;
 use nix::unistd::{Gid, Uid, geteuid, setgid, setgroups, setuid};
 
 /// Becomes this user, with this group alone, if the process is root. All capabilities go with root. False: the user namespace
@@ -10,14 +12,26 @@ use nix::unistd::{Gid, Uid, geteuid, setgid, setgroups, setuid};
 /// # Errors
 /// When the kernel refuses, with the user in the message.
 pub fn leave_root(user: u32, group: u32) -> io::Result<bool> {
+    leave_root_with(user, group, 0)
+}
+
+/// As [`leave_root`], but those of the capabilities `kept` that the process holds stay.
+///
+/// # Errors
+/// As of [`leave_root`].
+pub fn leave_root_with(user: u32, group: u32, kept: u64) -> io::Result<bool> {
     if !geteuid().is_root() {
         return Ok(true);
     }
     if !is_mapped(user, &std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default()) {
         return Ok(false);
     }
+    if kept != 0 {
+        set_keepcaps(true)?;
+    }
     let changed =
         setgroups(&[]).and_then(|()| setgid(Gid::from_raw(group))).and_then(|()| setuid(Uid::from_raw(user)));
+    let changed = changed.and_then(|()| if kept == 0 { Ok(()) } else { capability::keep(kept) });
     changed.map_err(|errno| io::Error::other(format!("cannot become user {user}: {errno}")))?;
     Ok(true)
 }

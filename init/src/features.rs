@@ -8,4 +8,5 @@ pub const OWN: Features = Features::NONE
     .and(Feature::Containerd, cfg!(feature = "containerd"))
     .and(Feature::Inspect, cfg!(feature = "inspect"))
     .and(Feature::Probes, cfg!(feature = "probes"))
-    .and(Feature::Reflection, cfg!(feature = "reflection"));
+    .and(Feature::Reflection, cfg!(feature = "reflection"))
+    .and(Feature::Timesync, cfg!(feature = "timesync"));

@@ -94,6 +94,8 @@ const PERSONALITIES: &[(&CStr, Main)] = &[
     #[cfg(feature = "inspect")]
     (c"kelson-inspect", |_| kelson_inspect::main()),
     (c"kelson-task", |words| kelson_task::main(words).into()),
+    #[cfg(feature = "timesync")]
+    (c"kelson-timesync", kelson_timesync::main),
     (c"reboot", |words| ask::main(ask::REBOOT, words).into()),
     (c"poweroff", |words| ask::main(ask::POWER_OFF, words).into()),
     (c"halt", |words| ask::main(ask::HALT, words).into()),

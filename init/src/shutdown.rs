@@ -25,6 +25,7 @@ use std::time::Duration;
 
 use kelson_runner::CgroupRoot;
 use kelson_services::host::ShutdownAction;
+use kelson_spec::builtin::SAVED_TIME;
 use kelson_sys::text::first_of_many;
 use tokio::time::Instant;
 
@@ -119,6 +120,13 @@ async fn machine(progress: &Progress, deadline: Instant) {
     let seed = Request::SaveSeed { path: Path::new(RANDOM_SEED).to_owned() };
     if let Err(error) = task::run(launcher, &seed, CALL).await {
         tracing::warn!("shutdown: the random seed was not saved: {error}");
+    }
+    // A clock that nobody keeps right is not worth remembering, unless the next boot has no other.
+    if kelson_sys::clock::is_synchronised() || !kelson_sys::clock::is_kept_by_hardware() {
+        let clock = Request::SaveClock { saved: SAVED_TIME.into() };
+        if let Err(error) = task::run(launcher, &clock, CALL).await {
+            tracing::warn!("shutdown: the time was not saved: {error}");
+        }
     }
     progress.step("ending the processes that are left", GRACE.saturating_add(KILL));
     end_processes(GRACE).await;

@@ -1,6 +1,7 @@
 //! The services that Kelson brings along, each of which is listed here and nowhere else.
 
 use crate::features::Feature;
+use crate::machine::MachineSpec;
 use crate::service::{Readiness, Resources, ServiceSpec};
 
 /// A service that Kelson brings along. Others may depend on it, and the machine file may change it.
@@ -12,9 +13,9 @@ pub struct Builtin {
     pub changes: Changes,
     /// The feature that a build needs for it.
     pub feature: Option<Feature>,
-    /// Makes the service of one that PID 1's own program has, and that runs where the machine file says `enabled: true`. Its
-    /// limits are left out on a host that cannot enforce them. `None`: PID 1 decides when and how it runs.
-    pub program: Option<fn() -> ServiceSpec>,
+    /// Makes the service of one that PID 1's own program has, if the machine file switches it on. Its limits are left out on
+    /// a host that cannot enforce them. `None`: PID 1 decides when and how it runs.
+    pub program: Option<fn(&MachineSpec) -> Option<ServiceSpec>>,
 }
 
 /// The parts of a built-in service that the machine file may change.
@@ -28,6 +29,9 @@ pub enum Changes {
 
 /// The capabilities of a program that becomes another user: `CAP_SETGID` and `CAP_SETUID`, by capabilities(7).
 pub const CHANGE_USER: u64 = 1 << 6 | 1 << 7;
+
+/// `CAP_SYS_TIME`.
+const SYS_TIME: u64 = 1 << 25;
 
 /// Sorted by name.
 pub const BUILTINS: &[Builtin] = &[
@@ -68,9 +72,23 @@ pub const BUILTINS: &[Builtin] = &[
         feature: Some(Feature::Probes),
         program: None,
     },
+    Builtin {
+        name: TIMESYNC,
+        about: "keeps the clock right, over the servers of [`time`](#time)",
+        changes: Changes::Service,
+        feature: Some(Feature::Timesync),
+        program: Some(timesync),
+    },
 ];
 
-fn devlog() -> ServiceSpec {
+/// Not in a container, which has the clock of its host.
+pub const TIMESYNC: &str = "timesync";
+/// A file whose time of change is the last time that is known to have passed.
+pub const SAVED_TIME: &str = "/var/lib/kelson/clock";
+
+/// On where the machine file says `enabled: true`.
+fn devlog(machine: &MachineSpec) -> Option<ServiceSpec> {
+    machine.is_enabled("devlog").filter(|on| *on)?;
     let mut spec = ServiceSpec::process("devlog", ["kelson-devlog"]);
     spec.description = "receives the messages of syslog(3)".into();
     spec.readiness = Readiness::Notify;
@@ -78,7 +96,19 @@ fn devlog() -> ServiceSpec {
     spec.resources = Resources { memory_max: Some(32 << 20), pids_max: Some(4), ..Resources::default() };
     // Any process may send messages.
     spec.logs.rate_limit = Some(1000);
-    spec
+    Some(spec)
+}
+
+/// On where the machine file has `time`, unless it says `enabled: false`.
+fn timesync(machine: &MachineSpec) -> Option<ServiceSpec> {
+    let time = machine.time.as_ref().filter(|_| machine.is_enabled(TIMESYNC) != Some(false))?;
+    let command = ["kelson-timesync", SAVED_TIME].into_iter().chain(time.servers.iter().map(String::as_str));
+    let mut spec = ServiceSpec::process(TIMESYNC, command);
+    spec.description = "keeps the clock right by SNTP".into();
+    spec.readiness = Readiness::Notify;
+    spec.security.capabilities = Some(CHANGE_USER | SYS_TIME);
+    spec.resources = Resources { memory_max: Some(32 << 20), pids_max: Some(32), ..Resources::default() };
+    Some(spec)
 }
 
 /// Names beside those of the built-in services that no service file may take: the personalities, the cgroup of the shims of

@@ -15,12 +15,20 @@ pub enum Feature {
     Probes,
     /// The reflection of the API, for clients that do not know it.
     Reflection,
+    /// The clock is kept right by SNTP: `kelson-timesync`.
+    Timesync,
 }
 
 impl Feature {
     /// Sorted by name.
-    pub const ALL: [Feature; 5] =
-        [Feature::Apid, Feature::Containerd, Feature::Inspect, Feature::Probes, Feature::Reflection];
+    pub const ALL: [Feature; 6] = [
+        Feature::Apid,
+        Feature::Containerd,
+        Feature::Inspect,
+        Feature::Probes,
+        Feature::Reflection,
+        Feature::Timesync,
+    ];
 
     /// As cargo names it.
     pub fn name(self) -> &'static str {
@@ -30,6 +38,7 @@ impl Feature {
             Feature::Inspect => "inspect",
             Feature::Probes => "probes",
             Feature::Reflection => "reflection",
+            Feature::Timesync => "timesync",
         }
     }
 
@@ -63,7 +72,8 @@ impl Features {
         .and(Feature::Containerd, true)
         .and(Feature::Inspect, true)
         .and(Feature::Probes, true)
-        .and(Feature::Reflection, true);
+        .and(Feature::Reflection, true)
+        .and(Feature::Timesync, true);
 
     /// These, and `feature` if the build has it.
     #[must_use]
@@ -108,7 +118,7 @@ mod tests {
         let some =
             Features::NONE.and(Feature::Probes, true).and(Feature::Apid, true).and(Feature::Inspect, false);
         assert_eq!(some.names().collect::<Vec<_>>(), ["apid", "probes"]);
-        assert_eq!(some.missing().collect::<Vec<_>>(), ["containerd", "inspect", "reflection"]);
+        assert_eq!(some.missing().collect::<Vec<_>>(), ["containerd", "inspect", "reflection", "timesync"]);
         assert_eq!(some.require(Feature::Probes), Ok(()));
         let missing = some.require(Feature::Containerd).unwrap_err();
         assert_eq!(

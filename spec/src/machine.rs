@@ -34,6 +34,15 @@ pub struct MachineSpec {
     pub main: Option<String>,
     /// For services that do not say it themselves.
     pub stdout: Stdout,
+    /// `None`: Kelson does not keep the clock right.
+    pub time: Option<TimeSpec>,
+}
+
+/// Where the time comes from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TimeSpec {
+    /// Servers of NTP: `NAME`, `ADDRESS`, or one of both with a port.
+    pub servers: Vec<String>,
 }
 
 impl Default for MachineSpec {
@@ -52,6 +61,7 @@ impl Default for MachineSpec {
             images: vec![PathBuf::from("/usr/share/kelson/images")],
             main: None,
             stdout: Stdout::default(),
+            time: None,
         }
     }
 }

@@ -31,6 +31,7 @@ impl MachineSpec {
             images,
             main,
             stdout,
+            time,
         } = read;
         let live =
             [("health", self.health != *health), ("shutdown", self.shutdown_timeout != *shutdown_timeout)];
@@ -46,6 +47,7 @@ impl MachineSpec {
             ("images", self.images != *images),
             ("main", self.main != *main),
             ("logs", self.stdout != *stdout),
+            ("time", self.time != *time),
         ];
         let changed = |keys: &[(&'static str, bool)]| {
             keys.iter().filter(|(_, changed)| *changed).map(|(key, _)| *key).collect()

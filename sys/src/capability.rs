@@ -9,6 +9,7 @@ pub const DAC_OVERRIDE: u64 = 1 << 1;
 pub const DAC_READ_SEARCH: u64 = 1 << 2;
 pub const IPC_LOCK: u64 = 1 << 14;
 pub const SYS_ADMIN: u64 = 1 << 21;
+pub const SYS_TIME: u64 = 1 << 25;
 
 /// `_LINUX_CAPABILITY_VERSION_3` of capset(2), and 0 for this process.
 const HEADER: [u32; 2] = [0x2008_0522, 0];

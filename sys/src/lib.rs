@@ -1,6 +1,7 @@
 //! Kelson's interfaces of the kernel, each in one place. Imports no other crate of Kelson.
 
 pub mod capability;
+pub mod clock;
 pub mod command_line;
 pub mod descriptor;
 pub mod io_port;

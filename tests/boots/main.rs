@@ -18,6 +18,7 @@ mod sharing;
 mod suspend;
 mod swap;
 mod ticks;
+mod timesync;
 mod vsock;
 
 use std::path::{Path, PathBuf};

@@ -21,7 +21,7 @@ fn an_init_lists_its_features() {
     let text = version(&paths::binary("init"));
     assert_eq!(
         text.lines().nth(1),
-        Some("features: apid, containerd, inspect, probes, reflection"),
+        Some("features: apid, containerd, inspect, probes, reflection, timesync"),
         "{text}"
     );
     let mut host = Host::builder().runs("web", "serve").up(&["web"]);
@@ -90,6 +90,9 @@ fn long_a_small_init_rejects_by_name_what_needs_a_missing_feature() {
         assert!(refused.stderr.contains(&text), "{}", refused.stderr);
     }
     let text = host.ctl(&["version"]).ok().stdout;
-    assert!(text.contains("\nwithout    apid, containerd, inspect, probes, reflection\n"), "{text}");
+    assert!(
+        text.contains("\nwithout    apid, containerd, inspect, probes, reflection, timesync\n"),
+        "{text}"
+    );
     host.poweroff();
 }

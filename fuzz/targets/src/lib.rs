@@ -12,6 +12,7 @@ mod certificate;
 mod cgroup;
 mod configuration;
 mod ctl;
+mod dns;
 mod grpc;
 mod input;
 mod inspect;
@@ -64,6 +65,7 @@ pub const TARGETS: &[Target] = &[
     target("cgroup_files", cgroup::files, 2048, Some("cgroup")),
     target("configuration", configuration::folder, 8192, Some("yaml")),
     target("ctl_responses", ctl::responses, 4096, Some("names")),
+    target("dns_answer", dns::answer, 512, None),
     target("inspect_files", inspect::files, 8192, Some("proc")),
     target("inspect_frames", inspect::frames, 4096, None),
     target("kernel_line", words::kernel_line, 2048, Some("kernel")),

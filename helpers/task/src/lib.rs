@@ -107,7 +107,8 @@ pub fn perform(request: &Request) -> Result<String, String> {
         Request::SetHostName { name } => identity::set_host_name(name.as_deref()),
         Request::SetMachineId { transient } => identity::set_machine_id(transient),
         Request::RenewMachineId { transient } => identity::renew_machine_id(transient),
-        Request::SetClock => clock::set(),
+        Request::SetClock { saved } => clock::set(saved),
+        Request::SaveClock { saved } => clock::save(saved),
         Request::SetUpLoopback => network::set_up_loopback(),
         Request::SetUpInterface { name, patience, address, gateway } => {
             network::set_up(name, *patience, *address, *gateway)

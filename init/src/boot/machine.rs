@@ -4,11 +4,12 @@
 //! say. The services come after that, and are the supervisor's.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use kelson_helper::Launcher;
-use kelson_helper::task::{EARLIEST_TIME, Request};
+use kelson_helper::task::Request;
 use kelson_spec::MachineSpec;
+use kelson_spec::builtin::SAVED_TIME;
 
 use super::{Order, Phase, Task, devices, mounts, network, root, state_folder};
 use crate::options::Options;
@@ -58,7 +59,6 @@ pub fn configured(
     let from_kernel = || options.kernel.ip.iter().find_map(|word| word.hostname.clone());
     let name = machine.hostname.clone().or_else(from_kernel);
     let transient = options.runtime_dir.join(MACHINE_ID);
-    let clock_is_set = SystemTime::now().duration_since(UNIX_EPOCH).is_ok_and(|time| time >= EARLIEST_TIME);
     phases.push(
         Phase::new("settings", Order::SideBySide)
             .task(
@@ -68,7 +68,7 @@ pub fn configured(
             .task(ask("further kernel interfaces", Request::MountInterfaces, STEP))
             .task(ask("host name", Request::SetHostName { name }, STEP))
             .task(ask("machine id", Request::SetMachineId { transient }, STEP))
-            .task(ask("clock", Request::SetClock, STEP).when(!clock_is_set, "the kernel has set it"))
+            .task(ask("clock", Request::SetClock { saved: SAVED_TIME.into() }, STEP))
             .task(ask("random seed", Request::LoadSeed { path: RANDOM_SEED.into() }, STEP)),
     );
     phases.push(network::phase(&launcher, &machine.network, &options.kernel.ip, &options.runtime_dir));
@@ -134,6 +134,7 @@ mod tests {
                 seconds("further kernel interfaces", 10),
                 seconds("host name", 10),
                 seconds("machine id", 10),
+                seconds("clock", 10),
                 seconds("random seed", 10),
                 seconds("loopback", 30),
                 seconds("lo", 35),

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use kelson_services::builtins::{apid, containerd, program};
 use kelson_services::manager::Manager;
+use kelson_spec::builtin::TIMESYNC;
 use kelson_spec::{Loaded, MachineSpec, ServiceSpec};
 
 use crate::boot::file_limit;
@@ -17,8 +18,10 @@ pub(super) fn socket_group(loaded: &Loaded) -> Option<u32> {
 /// The services from PID 1's own program that this host has.
 pub(super) fn program_specs(options: &Options, loaded: &Loaded) -> Vec<ServiceSpec> {
     let (machine, bounded) = (&loaded.machine, options.mode == Mode::Machine);
+    // A container has the clock of its host.
+    let has_clock = |spec: &ServiceSpec| bounded || spec.name != TIMESYNC;
     let apid = apid::spec(machine, &options.runtime_dir, socket_group(loaded));
-    let all = apid.into_iter().chain(program::optional(machine));
+    let all = apid.into_iter().chain(program::optional(machine).filter(has_clock));
     all.map(|spec| program::finish(spec, machine, bounded)).collect()
 }
 

@@ -15,8 +15,7 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Those that the machine file switches on, as they are without its changes.
 pub fn optional(machine: &MachineSpec) -> impl Iterator<Item = ServiceSpec> {
-    let on = BUILTINS.iter().filter(|builtin| machine.is_enabled(builtin.name) == Some(true));
-    on.filter_map(|builtin| builtin.program).map(|program| program())
+    BUILTINS.iter().filter_map(|builtin| builtin.program?(machine))
 }
 
 /// The service with what the machine file changes of it. `bounded`: there are controllers that can enforce limits.

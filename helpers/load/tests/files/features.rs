@@ -7,7 +7,7 @@ use crate::folder::Folder;
 fn folder() -> Folder {
     let folder = Folder::new();
     folder.machine(
-        "api: {listen: [\"0.0.0.0:1\"], ca: /a, certificate: /b, key: /c}\nimages: [/images]\nhostname: small\n\
+        "api: {listen: [\"0.0.0.0:1\"], ca: /a, certificate: /b, key: /c}\nimages: [/images]\nhostname: small\ntime: {servers: [192.0.2.1]}\n\
          builtins: {apid: {required: false}, containerd: {enabled: true}, devlog: {enabled: true}, probe: {resources: {}}}\n",
     );
     folder.service("box", "name: box\ncontainer: {image: web}\nuser: www\n");
@@ -39,6 +39,7 @@ fn each_key_is_rejected_with_the_feature_that_it_needs() {
             without("health[0].grpc", Feature::Probes),
             without("api", Feature::Apid),
             without("images", Feature::Containerd),
+            without("time", Feature::Timesync),
             without("builtins.apid", Feature::Apid),
             without("builtins.containerd", Feature::Containerd),
             without("builtins.probe", Feature::Probes),

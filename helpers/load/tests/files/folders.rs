@@ -120,6 +120,7 @@ api: {listen: [localhost:50000], ca: /a, certificate: /b}
 builtins: {containers: {}, containerd: {limit: {}, enabled: maybe, user: root}, probe: {logs: {}}}
 shutdown: {timeout: 0s}
 images: [images, /good]
+time: {servers: [a b, "ntp:0", "192.0.2.1:123", ntp..x]}
 hostnmae: x
 "#,
     );
@@ -141,14 +142,17 @@ hostnmae: x
             "machine.yaml:11:40: mounts[0].target: \"var\" is not a path from the root; write it with / first",
             "machine.yaml:12:6: api.key: this key is missing; write key: PATH",
             "machine.yaml:12:16: api.listen[0]: \"localhost:50000\" is not ADDRESS:PORT; write such as 0.0.0.0:50000 or [::]:50000",
-            "machine.yaml:13:12: builtins.containers: this is not one of the built-in services apid, containerd, devlog, logd, probe; did you mean containerd?",
+            "machine.yaml:13:12: builtins.containers: this is not one of the built-in services apid, containerd, devlog, logd, probe, timesync; did you mean containerd?",
             "machine.yaml:13:41: builtins.containerd.limit: this key is not known; did you mean limits? Allowed here: enabled, environment, environmentFiles, depends, restart, required, startTimeout, health, hooks, stop, resources, limits, logs",
             "machine.yaml:13:61: builtins.containerd.enabled: \"maybe\" is not true or false",
             "machine.yaml:13:68: builtins.containerd.user: this is settled for containerd and cannot be changed; allowed here: enabled, environment, environmentFiles, depends, restart, required, startTimeout, health, hooks, stop, resources, limits, logs",
             "machine.yaml:13:89: builtins.probe.logs: probe is there as long as a service has tcp, http or grpc checks and cannot be changed in this; allowed here: resources",
             "machine.yaml:14:21: shutdown.timeout: 0s is out of range; write a duration from 1s to 365d",
             "machine.yaml:15:10: images[0]: \"images\" is not a path from the root; write it with / first",
-            "machine.yaml:16:1: hostnmae: this key is not known; did you mean hostname? Allowed here: hostname, modules, sysctl, network, mounts, api, builtins, health, shutdown, watchdog, images, main, logs",
+            "machine.yaml:16:18: time.servers[0]: \"a b\" is not a server; write such as ntp.example.com, 192.0.2.1 or 192.0.2.1:123",
+            "machine.yaml:16:23: time.servers[1]: \"ntp:0\" is not a server; write such as ntp.example.com, 192.0.2.1 or 192.0.2.1:123",
+            "machine.yaml:16:49: time.servers[3]: \"ntp..x\" is not a server; write such as ntp.example.com, 192.0.2.1 or 192.0.2.1:123",
+            "machine.yaml:17:1: hostnmae: this key is not known; did you mean hostname? Allowed here: hostname, modules, sysctl, network, mounts, api, builtins, health, shutdown, watchdog, images, main, time, logs",
         ]
     );
     let loaded = folder.load();

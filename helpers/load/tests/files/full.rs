@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::folder::Folder;
 use kelson_load::written;
 use kelson_spec::machine::{
-    ApiSpec, BuiltinSpec, InterfaceSpec, MachineSpec, MountSpec, NodeHealthSpec, WatchdogSpec,
+    ApiSpec, BuiltinSpec, InterfaceSpec, MachineSpec, MountSpec, NodeHealthSpec, TimeSpec, WatchdogSpec,
 };
 use kelson_spec::service::*;
 use kelson_spec::{Loaded, wire};
@@ -410,6 +410,7 @@ shutdown: {timeout: 2m}
 watchdog: {device: /dev/watchdog1, timeout: 1m}
 images: [/images, /more]
 main: web
+time: {servers: [ntp.example.com, "[2001:db8::7]:1123"]}
 logs: {stdout: only}
 "#,
     );
@@ -482,6 +483,7 @@ logs: {stdout: only}
         images: vec!["/images".into(), "/more".into()],
         main: Some("web".into()),
         stdout: Stdout::Only,
+        time: Some(TimeSpec { servers: vec!["ntp.example.com".into(), "[2001:db8::7]:1123".into()] }),
     };
     assert_eq!(loaded.machine, expected);
     assert_eq!(wire::decode::<Loaded>(&wire::encode(&loaded).unwrap()).unwrap(), loaded);
