@@ -15,11 +15,13 @@ mod hooks;
 mod machine;
 mod mapping;
 mod membership;
+mod network;
 mod probes;
 mod requirement;
 mod restart;
 mod seen;
 mod service;
+mod time;
 mod values;
 
 pub use group::{group, group_file};

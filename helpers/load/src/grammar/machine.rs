@@ -1,6 +1,6 @@
 //! The machine file. A wrong part is left out; the rest of it holds.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -12,26 +12,24 @@ use super::environment::environments;
 use super::group::{LEAST_DEADLINE, within_deadline};
 use super::hooks::hooks;
 use super::mapping::{Mapping, keys};
+use super::network::static_interface;
 use super::requirement::{Use, requirements};
 use super::restart::restart;
 use super::service::service_file;
+use super::time::time;
 use super::values::{
-    address, any_word, boolean, duration, duration_from, duration_within, host_name, map, name, path,
-    start_timeout, text, word,
+    any_word, boolean, duration, duration_from, duration_within, host_name, map, name, path, start_timeout,
+    text, word,
 };
 use crate::decode::{Decoder, quoted};
 use crate::schema::Kind;
 use crate::tree::{Node, Position, Value};
 use kelson_spec::builtin::{self, BUILTINS, Builtin, Changes};
 use kelson_spec::features::Feature;
-use kelson_spec::machine::{
-    ApiSpec, BuiltinSpec, InterfaceSpec, MachineSpec, MountSpec, NodeHealthSpec, TimeSpec, WatchdogSpec,
-};
+use kelson_spec::machine::{ApiSpec, BuiltinSpec, MachineSpec, MountSpec, NodeHealthSpec, WatchdogSpec};
 use kelson_spec::near::near;
 use kelson_spec::service::{ServiceKind, Stdout};
 
-/// The longest name of an interface, in bytes.
-const LONGEST_INTERFACE: usize = 15;
 /// A watchdog of less would take a busy machine for a dead one.
 const SHORTEST_WATCHDOG: Duration = Duration::from_secs(5);
 /// More than any device counts to.
@@ -111,126 +109,12 @@ pub fn machine_file(defaults: fn() -> MachineSpec) -> Mapping<MachineSpec> {
     .needs(Feature::Timesync, &["time"])
 }
 
-fn time() -> Mapping<TimeSpec> {
-    let pattern = r"^(\[[0-9A-Fa-f:.%]+\](:[0-9]+)?|[0-9A-Fa-f:.]+|[A-Za-z0-9._-]+(:[0-9]+)?)$";
-    let server = word("server", pattern, "ntp.example.com").but(|text| {
-        (!names_server(text)).then(|| {
-            format!(
-                "{} is not a server; write such as ntp.example.com, 192.0.2.1 or 192.0.2.1:123",
-                quoted(text)
-            )
-        })
-    });
-    let empty = "this list is empty; write the name or the address of a server, or remove time";
-    keys! {
-        Mapping::new("time", || TimeSpec { servers: Vec::new() });
-        needed "servers" servers = server.some("a list of servers", empty), "servers: [ntp.example.com]",
-            "servers of NTP, as names or addresses, each with a port if that is not 123. Kelson asks all of \
-             them and ignores those that a majority contradicts; of two that differ, it follows the first";
-    }
-    .strict()
-}
-
-/// Whether the text is a name or an address, with or without a port.
-fn names_server(text: &str) -> bool {
-    let is_port = |port: &str| port.parse::<u16>().is_ok_and(|port| port > 0);
-    let is_name = |name: &str| {
-        !name.is_empty()
-            && name.len() <= 253
-            && name.split('.').all(|label| {
-                let sound = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
-                (1..=63).contains(&label.len()) && label.bytes().all(sound)
-            })
-    };
-    text.parse::<IpAddr>().is_ok()
-        || text.parse::<SocketAddr>().is_ok_and(|address| address.port() > 0)
-        || match text.rsplit_once(':') {
-            Some((name, port)) => is_name(name) && is_port(port),
-            None => is_name(text.strip_suffix('.').unwrap_or(text)),
-        }
-}
-
 fn machine_logs() -> Mapping<Stdout> {
     keys! {
         Mapping::new("host-logs", Stdout::default);
         key "stdout" (At::whole()) = stdout(),
             "`logs.stdout` of each [service file](service-file.md#logs) that does not have it";
     }
-}
-
-fn static_interface() -> Codec<InterfaceSpec> {
-    Mapping::codec(interface).around(|d, node, inner| match node.get("dhcp").filter(|dhcp| dhcp.is("true")) {
-        Some(dhcp) => {
-            let text = "DHCP is not supported; write an address such as address: 10.0.2.15/24";
-            d.at_key("dhcp", |d| d.refuse(dhcp, text))
-        }
-        None => inner(d, node),
-    })
-}
-
-fn interface() -> Mapping<InterfaceSpec> {
-    let device = word("name of an interface", "^[!-.0-9;-~]{1,15}$", "eth0").but(|text| {
-        let sound = text.len() <= LONGEST_INTERFACE
-            && !matches!(text.as_str(), "." | "..")
-            && text.bytes().all(|b| b.is_ascii_graphic() && b != b'/' && b != b':');
-        (!sound).then(|| format!("{} is not the name of an interface, such as eth0", quoted(text)))
-    });
-    let network_at = At::new(
-        |interface: &InterfaceSpec| Some((interface.address, interface.prefix)),
-        |interface, (address, prefix)| {
-            interface.address = address;
-            interface.prefix = prefix;
-        },
-    );
-    let initial = || InterfaceSpec {
-        interface: String::new(),
-        address: IpAddr::from([0, 0, 0, 0]),
-        prefix: 0,
-        gateway: None,
-        dns: Vec::new(),
-    };
-    let dhcp = At::new(|_: &InterfaceSpec| Some(false), |_, _| {});
-    keys! {
-        Mapping::new("interface", initial);
-        needed "interface" interface = device, "interface: eth0", "the name of the interface, at most 15 \
-             characters";
-        needed "address" (network_at) = network(), "address: 10.0.2.15/24", "an IPv4 or IPv6 address \
-             with the length of its prefix";
-        means "gateway" gateway = address("").optional(), "none",
-            "a default route through it. It must be within the network of `address`, or link-local (IPv6)";
-        key "dns" dns = address("").list("a list of addresses"),
-            "name servers, which Kelson writes to `/run/kelson/resolv.conf`. It makes `/etc/resolv.conf` \
-             a link to this file, unless that is a link to another one";
-        key "dhcp" (dhcp) = boolean(), "`true` is refused: DHCP is not supported";
-    }
-    .check(|d, seen, interface| {
-        if let Some(gateway) = interface.gateway
-            && seen.is_right("address")
-            && !reaches(interface.address, interface.prefix, gateway)
-        {
-            let text = format!("{gateway} is not within the network of address");
-            seen.wrong_value(d, "gateway", text);
-            interface.gateway = None;
-        }
-    })
-}
-
-fn network() -> Codec<(IpAddr, u8)> {
-    let pattern = "^[0-9A-Fa-f]*[.:][0-9A-Fa-f.:]*/[0-9]+$";
-    word("address with its prefix", pattern, "192.0.2.15/24").parsed(
-        |text| {
-            let parsed = text.split_once('/').and_then(|(address, prefix)| {
-                let address: IpAddr = address.parse().ok()?;
-                let longest = if address.is_ipv4() { 32 } else { 128 };
-                let prefix = u8::try_from(kelson_spec::units::number(prefix)?).ok()?;
-                (prefix <= longest).then_some((address, prefix))
-            });
-            parsed.ok_or_else(|| {
-                format!("{} is not an address with its prefix; write such as 10.0.2.15/24", quoted(text))
-            })
-        },
-        |(address, prefix)| format!("{address}/{prefix}"),
-    )
 }
 
 fn mount() -> Mapping<MountSpec> {
@@ -433,20 +317,4 @@ fn setting_mistake(key: &str) -> Option<String> {
         && key.contains(['.', '/'])
         && key.split(['.', '/']).all(|part| !part.is_empty());
     (!sound).then(|| format!("{} is not a key such as net.ipv4.ip_forward", quoted(key)))
-}
-
-/// Whether the kernel takes `gateway` for an interface of this address: within its network, or link-local.
-fn reaches(own: IpAddr, prefix: u8, gateway: IpAddr) -> bool {
-    match (own, gateway) {
-        // To a single address every gateway is outside; an author who writes one knows that.
-        (IpAddr::V4(own), IpAddr::V4(gateway)) if prefix < 32 => {
-            let mask = u32::MAX.checked_shl(32_u32.saturating_sub(u32::from(prefix))).unwrap_or(0);
-            own.to_bits() & mask == gateway.to_bits() & mask
-        }
-        (IpAddr::V6(own), IpAddr::V6(gateway)) if prefix < 128 => {
-            let mask = u128::MAX.checked_shl(128_u32.saturating_sub(u32::from(prefix))).unwrap_or(0);
-            own.to_bits() & mask == gateway.to_bits() & mask || gateway.is_unicast_link_local()
-        }
-        (own, gateway) => own.is_ipv4() == gateway.is_ipv4(),
-    }
 }
