@@ -14,7 +14,7 @@ pub fn notify(state: &str) -> std::io::Result<()> {
 }
 
 /// A connection to the notify socket, which stays when the process becomes another user.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Notifier(Option<UnixDatagram>);
 
 impl Notifier {

@@ -32,6 +32,8 @@ use server::{Reading, Server};
 pub const NAME: &str = "kelson-timesync";
 /// How often the time is written down.
 const SAVE_EVERY: Duration = Duration::from_secs(3600);
+/// How many servers are asked at the same time, each by a thread: fewer than the service may have processes.
+const TOGETHER: usize = 16;
 
 /// Runs until a signal ends it. Returns the exit status.
 pub fn main(words: &[OsString]) -> i32 {
@@ -66,7 +68,7 @@ fn run(saved: &Path, mut servers: Vec<Server>) -> io::Result<Never> {
         }
     };
     let mut discipline = Discipline::new();
-    let mut log = Log { notifier: Some(notifier), ..Log::default() };
+    let mut log = Log { notifier, ..Log::default() };
     loop {
         let wait = match round(&mut servers, &mut log) {
             Some((server, reading)) => {
@@ -82,13 +84,9 @@ fn run(saved: &Path, mut servers: Vec<Server>) -> io::Result<Never> {
     }
 }
 
-/// Asks all servers at the same time and chooses one.
+/// Asks all servers, [`TOGETHER`] at the same time, and chooses one.
 fn round(servers: &mut [Server], log: &mut Log) -> Option<(String, Reading)> {
-    let readings: Vec<Result<Reading, String>> = thread::scope(|scope| {
-        let asked: Vec<_> = servers.iter_mut().map(|server| scope.spawn(|| server.ask())).collect();
-        let failed = || Err("its thread has failed".to_owned());
-        asked.into_iter().map(|thread| thread.join().unwrap_or_else(|_| failed())).collect()
-    });
+    let readings: Vec<_> = servers.chunks_mut(TOGETHER).flat_map(ask_together).collect();
     let answers = readings.iter().enumerate().filter_map(|(server, reading)| {
         let reading = reading.as_ref().ok()?;
         Some(Answer { server, offset: reading.offset, delay: reading.delay })
@@ -111,6 +109,14 @@ fn round(servers: &mut [Server], log: &mut Log) -> Option<(String, Reading)> {
     });
     log.troubles(&troubles, best.is_some());
     best
+}
+
+fn ask_together(servers: &mut [Server]) -> Vec<Result<Reading, String>> {
+    thread::scope(|scope| {
+        let asked: Vec<_> = servers.iter_mut().map(|server| scope.spawn(|| server.ask())).collect();
+        let failed = || Err("its thread has failed".to_owned());
+        asked.into_iter().map(|thread| thread.join().unwrap_or_else(|_| failed())).collect()
+    })
 }
 
 fn correct(discipline: &mut Discipline, server: String, reading: &Reading, log: &mut Log) -> io::Result<()> {
@@ -147,7 +153,7 @@ fn shown(seconds: f64) -> String {
 /// The service's log and status. A line is written when something is new, not at each round.
 #[derive(Default)]
 struct Log {
-    notifier: Option<Notifier>,
+    notifier: Notifier,
     troubles: String,
     followed: String,
 }
@@ -179,9 +185,7 @@ impl Log {
 
     fn status(&self, status: &str) {
         // The next round has a status, too.
-        if let Some(notifier) = &self.notifier {
-            let _ = notifier.send(&format!("STATUS={status}"));
-        }
+        let _ = self.notifier.send(&format!("STATUS={status}"));
     }
 }
 
