@@ -121,7 +121,7 @@ requests! {
     /// Stir a saved seed into the kernel's randomness and save a new one.
     "load-seed" => LoadSeed { path: PathBuf },
     "save-seed" => SaveSeed { path: PathBuf },
-    /// Change `saved`, if the clock is synchronised, or no hardware clock keeps the time.
+    /// Change `saved`, whose time the next boot takes for the earliest that can be right.
     "save-clock" => SaveClock { saved: PathBuf },
     /// Credit the bytes of descriptor 3 to the kernel's randomness, and have it draw from them at once.
     "reseed" => Reseed,
@@ -133,7 +133,7 @@ requests! {
     "machine-id" => SetMachineId { transient: PathBuf },
     /// Replace the machine id by a new one, which this file holds where the disk cannot be written.
     "new-machine-id" => RenewMachineId { transient: PathBuf },
-    /// Set a clock that is earlier than the program's file and than the last change of `saved`: from the hardware's, else to
+    /// Set a clock that is earlier than the program's file or than the last change of `saved`: from the hardware's, else to
     /// the later of both.
     "clock" => SetClock { saved: PathBuf },
     "loopback" => SetUpLoopback,

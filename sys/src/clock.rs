@@ -13,9 +13,12 @@ pub fn is_synchronised() -> bool {
     adjust(&mut timex).is_ok_and(|state| state != libc::TIME_ERROR) && timex.status & libc::STA_UNSYNC == 0
 }
 
+/// The folder of the clocks of the hardware.
+pub const HARDWARE: &str = "/sys/class/rtc";
+
 /// Whether the machine has a clock that runs while it is off.
 pub fn is_kept_by_hardware() -> bool {
-    std::fs::read_dir("/sys/class/rtc").is_ok_and(|mut clocks| clocks.next().is_some())
+    std::fs::read_dir(HARDWARE).is_ok_and(|mut clocks| clocks.next().is_some())
 }
 
 /// Whether the last minute of this month has 61 seconds, or 59.

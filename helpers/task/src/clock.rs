@@ -5,14 +5,14 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use kelson_sys::clock::HARDWARE;
+
 use crate::failure::at;
 
 /// 2025-01-01, since 1970: before the first release.
 const FIRST_RELEASE: Duration = Duration::from_secs(1_735_689_600);
 /// Its time of change is that of this build, where the initramfs keeps such times.
 const PROGRAM: &str = "/sbin/init";
-/// The clocks of the hardware.
-const CLOCKS: &str = "/sys/class/rtc";
 
 /// Sets a clock that shows a time before this build or before the last change of `saved`: from the first hardware clock
 /// that shows a later one, else to that time.
@@ -22,7 +22,7 @@ pub fn set(saved: &Path) -> Result<String, String> {
     if now >= least {
         return Ok("the kernel has set it".to_owned());
     }
-    let hardware = read(Path::new(CLOCKS), least);
+    let hardware = read(Path::new(HARDWARE), least);
     nix::time::clock_settime(nix::time::ClockId::CLOCK_REALTIME, hardware.unwrap_or(least).into())
         .map_err(|errno| format!("setting it: {}", errno.desc()))?;
     match hardware {
