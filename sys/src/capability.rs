@@ -7,6 +7,9 @@ use nix::errno::Errno;
 /// Bits of a set.
 pub const DAC_OVERRIDE: u64 = 1 << 1;
 pub const DAC_READ_SEARCH: u64 = 1 << 2;
+pub const NET_BIND_SERVICE: u64 = 1 << 10;
+pub const NET_ADMIN: u64 = 1 << 12;
+pub const NET_RAW: u64 = 1 << 13;
 pub const IPC_LOCK: u64 = 1 << 14;
 pub const SYS_ADMIN: u64 = 1 << 21;
 pub const SYS_TIME: u64 = 1 << 25;

@@ -8,6 +8,7 @@ pub mod io_port;
 mod lock;
 pub mod mountinfo;
 pub mod netlink;
+pub mod packet;
 pub mod pidfd;
 pub mod process;
 pub mod swaps;

@@ -6,7 +6,10 @@ mod request;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 
 pub use message::{Address, Content, HEADER, Link, Message, Messages, Route};
-pub use request::{Request, add_address, set_default_route, set_up};
+pub use request::{
+    FOREVER, NewRoute, Request, add_address, dump, lease_address, remove_address, remove_route,
+    set_default_route, set_mtu, set_route, set_up,
+};
 
 use nix::sys::socket::{AddressFamily, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, socket};
 

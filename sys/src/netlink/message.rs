@@ -3,6 +3,8 @@
 //! Total: whatever bytes come, each reader either finds a field or does not; a message that is cut short ends the
 //! walk.
 
+use std::net::IpAddr;
+
 /// Of every netlink message: length, type, flags, sequence number, port.
 pub const HEADER: usize = 16;
 
@@ -36,8 +38,12 @@ pub enum Content {
         gone: bool,
         address: Address,
     },
-    /// A default route; others are `Other`.
     DefaultRoute {
+        gone: bool,
+        route: Route,
+    },
+    /// To some other destination.
+    Route {
         gone: bool,
         route: Route,
     },
@@ -49,6 +55,23 @@ pub struct Link {
     pub index: u32,
     /// IFF_*.
     pub flags: u32,
+    /// ARPHRD_*: 1 is Ethernet.
+    pub kind: u16,
+    pub name: String,
+    /// `None`: it has no address of Ethernet's form.
+    pub hardware: Option<[u8; 6]>,
+    /// The longest packet, in bytes.
+    pub mtu: u32,
+    /// How often it began or ceased to carry packets.
+    pub carrier_changes: u32,
+}
+
+impl Link {
+    /// Switched on, and able to carry packets.
+    pub fn is_running(&self) -> bool {
+        let wanted = (libc::IFF_UP | libc::IFF_RUNNING).cast_unsigned();
+        self.flags & wanted == wanted
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,12 +84,30 @@ pub struct Address {
     /// IFA_F_*.
     pub flags: u32,
     pub bytes: Vec<u8>,
+    /// How long the kernel keeps it, in seconds; `u32::MAX` without an end.
+    pub valid: u32,
+}
+
+impl Address {
+    /// `None`: of neither family.
+    pub fn ip(&self) -> Option<IpAddr> {
+        ip(&self.bytes)
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Route {
     pub family: u8,
     pub table: u32,
+    /// `None`: it is the default route.
+    pub destination: Option<IpAddr>,
+    /// Of the destination.
+    pub prefix: u8,
+    /// `None`: on the link itself, or there are several next hops.
+    pub gateway: Option<IpAddr>,
+    pub metric: u32,
+    /// RTPROT_*.
+    pub protocol: u8,
     /// The interfaces of its next hops; empty where the kernel names a next hop object alone.
     pub interfaces: Vec<u32>,
 }
@@ -107,10 +148,18 @@ fn content(kind: u16, body: &[u8]) -> Option<Content> {
             libc::RTM_DELLINK => Content::Link { gone: true, link: link(body)? },
             libc::RTM_NEWADDR => Content::Address { gone: false, address: address(body)? },
             libc::RTM_DELADDR => Content::Address { gone: true, address: address(body)? },
-            libc::RTM_NEWROUTE => Content::DefaultRoute { gone: false, route: default_route(body)? },
-            libc::RTM_DELROUTE => Content::DefaultRoute { gone: true, route: default_route(body)? },
+            libc::RTM_NEWROUTE => route_content(false, body)?,
+            libc::RTM_DELROUTE => route_content(true, body)?,
             _ => Content::Other,
         },
+    })
+}
+
+fn route_content(gone: bool, body: &[u8]) -> Option<Content> {
+    let route = route(body)?;
+    Some(match route.prefix {
+        0 => Content::DefaultRoute { gone, route },
+        _ => Content::Route { gone, route },
     })
 }
 
@@ -120,9 +169,28 @@ fn link(body: &[u8]) -> Option<Link> {
     if *body.first()? != 0 {
         return None;
     }
-    // The rest of the header must be there, although nothing in it matters here.
-    body.get(..16)?;
-    Some(Link { index: u32_at(body, 4)?, flags: u32_at(body, 8)? })
+    let mut link = Link {
+        index: u32_at(body, 4)?,
+        flags: u32_at(body, 8)?,
+        kind: u16_at(body, 2)?,
+        name: String::new(),
+        hardware: None,
+        mtu: 0,
+        carrier_changes: 0,
+    };
+    for (kind, value) in attributes(body.get(16..)?) {
+        match kind {
+            libc::IFLA_IFNAME => {
+                let name = value.split(|byte| *byte == 0).next().unwrap_or_default();
+                link.name = String::from_utf8_lossy(name).into_owned();
+            }
+            libc::IFLA_ADDRESS => link.hardware = value.try_into().ok(),
+            libc::IFLA_MTU => link.mtu = u32_at(value, 0)?,
+            libc::IFLA_CARRIER_CHANGES => link.carrier_changes = u32_at(value, 0)?,
+            _ => {}
+        }
+    }
+    Some(link)
 }
 
 /// struct ifaddrmsg: family, prefix length, flags, scope, index u32.
@@ -130,12 +198,15 @@ fn address(body: &[u8]) -> Option<Address> {
     let mut flags = u32::from(*body.get(2)?);
     let mut bytes = Vec::new();
     let mut local = None;
+    let mut valid = u32::MAX;
     for (kind, value) in attributes(body.get(8..)?) {
         match kind {
             libc::IFA_ADDRESS => bytes = value.to_vec(),
             // Beside the peer's address, where there is a peer.
             libc::IFA_LOCAL => local = Some(value.to_vec()),
             IFA_FLAGS => flags = u32_at(value, 0)?,
+            // struct ifa_cacheinfo: preferred, valid, two times.
+            libc::IFA_CACHEINFO => valid = u32_at(value, 4)?,
             _ => {}
         }
     }
@@ -146,21 +217,32 @@ fn address(body: &[u8]) -> Option<Address> {
         scope: *body.get(3)?,
         flags,
         bytes: local.unwrap_or(bytes),
+        valid,
     })
 }
 
 /// struct rtmsg: family, destination length, source length, tos, table, protocol, scope, type, flags u32.
-fn default_route(body: &[u8]) -> Option<Route> {
-    let usable = *body.get(1)? == 0
-        && *body.get(7)? == libc::RTN_UNICAST
-        && u32_at(body, 8)? & libc::RTM_F_CLONED == 0;
+fn route(body: &[u8]) -> Option<Route> {
+    let usable = *body.get(7)? == libc::RTN_UNICAST && u32_at(body, 8)? & libc::RTM_F_CLONED == 0;
     if !usable {
         return None;
     }
-    let mut route = Route { family: *body.first()?, table: u32::from(*body.get(4)?), interfaces: Vec::new() };
+    let mut route = Route {
+        family: *body.first()?,
+        table: u32::from(*body.get(4)?),
+        destination: None,
+        prefix: *body.get(1)?,
+        gateway: None,
+        metric: 0,
+        protocol: *body.get(5)?,
+        interfaces: Vec::new(),
+    };
     for (kind, value) in attributes(body.get(12..)?) {
         match kind {
             libc::RTA_TABLE => route.table = u32_at(value, 0)?,
+            libc::RTA_DST => route.destination = ip(value),
+            libc::RTA_GATEWAY => route.gateway = ip(value),
+            libc::RTA_PRIORITY => route.metric = u32_at(value, 0)?,
             libc::RTA_OIF => route.interfaces.push(u32_at(value, 0)?),
             libc::RTA_MULTIPATH => next_hops(value, &mut route.interfaces),
             _ => {}
@@ -168,6 +250,11 @@ fn default_route(body: &[u8]) -> Option<Route> {
     }
     let family = i32::from(route.family);
     (family == libc::AF_INET || family == libc::AF_INET6).then_some(route)
+}
+
+fn ip(bytes: &[u8]) -> Option<IpAddr> {
+    let four = || Some(IpAddr::from(<[u8; 4]>::try_from(bytes).ok()?));
+    four().or_else(|| Some(IpAddr::from(<[u8; 16]>::try_from(bytes).ok()?)))
 }
 
 /// A list of struct rtnexthop: length u16, flags, hops, index i32, then attributes of its own.
@@ -224,11 +311,13 @@ mod tests {
     }
 
     fn link_body(index: u32, flags: u32, name: &str) -> Vec<u8> {
-        let mut body = vec![0; 4];
+        let mut body = vec![0, 0, 1, 0];
         body.extend(index.to_ne_bytes());
         body.extend(flags.to_ne_bytes());
         body.extend([0; 4]);
-        body.extend(attribute(3, format!("{name}\0").as_bytes()));
+        body.extend(attribute(libc::IFLA_IFNAME, format!("{name}\0").as_bytes()));
+        body.extend(attribute(libc::IFLA_ADDRESS, &[2, 0, 0, 0, 0, 1]));
+        body.extend(attribute(libc::IFLA_MTU, &1500_u32.to_ne_bytes()));
         body
     }
 
@@ -247,6 +336,11 @@ mod tests {
         body
     }
 
+    fn default_route(interfaces: Vec<u32>) -> Route {
+        let (destination, gateway) = (None, None);
+        Route { family: 2, table: 254, destination, prefix: 0, gateway, metric: 0, protocol: 3, interfaces }
+    }
+
     fn contents(datagram: &[u8]) -> Vec<Content> {
         Messages::new(datagram).map(|message| message.content).collect()
     }
@@ -261,16 +355,32 @@ mod tests {
         datagram.extend(message(libc::RTM_NEWROUTE, &route_body(0, 7, 2)));
         datagram.extend(message(2, &(-16_i32).to_ne_bytes()));
         datagram.extend(message(3, &[0; 4]));
-        let address =
-            Address { index: 2, family: 2, prefix: 24, scope: 0, flags: 0x80, bytes: vec![10, 0, 2, 15] };
-        let route = Route { family: 2, table: 254, interfaces: vec![2] };
+        let address = Address {
+            index: 2,
+            family: 2,
+            prefix: 24,
+            scope: 0,
+            flags: 0x80,
+            bytes: vec![10, 0, 2, 15],
+            valid: u32::MAX,
+        };
+        let link = Link {
+            index: 2,
+            flags: 0x41,
+            kind: 1,
+            name: "eth0".to_owned(),
+            hardware: Some([2, 0, 0, 0, 0, 1]),
+            mtu: 1500,
+            carrier_changes: 0,
+        };
+        let route = default_route(vec![2]);
         assert_eq!(
             contents(&datagram),
             [
-                Content::Link { gone: false, link: Link { index: 2, flags: 0x41 } },
+                Content::Link { gone: false, link },
                 Content::Address { gone: true, address },
-                Content::DefaultRoute { gone: false, route },
-                Content::Other,
+                Content::DefaultRoute { gone: false, route: route.clone() },
+                Content::Route { gone: false, route: Route { prefix: 24, ..route } },
                 Content::Other,
                 Content::Error(16),
                 Content::Done,
@@ -289,7 +399,7 @@ mod tests {
         }
         let mut body = vec![2, 0, 0, 0, 254, 3, 0, libc::RTN_UNICAST, 0, 0, 0, 0];
         body.extend(attribute(libc::RTA_MULTIPATH, &hops));
-        let route = Route { family: 2, table: 254, interfaces: vec![5, 6] };
+        let route = default_route(vec![5, 6]);
         let datagram = message(libc::RTM_NEWROUTE, &body);
         assert_eq!(contents(&datagram), [Content::DefaultRoute { gone: false, route }]);
     }

@@ -1,8 +1,8 @@
-//! Writing rtnetlink messages: a question for all objects of a kind, an interface up, an address, a default route. Our
+//! Writing rtnetlink messages: a question for all objects of a kind, an interface up, addresses, routes. Our
 //! own, because the crates for it are larger than the whole of `init`'s boot (docs/decisions/003-netlink.md).
 
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::AsRawFd;
 
 use nix::sys::socket::{MsgFlags, NetlinkAddr, SockProtocol, recv, sendto};
@@ -11,6 +11,16 @@ use super::message::{Content, Messages};
 
 /// Make it if it is not there, or put it in the place of what is there.
 const SET: i32 = libc::NLM_F_CREATE | libc::NLM_F_REPLACE;
+
+/// The time of an address that the kernel keeps until somebody removes it.
+pub const FOREVER: u32 = u32::MAX;
+
+/// Of Linux's `rtnetlink.h`; not in the C library.
+const RTNH_F_ONLINK: u32 = 4;
+/// How often a dump is tried that changes overtake.
+const DUMPS: u32 = 10;
+/// The kernel fits the parts of a dump into what is read at once, up to this.
+const BUFFER: usize = 32 << 10;
 
 /// One message that is being written; its length is filled in at the end.
 #[derive(Debug)]
@@ -81,13 +91,32 @@ fn link_up_message(index: u32) -> Vec<u8> {
         .finish()
 }
 
-fn address_message(index: u32, address: IpAddr, prefix: u8) -> Vec<u8> {
+fn mtu_message(index: u32, mtu: u32) -> Vec<u8> {
+    Request::new(libc::RTM_NEWLINK, libc::NLM_F_ACK, 1)
+        .put(&[0; 4])
+        .put(&index.to_ne_bytes())
+        .put(&[0; 8])
+        .attribute(libc::IFLA_MTU, &mtu.to_ne_bytes())
+        .finish()
+}
+
+fn address_request(kind: u16, flags: i32, index: u32, address: IpAddr, prefix: u8) -> Request {
     // struct ifaddrmsg: family, prefix, flags, scope, index
-    let mut message = Request::new(libc::RTM_NEWADDR, libc::NLM_F_ACK | SET, 1)
+    Request::new(kind, libc::NLM_F_ACK | flags, 1)
         .put(&[family(address), prefix, 0, 0])
         .put(&index.to_ne_bytes())
         .attribute(libc::IFA_LOCAL, &octets(address))
-        .attribute(libc::IFA_ADDRESS, &octets(address));
+        .attribute(libc::IFA_ADDRESS, &octets(address))
+}
+
+/// `seconds`: how long the kernel keeps the address; [`FOREVER`] without an end.
+fn address_message(index: u32, address: IpAddr, prefix: u8, seconds: u32) -> Vec<u8> {
+    let mut message = address_request(libc::RTM_NEWADDR, SET, index, address, prefix);
+    if seconds != FOREVER {
+        // struct ifa_cacheinfo: preferred and valid in seconds, then two times that the kernel fills in.
+        let seconds = seconds.to_ne_bytes();
+        message = message.attribute(libc::IFA_CACHEINFO, &[seconds, seconds, [0; 4], [0; 4]].concat());
+    }
     if let IpAddr::V4(v4) = address
         && prefix < 31
     {
@@ -97,14 +126,56 @@ fn address_message(index: u32, address: IpAddr, prefix: u8) -> Vec<u8> {
     message.finish()
 }
 
-fn default_route_message(index: u32, gateway: IpAddr) -> Vec<u8> {
-    // struct rtmsg: family, two prefix lengths, tos, table main, protocol static, scope universe, type unicast, flags
-    Request::new(libc::RTM_NEWROUTE, libc::NLM_F_ACK | SET, 1)
-        .put(&[family(gateway), 0, 0, 0, 254, 4, 0, 1])
-        .put(&[0; 4])
-        .attribute(libc::RTA_GATEWAY, &octets(gateway))
-        .attribute(libc::RTA_OIF, &index.to_ne_bytes())
-        .finish()
+/// A route through one interface.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NewRoute {
+    pub destination: IpAddr,
+    /// Of the destination; 0 with an address of zeroes is the default route.
+    pub prefix: u8,
+    /// `None`: the destination is on the link itself.
+    pub gateway: Option<IpAddr>,
+    /// The gateway is on the link, although no address of the interface says so.
+    pub gateway_on_link: bool,
+    /// Of several routes to the same destination the kernel takes the one with the lowest.
+    pub metric: u32,
+    /// `RTPROT_*`: who made it.
+    pub protocol: u8,
+}
+
+impl NewRoute {
+    /// The default route of an operator.
+    fn default_by(gateway: IpAddr) -> NewRoute {
+        let zeroes: IpAddr =
+            if gateway.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+        NewRoute {
+            destination: zeroes,
+            prefix: 0,
+            gateway: Some(gateway),
+            gateway_on_link: false,
+            metric: 0,
+            protocol: libc::RTPROT_STATIC,
+        }
+    }
+}
+
+fn route_message(kind: u16, flags: i32, index: u32, route: &NewRoute) -> Vec<u8> {
+    let scope = if route.gateway.is_some() { libc::RT_SCOPE_UNIVERSE } else { libc::RT_SCOPE_LINK };
+    let on_link = if route.gateway_on_link { RTNH_F_ONLINK } else { 0 };
+    // struct rtmsg: family, two prefix lengths, tos, table, protocol, scope, type, flags
+    let mut request = Request::new(kind, libc::NLM_F_ACK | flags, 1)
+        .put(&[family(route.destination), route.prefix, 0, 0, libc::RT_TABLE_MAIN, route.protocol, scope])
+        .put(&[libc::RTN_UNICAST])
+        .put(&on_link.to_ne_bytes());
+    if route.prefix > 0 {
+        request = request.attribute(libc::RTA_DST, &octets(route.destination));
+    }
+    if let Some(gateway) = route.gateway {
+        request = request.attribute(libc::RTA_GATEWAY, &octets(gateway));
+    }
+    if route.metric > 0 {
+        request = request.attribute(libc::RTA_PRIORITY, &route.metric.to_ne_bytes());
+    }
+    request.attribute(libc::RTA_OIF, &index.to_ne_bytes()).finish()
 }
 
 /// Sends one request and reads its answer, which the kernel has put there before the send returns.
@@ -121,6 +192,39 @@ fn ask(message: &[u8]) -> io::Result<()> {
     }
 }
 
+/// All objects of a kind (`RTM_GET*`), with those of all address families. Blocks for as long as the kernel works.
+///
+/// # Errors
+/// What the kernel says; EINTR where they change all the time.
+pub fn dump(kind: u16) -> io::Result<Vec<Content>> {
+    for _ in 0..DUMPS {
+        if let Some(all) = dump_once(kind)? {
+            return Ok(all);
+        }
+    }
+    Err(io::ErrorKind::Interrupted.into())
+}
+
+/// `None`: they changed meanwhile.
+fn dump_once(kind: u16) -> io::Result<Option<Vec<Content>>> {
+    let fd = super::open(SockProtocol::NetlinkRoute, 0)?;
+    sendto(fd.as_raw_fd(), &Request::dump(kind, 1), &NetlinkAddr::new(0, 0), MsgFlags::empty())?;
+    let (mut all, mut interrupted) = (Vec::new(), false);
+    let mut buffer = vec![0; BUFFER];
+    loop {
+        // The kernel writes the next part before this returns, so there is always one.
+        let length = recv(fd.as_raw_fd(), &mut buffer, MsgFlags::empty())?;
+        for message in Messages::new(buffer.get(..length).unwrap_or_default()) {
+            interrupted |= message.interrupted;
+            match message.content {
+                Content::Done => return Ok((!interrupted).then_some(all)),
+                Content::Error(errno) => return Err(io::Error::from_raw_os_error(errno)),
+                content => all.push(content),
+            }
+        }
+    }
+}
+
 /// # Errors
 /// What the kernel says.
 pub fn set_up(index: u32) -> io::Result<()> {
@@ -132,8 +236,54 @@ pub fn set_up(index: u32) -> io::Result<()> {
 /// # Errors
 /// What the kernel says.
 pub fn add_address(index: u32, address: IpAddr, prefix: u8) -> io::Result<()> {
-    match ask(&address_message(index, address, prefix)) {
-        Err(error) if error.raw_os_error() == Some(libc::EEXIST) => Ok(()),
+    lease_address(index, address, prefix, FOREVER)
+}
+
+/// Gives an interface an address that the kernel removes after `seconds`, or gives that time to one that it has.
+///
+/// # Errors
+/// What the kernel says.
+pub fn lease_address(index: u32, address: IpAddr, prefix: u8, seconds: u32) -> io::Result<()> {
+    unless(libc::EEXIST, ask(&address_message(index, address, prefix, seconds)))
+}
+
+/// Takes an address from an interface; one that it does not have is no error.
+///
+/// # Errors
+/// What the kernel says.
+pub fn remove_address(index: u32, address: IpAddr, prefix: u8) -> io::Result<()> {
+    let message = address_request(libc::RTM_DELADDR, 0, index, address, prefix).finish();
+    unless(libc::EADDRNOTAVAIL, ask(&message))
+}
+
+/// The longest packet of an interface, in bytes.
+///
+/// # Errors
+/// What the kernel says: EINVAL where its driver takes none of this length.
+pub fn set_mtu(index: u32, mtu: u32) -> io::Result<()> {
+    ask(&mtu_message(index, mtu))
+}
+
+/// Makes a route; one to the same destination with the same metric is replaced.
+///
+/// # Errors
+/// What the kernel says.
+pub fn set_route(index: u32, route: &NewRoute) -> io::Result<()> {
+    ask(&route_message(libc::RTM_NEWROUTE, SET, index, route))
+}
+
+/// Removes a route; one that is not there is no error.
+///
+/// # Errors
+/// What the kernel says.
+pub fn remove_route(index: u32, route: &NewRoute) -> io::Result<()> {
+    unless(libc::ESRCH, ask(&route_message(libc::RTM_DELROUTE, 0, index, route)))
+}
+
+/// Success also where this is the error.
+fn unless(errno: i32, result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(error) if error.raw_os_error() == Some(errno) => Ok(()),
         result => result,
     }
 }
@@ -141,7 +291,7 @@ pub fn add_address(index: u32, address: IpAddr, prefix: u8) -> io::Result<()> {
 /// # Errors
 /// What the kernel says: "network is unreachable" where no address of the interface reaches the gateway.
 pub fn set_default_route(index: u32, gateway: IpAddr) -> io::Result<()> {
-    ask(&default_route_message(index, gateway))
+    set_route(index, &NewRoute::default_by(gateway))
 }
 
 #[cfg(test)]
@@ -150,16 +300,17 @@ mod tests {
 
     #[test]
     fn messages_have_the_kernels_form() {
-        let message = address_message(3, "10.0.2.15".parse().unwrap(), 24);
+        let message = address_message(3, "10.0.2.15".parse().unwrap(), 24, FOREVER);
         assert_eq!(u32::from_ne_bytes(message[..4].try_into().unwrap()) as usize, message.len());
         assert_eq!(message.len(), 16 + 8 + 3 * 8);
         assert_eq!(message[16..20], [2, 24, 0, 0]);
         assert_eq!(message[24..32], [8, 0, 2, 0, 10, 0, 2, 15]);
         assert_eq!(message[44..48], [10, 0, 2, 255]);
-        let message = address_message(3, "fd00::5".parse().unwrap(), 64);
-        assert_eq!(message.len(), 16 + 8 + 2 * 20);
+        let message = address_message(3, "fd00::5".parse().unwrap(), 64, 60);
+        assert_eq!(message.len(), 16 + 8 + 3 * 20);
         assert_eq!(link_up_message(1).len(), 32);
-        assert_eq!(default_route_message(1, "10.0.0.1".parse().unwrap()).len(), 16 + 12 + 16);
+        let route = NewRoute::default_by("10.0.0.1".parse().unwrap());
+        assert_eq!(route_message(0, 0, 1, &route).len(), 16 + 12 + 16);
     }
 
     #[test]
@@ -176,6 +327,34 @@ mod tests {
             let unreachable = set_default_route(loopback, "10.1.1.1".parse().unwrap()).unwrap_err();
             assert_eq!(unreachable.raw_os_error(), Some(libc::ENETUNREACH));
             assert!(set_up(4711).is_err());
+            let leased: IpAddr = "10.9.7.7".parse().unwrap();
+            remove_address(loopback, leased, 24).unwrap();
+            lease_address(loopback, leased, 24, 100).unwrap();
+            lease_address(loopback, leased, 24, 200).unwrap();
+            let far = NewRoute {
+                destination: "192.0.2.0".parse().unwrap(),
+                prefix: 24,
+                gateway: Some("10.1.1.1".parse().unwrap()),
+                gateway_on_link: true,
+                metric: 1025,
+                protocol: 16,
+            };
+            let near = NewRoute { gateway: None, gateway_on_link: false, ..far };
+            for route in [far, near] {
+                set_route(loopback, &route).unwrap();
+                set_route(loopback, &route).unwrap();
+                remove_route(loopback, &route).unwrap();
+                remove_route(loopback, &route).unwrap();
+            }
+            set_mtu(loopback, 1400).unwrap();
+            let links = dump(libc::RTM_GETLINK).unwrap();
+            let named = |content: &Content| matches!(content, Content::Link { link, .. } if link.name == "lo" && link.mtu == 1400);
+            assert!(links.iter().any(named), "{links:?}");
+            let addresses = dump(libc::RTM_GETADDR).unwrap();
+            let is_leased = |content: &Content| matches!(content, Content::Address { address, .. } if address.ip() == Some(leased) && address.valid <= 200);
+            assert!(addresses.iter().any(is_leased), "{addresses:?}");
+            assert!(!dump(libc::RTM_GETROUTE).unwrap().is_empty());
+            remove_address(loopback, leased, 24).unwrap();
         });
         done.join().unwrap();
     }

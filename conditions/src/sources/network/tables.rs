@@ -36,7 +36,7 @@ impl Tables {
     pub(super) fn take(&mut self, content: Content, asked: bool) -> bool {
         match content {
             Content::Overrun => true,
-            Content::Link { gone, link: Link { index, flags } } => {
+            Content::Link { gone, link: Link { index, flags, .. } } => {
                 if gone {
                     self.links.remove(&index).is_some()
                 } else {
@@ -62,7 +62,7 @@ impl Tables {
                 // A route that the kernel reports unasked may have replaced another.
                 new && !asked && self.routes.len() > 1
             }
-            Content::Done | Content::Error(_) | Content::Other => false,
+            Content::Done | Content::Error(_) | Content::Route { .. } | Content::Other => false,
         }
     }
 
@@ -102,17 +102,33 @@ mod tests {
     const UP: u32 = 0x41;
 
     fn link(gone: bool, index: u32, flags: u32) -> Content {
-        Content::Link { gone, link: Link { index, flags } }
+        let (name, hardware) = (String::new(), None);
+        Content::Link {
+            gone,
+            link: Link { index, flags, kind: 1, name, hardware, mtu: 1500, carrier_changes: 0 },
+        }
     }
 
     fn address(gone: bool, index: u32, scope: u8, flags: u32, bytes: &[u8]) -> Content {
         let family = if bytes.len() == 4 { 2 } else { 10 };
-        let address = Address { index, family, prefix: 24, scope, flags, bytes: bytes.to_vec() };
+        let address =
+            Address { index, family, prefix: 24, scope, flags, bytes: bytes.to_vec(), valid: u32::MAX };
         Content::Address { gone, address }
     }
 
     fn default_route(gone: bool, interface: u32) -> Content {
-        Content::DefaultRoute { gone, route: Route { family: 2, table: 254, interfaces: vec![interface] } }
+        let (destination, gateway, interfaces) = (None, None, vec![interface]);
+        let route = Route {
+            family: 2,
+            table: 254,
+            destination,
+            prefix: 0,
+            gateway,
+            metric: 0,
+            protocol: 3,
+            interfaces,
+        };
+        Content::DefaultRoute { gone, route }
     }
 
     /// Whether all must be asked for again, and the levels, after one message that nobody asked for.
