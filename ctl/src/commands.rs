@@ -37,6 +37,7 @@ pub mod memory;
 pub mod metrics;
 pub mod mounts;
 pub mod netstat;
+pub mod network;
 pub mod poweroff;
 pub mod processes;
 pub mod read;
@@ -113,6 +114,7 @@ commands! {
     Images: images,
     Processes: processes,
     Netstat: netstat,
+    Network: network,
     Mounts: mounts,
     Memory: memory,
     Cpu: cpu,

@@ -7,6 +7,7 @@ pub const OWN: Features = Features::NONE
     .and(Feature::Apid, cfg!(feature = "apid"))
     .and(Feature::Containerd, cfg!(feature = "containerd"))
     .and(Feature::Inspect, cfg!(feature = "inspect"))
+    .and(Feature::Net, cfg!(feature = "net"))
     .and(Feature::Probes, cfg!(feature = "probes"))
     .and(Feature::Reflection, cfg!(feature = "reflection"))
     .and(Feature::Timesync, cfg!(feature = "timesync"));

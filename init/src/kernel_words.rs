@@ -3,6 +3,8 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
+use kelson_spec::machine::{DhcpSpec, HARDWARE, InterfaceSpec};
+
 /// The parameters of the kernel's command line that concern the root and the network.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct KernelWords {
@@ -20,19 +22,15 @@ pub struct KernelWords {
 /// One `ip=` word in the syntax of klibc's ipconfig: `client:server:gateway:netmask:hostname:device:protocol:dns0:dns1`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IpWord {
-    pub address: IpAddr,
-    pub prefix: u8,
-    pub gateway: Option<IpAddr>,
+    /// Its name is empty for a static address of the first network card.
+    pub interface: InterfaceSpec,
     pub hostname: Option<String>,
-    /// `None`: the first network card.
-    pub device: Option<String>,
-    pub dns: Vec<IpAddr>,
 }
 
 /// Why an `ip=` word is ignored.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum IpError {
-    #[error("Kelson sets static addresses, not \"{0}\"")]
+    #[error("Kelson knows off, none, static, on, any and dhcp, not \"{0}\"")]
     Protocol(String),
     #[error("the address (the first field) is missing")]
     NoAddress,
@@ -83,8 +81,22 @@ impl IpWord {
         let fields = fields(value);
         let field = |index: usize| fields.get(index).map(String::as_str).filter(|text| !text.is_empty());
         let protocol = if fields.len() == 1 && !value.contains('.') { Some(value) } else { field(6) };
+        let device = field(5).map(str::to_owned);
+        let hostname = field(4).map(str::to_owned);
+        let dns = [7, 8].into_iter().filter_map(field).map(parse_address).collect::<Result<_, _>>()?;
         match protocol {
             None | Some("off" | "none" | "static") => {}
+            Some("on" | "any" | "dhcp") => {
+                let interface = InterfaceSpec {
+                    interface: device.unwrap_or_else(|| HARDWARE.to_owned()),
+                    address: None,
+                    prefix: 0,
+                    gateway: None,
+                    dns,
+                    dhcp: Some(DhcpSpec { probe: true }),
+                };
+                return Ok(Some(IpWord { interface, hostname }));
+            }
             Some(other) => return Err(IpError::Protocol(other.to_owned())),
         }
         let client = field(0).ok_or(IpError::NoAddress)?;
@@ -97,16 +109,15 @@ impl IpWord {
             (Some(prefix), _) | (None, Some(prefix)) => parse_prefix(prefix, address)?,
             (None, None) => usual_prefix(address),
         };
-        let gateway = field(2).map(parse_address).transpose()?;
-        let dns = [7, 8].into_iter().filter_map(field).map(parse_address).collect::<Result<_, _>>()?;
-        Ok(Some(IpWord {
-            address,
+        let interface = InterfaceSpec {
+            interface: device.unwrap_or_default(),
+            address: Some(address),
             prefix,
-            gateway,
-            hostname: field(4).map(str::to_owned),
-            device: field(5).map(str::to_owned),
+            gateway: field(2).map(parse_address).transpose()?,
             dns,
-        }))
+            dhcp: None,
+        };
+        Ok(Some(IpWord { interface, hostname }))
     }
 }
 
@@ -183,21 +194,28 @@ mod tests {
 
     #[test]
     fn a_full_ip_word() {
-        let word = ip("10.0.2.15:10.0.2.2:10.0.2.1:255.255.254.0:edge:eth0:off:10.0.2.3:1.1.1.1");
-        assert_eq!(word.address.to_string(), "10.0.2.15");
-        assert_eq!(word.prefix, 23);
-        assert_eq!(word.gateway.unwrap().to_string(), "10.0.2.1");
-        assert_eq!(word.hostname.as_deref(), Some("edge"));
-        assert_eq!(word.device.as_deref(), Some("eth0"));
-        assert_eq!(word.dns.len(), 2);
+        let IpWord { interface, hostname } =
+            ip("10.0.2.15:10.0.2.2:10.0.2.1:255.255.254.0:edge:eth0:off:10.0.2.3:1.1.1.1");
+        assert_eq!(interface.address, Some([10, 0, 2, 15].into()));
+        assert_eq!(interface.prefix, 23);
+        assert_eq!(interface.gateway, Some([10, 0, 2, 1].into()));
+        assert_eq!(hostname.as_deref(), Some("edge"));
+        assert_eq!(interface.interface, "eth0");
+        assert_eq!(interface.dns.len(), 2);
     }
 
     #[test]
     fn short_ip_words() {
-        assert_eq!(ip("192.168.1.5").prefix, 24);
-        assert_eq!(ip("10.1.2.3:::::eth1").prefix, 8);
-        assert_eq!(ip("10.1.2.3/12:::::eth1").prefix, 12);
-        assert_eq!(ip("[fd00::5]:::64::eth1").address.to_string(), "fd00::5");
+        let of = |word| ip(word).interface;
+        assert_eq!(of("192.168.1.5").prefix, 24);
+        assert_eq!(of("10.1.2.3:::::eth1").prefix, 8);
+        assert_eq!(of("10.1.2.3/12:::::eth1").prefix, 12);
+        assert_eq!(of("[fd00::5]:::64::eth1").address, Some("fd00::5".parse().unwrap()));
+        for (word, name) in [("dhcp", "*"), ("on", "*"), (":::::eth0:dhcp", "eth0"), ("::::edge::any", "*")] {
+            let interface = of(word);
+            assert_eq!((interface.interface.as_str(), interface.address), (name, None), "{word}");
+            assert_eq!(interface.dhcp, Some(DhcpSpec { probe: true }));
+        }
         assert_eq!(IpWord::parse("off"), Ok(None));
         assert_eq!(IpWord::parse(""), Ok(None));
     }
@@ -205,8 +223,8 @@ mod tests {
     #[test]
     fn bad_ip_words_say_what_is_wrong() {
         for (word, text) in [
-            ("dhcp", "not \"dhcp\""),
-            (":::::eth0:dhcp", "not \"dhcp\""),
+            ("bootp", "not \"bootp\""),
+            (":::::eth0:rarp", "not \"rarp\""),
             (":::::eth0:off", "is missing"),
             ("10.0.0.300", "not an IP address"),
             ("10.0.0.1:::255.0.255.0", "has holes"),

@@ -93,6 +93,8 @@ const PERSONALITIES: &[(&CStr, Main)] = &[
     (c"kelson-unpack", |words| kelson_unpack::main(words.iter().cloned())),
     #[cfg(feature = "inspect")]
     (c"kelson-inspect", |_| kelson_inspect::main()),
+    #[cfg(feature = "net")]
+    (c"kelson-net", kelson_net::main),
     (c"kelson-task", |words| kelson_task::main(words).into()),
     #[cfg(feature = "timesync")]
     (c"kelson-timesync", kelson_timesync::main),

@@ -30,6 +30,13 @@ pub enum Changes {
 /// The capabilities of a program that becomes another user: `CAP_SETGID` and `CAP_SETUID`, by capabilities(7).
 pub const CHANGE_USER: u64 = 1 << 6 | 1 << 7;
 
+const NET_PROGRAM: &str = "kelson-net";
+
+/// `CAP_CHOWN`, and those for interfaces and for sockets.
+const CHOWN: u64 = 1 << 0;
+const NET_BIND_SERVICE: u64 = 1 << 10;
+const NET_ADMIN: u64 = 1 << 12;
+const NET_RAW: u64 = 1 << 13;
 /// `CAP_SYS_TIME`.
 const SYS_TIME: u64 = 1 << 25;
 
@@ -64,6 +71,13 @@ pub const BUILTINS: &[Builtin] = &[
         program: None,
     },
     Builtin {
+        name: NET,
+        about: "gets addresses by DHCP, for interfaces of [`network`](#network)",
+        changes: Changes::Service,
+        feature: Some(Feature::Net),
+        program: Some(net),
+    },
+    Builtin {
         name: "probe",
         about: "runs the `tcp`, `http` and `grpc` checks",
         changes: Changes::Resources(
@@ -81,6 +95,10 @@ pub const BUILTINS: &[Builtin] = &[
     },
 ];
 
+/// Not in a container, whose network its engine configures.
+pub const NET: &str = "net";
+/// The folder for leases and for the file of name servers.
+pub const LEASES: &str = "/run/kelson/net";
 /// Not in a container, which has the clock of its host.
 pub const TIMESYNC: &str = "timesync";
 /// A file whose time of change is the last time that is known to have passed.
@@ -108,6 +126,23 @@ fn timesync(machine: &MachineSpec) -> Option<ServiceSpec> {
     spec.readiness = Readiness::Notify;
     spec.security.capabilities = Some(CHANGE_USER | SYS_TIME);
     spec.resources = Resources { memory_max: Some(32 << 20), pids_max: Some(32), ..Resources::default() };
+    Some(spec)
+}
+
+/// On where the machine file names an interface with `dhcp: true`, unless it says `enabled: false`.
+fn net(machine: &MachineSpec) -> Option<ServiceSpec> {
+    let dynamic = machine.network.iter().filter_map(|spec| Some((spec, spec.dhcp?)));
+    let interfaces: Vec<String> = dynamic
+        .map(|(spec, dhcp)| format!("{}={}", if dhcp.probe { "dhcp" } else { "unprobed" }, spec.interface))
+        .collect();
+    (!interfaces.is_empty() && machine.is_enabled(NET) != Some(false)).then_some(())?;
+    let servers = machine.network.iter().flat_map(|spec| &spec.dns).map(|server| format!("dns={server}"));
+    let words = [NET_PROGRAM.to_owned(), LEASES.to_owned()].into_iter().chain(servers).chain(interfaces);
+    let mut spec = ServiceSpec::process(NET, words);
+    spec.description = "gets addresses by DHCP".into();
+    spec.readiness = Readiness::Notify;
+    spec.security.capabilities = Some(CHANGE_USER | CHOWN | NET_ADMIN | NET_BIND_SERVICE | NET_RAW);
+    spec.resources = Resources { memory_max: Some(32 << 20), pids_max: Some(4), ..Resources::default() };
     Some(spec)
 }
 

@@ -11,6 +11,8 @@ pub enum Feature {
     Containerd,
     /// Looking at the machine over the API: `kelson-inspect`.
     Inspect,
+    /// Addresses by DHCP: `kelson-net`.
+    Net,
     /// Checks over the network: `kelson-probe`.
     Probes,
     /// The reflection of the API, for clients that do not know it.
@@ -21,10 +23,11 @@ pub enum Feature {
 
 impl Feature {
     /// Sorted by name.
-    pub const ALL: [Feature; 6] = [
+    pub const ALL: [Feature; 7] = [
         Feature::Apid,
         Feature::Containerd,
         Feature::Inspect,
+        Feature::Net,
         Feature::Probes,
         Feature::Reflection,
         Feature::Timesync,
@@ -36,6 +39,7 @@ impl Feature {
             Feature::Apid => "apid",
             Feature::Containerd => "containerd",
             Feature::Inspect => "inspect",
+            Feature::Net => "net",
             Feature::Probes => "probes",
             Feature::Reflection => "reflection",
             Feature::Timesync => "timesync",
@@ -71,6 +75,7 @@ impl Features {
         .and(Feature::Apid, true)
         .and(Feature::Containerd, true)
         .and(Feature::Inspect, true)
+        .and(Feature::Net, true)
         .and(Feature::Probes, true)
         .and(Feature::Reflection, true)
         .and(Feature::Timesync, true);
@@ -118,7 +123,10 @@ mod tests {
         let some =
             Features::NONE.and(Feature::Probes, true).and(Feature::Apid, true).and(Feature::Inspect, false);
         assert_eq!(some.names().collect::<Vec<_>>(), ["apid", "probes"]);
-        assert_eq!(some.missing().collect::<Vec<_>>(), ["containerd", "inspect", "reflection", "timesync"]);
+        assert_eq!(
+            some.missing().collect::<Vec<_>>(),
+            ["containerd", "inspect", "net", "reflection", "timesync"]
+        );
         assert_eq!(some.require(Feature::Probes), Ok(()));
         let missing = some.require(Feature::Containerd).unwrap_err();
         assert_eq!(

@@ -102,13 +102,30 @@ impl Default for WatchdogSpec {
     }
 }
 
+/// The name that stands for every interface of Ethernet that belongs to a device.
+pub const HARDWARE: &str = "*";
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InterfaceSpec {
+    /// Its name, or [`HARDWARE`].
     pub interface: String,
-    pub address: IpAddr,
+    /// `None`: it has no static address.
+    pub address: Option<IpAddr>,
+    /// Of the address.
+    #[serde(default)]
     pub prefix: u8,
     pub gateway: Option<IpAddr>,
     pub dns: Vec<IpAddr>,
+    /// `None`: it gets no address by DHCP.
+    #[serde(default)]
+    pub dhcp: Option<DhcpSpec>,
+}
+
+/// How an interface gets its address by DHCP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DhcpSpec {
+    /// Whether the link is asked for other hosts with the address before it is taken.
+    pub probe: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -88,7 +88,8 @@ fn the_machine_is_told_in_every_way() {
     let mounts = list(&host.ctl(&["mounts", "-o", "json"]).ok());
     let root = mounts.iter().find(|mount| mount["target"] == "/").expect("there is a root");
     assert!(root["size"].as_u64() >= root["used"].as_u64() && root["trouble"].is_null(), "{root}");
-    for command in ["cpu", "disks", "time", "mounts", "memory", "processes", "netstat", "cgroups"] {
+    for command in ["cpu", "disks", "time", "mounts", "memory", "processes", "netstat", "network", "cgroups"]
+    {
         let table = host.ctl(&[command]).ok().stdout;
         assert!(table.lines().count() >= 1 && !table.contains('\u{1b}'), "{command}: {table:?}");
     }

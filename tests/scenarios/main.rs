@@ -10,6 +10,7 @@ mod crash;
 mod crossing;
 mod delegation;
 mod devlog;
+mod dhcp;
 mod door;
 mod environment;
 mod events;

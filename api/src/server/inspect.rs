@@ -206,6 +206,13 @@ impl Inspect for InspectApi {
         self.many(Question::Sockets(request.into_inner())).await
     }
 
+    async fn network(
+        &self,
+        request: Request<v1::NetworkRequest>,
+    ) -> Result<Response<BoxStream<v1::NetworkResponse>>, Status> {
+        self.many(Question::Network(request.into_inner())).await
+    }
+
     async fn cgroups(
         &self,
         request: Request<v1::CgroupsRequest>,

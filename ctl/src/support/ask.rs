@@ -16,7 +16,7 @@ use super::pack::{Keep, Missing, Pack};
 use super::redact::Redactor;
 use crate::commands::looking::gather;
 use crate::commands::{
-    cgroups, clock, cpu, disks, dmesg, graph, memory, metrics, mounts, netstat, processes,
+    cgroups, clock, cpu, disks, dmesg, graph, memory, metrics, mounts, netstat, network, processes,
 };
 use crate::failure::{Failure, answer, answer_within};
 use crate::output::{Format, Palette, Progress, View, joined, object, some, stream_name, time};
@@ -249,6 +249,7 @@ impl<'a> Asker<'a> {
         let client = self.client;
         self.answer(pack, "processes.json", processes::ask(client)).await?;
         self.answer(pack, "netstat.json", netstat::ask(client, true)).await?;
+        self.answer(pack, "network.json", network::ask(client)).await?;
         self.answer(pack, "mounts.json", mounts::ask(client)).await?;
         self.answer(pack, "disks.json", disks::ask(client)).await?;
         self.answer(pack, "memory.json", memory::ask(client)).await?;

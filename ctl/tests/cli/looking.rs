@@ -9,7 +9,8 @@ use crate::streams::Following;
 use crate::two;
 
 /// Every look, with the words that it needs.
-const ALL: &str = "processes, netstat, mounts, memory, cpu, disks, cgroups, time, ls /, read /x, cp /etc -";
+const ALL: &str =
+    "processes, netstat, network, mounts, memory, cpu, disks, cgroups, time, ls /, read /x, cp /etc -";
 
 pub fn seen(seen: Seen) -> State {
     State { seen, ..two() }

@@ -1,7 +1,8 @@
 //! The machine itself: mounts, memory, processors, disks, cgroups, the clock.
 
 use kelson_proto::v1::{
-    Cgroup, CgroupsResponse, ClockResponse, CpuResponse, CpuTimes, Disk, MemoryResponse, Mount, Pressure,
+    Cgroup, CgroupsResponse, ClockResponse, CpuResponse, CpuTimes, Disk, Link, LinkAddress, LinkRoute,
+    MemoryResponse, Mount, NetworkLease, Pressure,
 };
 use prost_types::Timestamp;
 
@@ -147,6 +148,58 @@ fn cgroups() -> CgroupsResponse {
     CgroupsResponse { root: "/kelson".to_owned(), cgroups }
 }
 
+fn links() -> Vec<Link> {
+    let address = |address: &str, origin: &str, valid| LinkAddress {
+        address: address.to_owned(),
+        origin: origin.to_owned(),
+        valid,
+        tentative: false,
+    };
+    let route = |destination: &str, gateway: &str, origin: &str| LinkRoute {
+        destination: destination.to_owned(),
+        gateway: gateway.to_owned(),
+        metric: 1026,
+        origin: origin.to_owned(),
+    };
+    let lease = NetworkLease {
+        address: "10.0.2.15/24".to_owned(),
+        server: "10.0.2.2".to_owned(),
+        renew: wire(43_190, 0),
+        rebind: wire(75_590, 0),
+        end: wire(86_390, 0),
+        routes: vec![LinkRoute { metric: 0, ..route("default", "10.0.2.2", "") }],
+        name_servers: vec!["10.0.2.3".to_owned()],
+        hardware: "52:54:00:12:34:56".to_owned(),
+        ..NetworkLease::default()
+    };
+    vec![
+        Link {
+            index: 1,
+            name: "lo".to_owned(),
+            up: true,
+            running: true,
+            mtu: 65_536,
+            addresses: vec![address("127.0.0.1/8", "static", None)],
+            ..Link::default()
+        },
+        Link {
+            index: 2,
+            name: "eth0".to_owned(),
+            hardware: lease.hardware.clone(),
+            up: true,
+            running: true,
+            mtu: 1500,
+            addresses: vec![
+                address("10.0.2.15/24", "dhcp", wire(86_392, 0)),
+                address("fe80::5054:ff:fe12:3456/64", "link-local", None),
+            ],
+            routes: vec![route("default", "10.0.2.2", "dhcp"), route("10.0.2.0/24", "", "kernel")],
+            lease: Some(lease),
+        },
+        Link { index: 3, name: "eth1".to_owned(), up: true, mtu: 1500, ..Link::default() },
+    ]
+}
+
 fn clock() -> ClockResponse {
     ClockResponse {
         time: Some(Timestamp { seconds: 1_795_254_485, nanos: 0 }),
@@ -164,6 +217,7 @@ pub fn all() -> Seen {
     Seen {
         processes: processes(),
         sockets: sockets(),
+        links: links(),
         mounts: mounts(),
         memory: memory(),
         // For two calls.

@@ -12,6 +12,7 @@ mod certificate;
 mod cgroup;
 mod configuration;
 mod ctl;
+mod dhcp;
 mod dns;
 mod grpc;
 mod input;
@@ -65,6 +66,7 @@ pub const TARGETS: &[Target] = &[
     target("cgroup_files", cgroup::files, 2048, Some("cgroup")),
     target("configuration", configuration::folder, 8192, Some("yaml")),
     target("ctl_responses", ctl::responses, 4096, Some("names")),
+    target("dhcp_packets", dhcp::packets, 4096, None),
     target("dns_answer", dns::answer, 512, None),
     target("inspect_files", inspect::files, 8192, Some("proc")),
     target("inspect_frames", inspect::frames, 4096, None),

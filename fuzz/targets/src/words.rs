@@ -15,7 +15,8 @@ pub fn kernel_line(data: &[u8]) {
         assert!(options.config.is_absolute() && options.runtime_dir.is_absolute());
         assert!(options.state_dir.is_absolute());
         for ip in &options.kernel.ip {
-            assert!(ip.prefix <= if ip.address.is_ipv4() { 32 } else { 128 }, "{ip:?}");
+            let longest = ip.interface.address.map_or(0, |address| if address.is_ipv4() { 32 } else { 128 });
+            assert!(ip.interface.prefix <= longest, "{ip:?}");
         }
     }
     for word in line.split(' ').take(64) {

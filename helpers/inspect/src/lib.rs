@@ -14,6 +14,7 @@ mod disks;
 mod files;
 mod memory;
 mod mounts;
+mod network;
 mod owners;
 mod personality;
 mod pressure;

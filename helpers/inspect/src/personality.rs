@@ -4,14 +4,16 @@ use std::io::{self, Read, Write};
 
 use kelson_proto::v1::inspect_question::Question;
 use kelson_proto::v1::{
-    CgroupsResponse, DisksResponse, FilesResponse, InspectQuestion, MountsResponse, ProcessesResponse,
-    SocketsResponse,
+    CgroupsResponse, DisksResponse, FilesResponse, InspectQuestion, MountsResponse, NetworkResponse,
+    ProcessesResponse, SocketsResponse,
 };
 use prost::Message as _;
 
 use crate::answer::{Answer, Unanswered};
 use crate::system::System;
-use crate::{cgroups, clock, copy, cpu, disks, files, memory, mounts, processes, read, sockets, write};
+use crate::{
+    cgroups, clock, copy, cpu, disks, files, memory, mounts, network, processes, read, sockets, write,
+};
 use kelson_helper::inspect::QUESTION_MAX;
 
 /// Answers and ends. Returns the exit status.
@@ -66,6 +68,9 @@ fn tell(
         Question::Sockets(request) => {
             let sockets = sockets::read(system, services, request.connections)?;
             answer.pages(sockets, |sockets| SocketsResponse { sockets })?;
+        }
+        Question::Network(_) => {
+            answer.pages(network::read()?, |links| NetworkResponse { links })?;
         }
         Question::Cgroups(_) => {
             let root = asked.cgroups_path;

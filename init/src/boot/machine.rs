@@ -71,7 +71,7 @@ pub fn configured(
             .task(ask("clock", Request::SetClock { saved: SAVED_TIME.into() }, STEP))
             .task(ask("random seed", Request::LoadSeed { path: RANDOM_SEED.into() }, STEP)),
     );
-    phases.push(network::phase(&launcher, &machine.network, &options.kernel.ip, &options.runtime_dir));
+    phases.push(network::phase(&launcher, &machine.network, &options.runtime_dir));
     phases
 }
 
@@ -97,10 +97,11 @@ mod tests {
             sysctl: vec![("kernel.panic".to_owned(), "1".to_owned())],
             network: vec![InterfaceSpec {
                 interface: "lo".to_owned(),
-                address: "127.0.0.9".parse().unwrap(),
+                address: Some("127.0.0.9".parse().unwrap()),
                 prefix: 8,
                 gateway: None,
                 dns: vec!["127.0.0.9".parse().unwrap()],
+                dhcp: None,
             }],
             ..MachineSpec::default()
         }

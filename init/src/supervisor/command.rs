@@ -16,6 +16,7 @@ use kelson_spec::{Diagnostic, Loaded, ServiceSpec};
 
 use super::incarnation::Incarnation;
 use super::launchers::Personalities;
+use crate::boot::network;
 use crate::{crash, reexec};
 
 /// The name of a command whose program has none that a service may have.
@@ -32,6 +33,7 @@ impl Incarnation {
             true => personalities.load(&options.config, options.mode).await,
             false => Loaded { machine: options.mode.machine_defaults(), ..Loaded::default() },
         };
+        network::add(&mut loaded.machine.network, &options.kernel.ip);
         if !options.command.is_empty() {
             let (environment, left_out) = inherited(std::env::vars_os());
             for name in left_out {

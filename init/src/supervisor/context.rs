@@ -25,6 +25,7 @@ use super::reexec::Reexec;
 use super::renewal::Renewal;
 use crate::boot::Sequence;
 use crate::boot::machine::MACHINE_ID;
+use crate::boot::network;
 use crate::crash::{BootReason, report};
 use crate::options::{Mode, Options};
 use crate::watchdog;
@@ -172,6 +173,7 @@ impl Context {
             let report = match personalities.reload(&options.config, options.mode, &booted).await {
                 Ok(mut loaded) => {
                     command::keep(&mut loaded, command);
+                    network::add(&mut loaded.machine.network, &options.kernel.ip);
                     let first = loaded.containerd && loaded.unread().is_none();
                     // The first container has come: containers wait for it from their first moment on.
                     if first && manager.get(containerd::NAME).is_none() {

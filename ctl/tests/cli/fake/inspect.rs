@@ -17,6 +17,7 @@ pub struct Seen {
     pub cpu: Vec<CpuResponse>,
     pub disks: Vec<Disk>,
     pub sockets: Vec<Socket>,
+    pub links: Vec<Link>,
     pub cgroups: CgroupsResponse,
     pub clock: ClockResponse,
     pub files: Vec<File>,
@@ -92,6 +93,12 @@ impl Inspect for Shared {
         self.look(format!("sockets connections={}", request.into_inner().connections)).await?;
         let all = self.state().seen.sockets.clone();
         pages(all, |one| SocketsResponse { sockets: vec![one] }, None)
+    }
+
+    async fn network(&self, _: Request<NetworkRequest>) -> Answer<BoxStream<NetworkResponse>> {
+        self.look("network".to_owned()).await?;
+        let all = self.state().seen.links.clone();
+        pages(all, |one| NetworkResponse { links: vec![one] }, None)
     }
 
     async fn cgroups(&self, _: Request<CgroupsRequest>) -> Answer<BoxStream<CgroupsResponse>> {

@@ -12,7 +12,7 @@ use super::environment::environments;
 use super::group::{LEAST_DEADLINE, within_deadline};
 use super::hooks::hooks;
 use super::mapping::{Mapping, keys};
-use super::network::static_interface;
+use super::network::interface;
 use super::requirement::{Use, requirements};
 use super::restart::restart;
 use super::service::service_file;
@@ -86,8 +86,8 @@ pub fn machine_file(defaults: fn() -> MachineSpec) -> Mapping<MachineSpec> {
             "kernel parameters, set in the order of the file. A dot separates the parts of a name \
              (`net.ipv4.ip_forward`), and a `/` stands for a dot within a part, as in sysctl(8). One \
              that fails does not prevent the others";
-        key "network" network = static_interface().list("a list of interfaces"),
-            "interfaces with static addresses. Kelson always brings up the loopback interface";
+        key "network" network = Mapping::codec(interface).list("a list of interfaces"),
+            "interfaces with static addresses, or with addresses [by DHCP](howto/network.md#dhcp). Kelson always brings up the loopback interface";
         key "mounts" mounts = Mapping::codec(mount).list("a list of mounts"), "file systems";
         means "api" api = Mapping::codec(api).optional(), "no apid", "the API endpoint on the network";
         key "builtins" builtins = builtins(), "changes to the built-in services";

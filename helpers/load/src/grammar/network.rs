@@ -7,23 +7,15 @@ use super::codec::Codec;
 use super::mapping::{Mapping, keys};
 use super::values::{address, boolean, word};
 use crate::decode::quoted;
-use kelson_spec::machine::InterfaceSpec;
+use crate::schema::Kind;
+use kelson_spec::features::Feature;
+use kelson_spec::machine::{DhcpSpec, HARDWARE, InterfaceSpec};
 
 /// The longest name of an interface, in bytes.
 const LONGEST_INTERFACE: usize = 15;
 
-/// An interface with a static address.
-pub fn static_interface() -> Codec<InterfaceSpec> {
-    Mapping::codec(interface).around(|d, node, inner| match node.get("dhcp").filter(|dhcp| dhcp.is("true")) {
-        Some(dhcp) => {
-            let text = "DHCP is not supported; write an address such as address: 10.0.2.15/24";
-            d.at_key("dhcp", |d| d.refuse(dhcp, text))
-        }
-        None => inner(d, node),
-    })
-}
-
-fn interface() -> Mapping<InterfaceSpec> {
+/// An interface with a static address, or one by DHCP.
+pub fn interface() -> Mapping<InterfaceSpec> {
     let device = word("name of an interface", "^[!-.0-9;-~]{1,15}$", "eth0").but(|text| {
         let sound = text.len() <= LONGEST_INTERFACE
             && !matches!(text.as_str(), "." | "..")
@@ -31,43 +23,75 @@ fn interface() -> Mapping<InterfaceSpec> {
         (!sound).then(|| format!("{} is not the name of an interface, such as eth0", quoted(text)))
     });
     let network_at = At::new(
-        |interface: &InterfaceSpec| Some((interface.address, interface.prefix)),
+        |interface: &InterfaceSpec| Some((interface.address?, interface.prefix)),
         |interface, (address, prefix)| {
-            interface.address = address;
+            interface.address = Some(address);
             interface.prefix = prefix;
         },
     );
     let initial = || InterfaceSpec {
         interface: String::new(),
-        address: IpAddr::from([0, 0, 0, 0]),
+        address: None,
         prefix: 0,
         gateway: None,
         dns: Vec::new(),
+        dhcp: None,
     };
-    let dhcp = At::new(|_: &InterfaceSpec| Some(false), |_, _| {});
+    let dhcp = Mapping::codec(dhcp);
+    let kind = dhcp.kind.clone();
+    let dhcp = dhcp
+        .around(|d, node, inner| match node.scalar() {
+            Some(_) if node.is("true") => Some(DhcpSpec { probe: true }),
+            Some(_) if node.is("false") => {
+                d.refuse(node, "the interface has no address; write dhcp: true, or address: 10.0.2.15/24")
+            }
+            Some(text) => {
+                d.refuse(node, format_args!("{} is not true; write true, or {{probe: false}}", quoted(text)))
+            }
+            None => inner(d, node),
+        })
+        .of_kind(move || Kind::Either(vec![Kind::Boolean, kind()]))
+        .optional();
     keys! {
         Mapping::new("interface", initial);
         needed "interface" interface = device, "interface: eth0", "the name of the interface, at most 15 \
-             characters";
-        needed "address" (network_at) = network(), "address: 10.0.2.15/24", "an IPv4 or IPv6 address \
-             with the length of its prefix";
+             characters; with `dhcp`, `\"*\"` stands for each Ethernet interface that is a device and has no \
+             mapping of its own";
+        alternative "address" (network_at) = network(), "an IPv4 or IPv6 address with the length of its prefix";
         means "gateway" gateway = address("").optional(), "none",
             "a default route through it. It must be within the network of `address`, or link-local (IPv6)";
         key "dns" dns = address("").list("a list of addresses"),
-            "name servers, which Kelson writes to `/run/kelson/resolv.conf`. It makes `/etc/resolv.conf` \
-             a link to this file, unless that is a link to another one";
-        key "dhcp" (dhcp) = boolean(), "`true` is refused: DHCP is not supported";
+            "name servers, which Kelson writes to `/run/kelson/resolv.conf`, before those that DHCP gives. It \
+             makes `/etc/resolv.conf` a link to this file, unless that is a link to another one";
+        alternative "dhcp" dhcp = dhcp, "`true`: an IPv4 address [by DHCP](howto/network.md#dhcp)";
     }
+    .one_of(&["address", "dhcp"])
     .check(|d, seen, interface| {
+        let address = interface.address.map(|address| (address, interface.prefix));
         if let Some(gateway) = interface.gateway
-            && seen.is_right("address")
-            && !reaches(interface.address, interface.prefix, gateway)
+            && (seen.is_right("address") || seen.is_right("dhcp"))
+            && !address.is_some_and(|(address, prefix)| reaches(address, prefix, gateway))
         {
-            let text = format!("{gateway} is not within the network of address");
+            let text = match address {
+                Some(_) => format!("{gateway} is not within the network of address"),
+                None => "gateway belongs to address; DHCP brings its own".to_owned(),
+            };
             seen.wrong_value(d, "gateway", text);
             interface.gateway = None;
         }
+        if address.is_some() && interface.interface == HARDWARE {
+            seen.wrong_value(d, "interface", "several interfaces cannot have the same address; write a name");
+        }
     })
+    .needs(Feature::Net, &["dhcp"])
+}
+
+fn dhcp() -> Mapping<DhcpSpec> {
+    keys! {
+        Mapping::new("dhcp", || DhcpSpec { probe: true });
+        key "probe" probe = boolean(),
+            "before Kelson uses an address, it asks the link for 4 to 7 s whether another host has it (RFC 5227)";
+    }
 }
 
 fn network() -> Codec<(IpAddr, u8)> {

@@ -109,7 +109,10 @@ fn a_mistake_in_the_machine_file_leaves_the_rest_of_it() {
 modules: [overlay, "a b"]
 sysctl: {ip_forward: 1, vm.swappiness: 10, vm.a: }
 network:
-  - {interface: eth0, dhcp: true}
+  - {interface: "*", address: 10.0.2.15/24}
+  - {interface: eth0, dhcp: false}
+  - {interface: eth0, dhcp: true, gateway: 10.0.2.2}
+  - {interface: eth0, address: 10.0.2.15/24, dhcp: yes}
   - {interface: eth0, address: 10.0.2.15}
   - {interface: eth0, address: 10.0.2.15/33}
   - {interface: eth0, address: 10.0.2.15/24, gateway: 10.0.3.2}
@@ -131,28 +134,31 @@ hostnmae: x
             "machine.yaml:2:20: modules[1]: \"a b\" is not the name of a kernel module; write such as virtio_net",
             "machine.yaml:3:10: sysctl: \"ip_forward\" is not a key such as net.ipv4.ip_forward",
             "machine.yaml:3:44: sysctl.vm.a: this key has no value; give it one or remove it",
-            "machine.yaml:5:29: network[0].dhcp: DHCP is not supported; write an address such as address: 10.0.2.15/24",
-            "machine.yaml:6:32: network[1].address: \"10.0.2.15\" is not an address with its prefix; write such as 10.0.2.15/24",
-            "machine.yaml:7:32: network[2].address: \"10.0.2.15/33\" is not an address with its prefix; write such as 10.0.2.15/24",
-            "machine.yaml:8:55: network[3].gateway: 10.0.3.2 is not within the network of address",
-            "machine.yaml:9:17: network[4].interface: \"a/b\" is not the name of an interface, such as eth0",
-            "machine.yaml:9:51: network[4].dns[0]: \"x\" is not an IP address",
-            "machine.yaml:10:5: network[5].interface: this key is missing; write interface: eth0",
-            "machine.yaml:11:10: mounts[0].type: this key is missing; write type: ext4",
-            "machine.yaml:11:40: mounts[0].target: \"var\" is not a path from the root; write it with / first",
-            "machine.yaml:12:6: api.key: this key is missing; write key: PATH",
-            "machine.yaml:12:16: api.listen[0]: \"localhost:50000\" is not ADDRESS:PORT; write such as 0.0.0.0:50000 or [::]:50000",
-            "machine.yaml:13:12: builtins.containers: this is not one of the built-in services apid, containerd, devlog, logd, probe, timesync; did you mean containerd?",
-            "machine.yaml:13:41: builtins.containerd.limit: this key is not known; did you mean limits? Allowed here: enabled, environment, environmentFiles, depends, restart, required, startTimeout, health, hooks, stop, resources, limits, logs",
-            "machine.yaml:13:61: builtins.containerd.enabled: \"maybe\" is not true or false",
-            "machine.yaml:13:68: builtins.containerd.user: this is settled for containerd and cannot be changed; allowed here: enabled, environment, environmentFiles, depends, restart, required, startTimeout, health, hooks, stop, resources, limits, logs",
-            "machine.yaml:13:89: builtins.probe.logs: probe is there as long as a service has tcp, http or grpc checks and cannot be changed in this; allowed here: resources",
-            "machine.yaml:14:21: shutdown.timeout: 0s is out of range; write a duration from 1s to 365d",
-            "machine.yaml:15:10: images[0]: \"images\" is not a path from the root; write it with / first",
-            "machine.yaml:16:18: time.servers[0]: \"a b\" is not a server; write such as ntp.example.com, 192.0.2.1 or 192.0.2.1:123",
-            "machine.yaml:16:23: time.servers[1]: \"ntp:0\" is not a server; write such as ntp.example.com, 192.0.2.1 or 192.0.2.1:123",
-            "machine.yaml:16:49: time.servers[3]: \"ntp..x\" is not a server; write such as ntp.example.com, 192.0.2.1 or 192.0.2.1:123",
-            "machine.yaml:17:1: hostnmae: this key is not known; did you mean hostname? Allowed here: hostname, modules, sysctl, network, mounts, api, builtins, health, shutdown, watchdog, images, main, time, logs",
+            "machine.yaml:5:17: network[0].interface: several interfaces cannot have the same address; write a name",
+            "machine.yaml:6:29: network[1].dhcp: the interface has no address; write dhcp: true, or address: 10.0.2.15/24",
+            "machine.yaml:7:44: network[2].gateway: gateway belongs to address; DHCP brings its own",
+            "machine.yaml:8:46: network[3]: address and dhcp exclude each other; keep one",
+            "machine.yaml:9:32: network[4].address: \"10.0.2.15\" is not an address with its prefix; write such as 10.0.2.15/24",
+            "machine.yaml:10:32: network[5].address: \"10.0.2.15/33\" is not an address with its prefix; write such as 10.0.2.15/24",
+            "machine.yaml:11:55: network[6].gateway: 10.0.3.2 is not within the network of address",
+            "machine.yaml:12:17: network[7].interface: \"a/b\" is not the name of an interface, such as eth0",
+            "machine.yaml:12:51: network[7].dns[0]: \"x\" is not an IP address",
+            "machine.yaml:13:5: network[8].interface: this key is missing; write interface: eth0",
+            "machine.yaml:14:10: mounts[0].type: this key is missing; write type: ext4",
+            "machine.yaml:14:40: mounts[0].target: \"var\" is not a path from the root; write it with / first",
+            "machine.yaml:15:6: api.key: this key is missing; write key: PATH",
+            "machine.yaml:15:16: api.listen[0]: \"localhost:50000\" is not ADDRESS:PORT; write such as 0.0.0.0:50000 or [::]:50000",
+            "machine.yaml:16:12: builtins.containers: this is not one of the built-in services apid, containerd, devlog, logd, net, probe, timesync; did you mean containerd?",
+            "machine.yaml:16:41: builtins.containerd.limit: this key is not known; did you mean limits? Allowed here: enabled, environment, environmentFiles, depends, restart, required, startTimeout, health, hooks, stop, resources, limits, logs",
+            "machine.yaml:16:61: builtins.containerd.enabled: \"maybe\" is not true or false",
+            "machine.yaml:16:68: builtins.containerd.user: this is settled for containerd and cannot be changed; allowed here: enabled, environment, environmentFiles, depends, restart, required, startTimeout, health, hooks, stop, resources, limits, logs",
+            "machine.yaml:16:89: builtins.probe.logs: probe is there as long as a service has tcp, http or grpc checks and cannot be changed in this; allowed here: resources",
+            "machine.yaml:17:21: shutdown.timeout: 0s is out of range; write a duration from 1s to 365d",
+            "machine.yaml:18:10: images[0]: \"images\" is not a path from the root; write it with / first",
+            "machine.yaml:19:18: time.servers[0]: \"a b\" is not a server; write such as ntp.example.com, 192.0.2.1 or 192.0.2.1:123",
+            "machine.yaml:19:23: time.servers[1]: \"ntp:0\" is not a server; write such as ntp.example.com, 192.0.2.1 or 192.0.2.1:123",
+            "machine.yaml:19:49: time.servers[3]: \"ntp..x\" is not a server; write such as ntp.example.com, 192.0.2.1 or 192.0.2.1:123",
+            "machine.yaml:20:1: hostnmae: this key is not known; did you mean hostname? Allowed here: hostname, modules, sysctl, network, mounts, api, builtins, health, shutdown, watchdog, images, main, time, logs",
         ]
     );
     let loaded = folder.load();
@@ -163,7 +169,7 @@ hostnmae: x
         (None, ["overlay".to_owned()].as_slice())
     );
     assert_eq!(machine.sysctl, [("vm.swappiness".to_owned(), "10".to_owned())]);
-    assert_eq!(machine.network.len(), 1, "an address is kept where only the gateway is wrong");
+    assert_eq!(machine.network.len(), 3, "an address is kept where only the gateway is wrong");
     assert_eq!((machine.mounts.len(), machine.api.is_none()), (0, true));
     assert_eq!(machine.builtins.len(), 2);
     assert_eq!((machine.shutdown_timeout.as_secs(), machine.images.len()), (60, 1));

@@ -5,7 +5,8 @@ use std::time::Duration;
 use crate::folder::Folder;
 use kelson_load::written;
 use kelson_spec::machine::{
-    ApiSpec, BuiltinSpec, InterfaceSpec, MachineSpec, MountSpec, NodeHealthSpec, TimeSpec, WatchdogSpec,
+    ApiSpec, BuiltinSpec, DhcpSpec, InterfaceSpec, MachineSpec, MountSpec, NodeHealthSpec, TimeSpec,
+    WatchdogSpec,
 };
 use kelson_spec::service::*;
 use kelson_spec::{Loaded, wire};
@@ -386,7 +387,9 @@ modules: [overlay, virtio_net]
 sysctl: {net.ipv4.ip_forward: "1", vm.swappiness: 10}
 network:
   - {interface: eth0, address: 10.0.2.15/24, gateway: 10.0.2.2, dns: [10.0.2.3, "fd00::1"]}
-  - {interface: eth1, address: "fd00::2/64", gateway: "fe80::1", dhcp: false}
+  - {interface: eth1, address: "fd00::2/64", gateway: "fe80::1"}
+  - {interface: eth2, dhcp: true}
+  - {interface: "*", dhcp: {probe: false}}
 mounts: [{source: LABEL=STATE, target: /var, type: ext4, options: [noatime]}]
 api: {listen: ["0.0.0.0:50000", "[::]:50000"], ca: /etc/kelson/pki/ca.pem, certificate: /etc/kelson/pki/c.pem, key: /etc/kelson/pki/k.pem, connectionLifetime: 30m}
 builtins:
@@ -419,10 +422,19 @@ logs: {stdout: only}
     assert_eq!(loaded.diagnostics, []);
     let interface = |name: &str, address: &str, prefix, gateway: &str, dns: &[&str]| InterfaceSpec {
         interface: name.into(),
-        address: address.parse().unwrap(),
+        address: Some(address.parse().unwrap()),
         prefix,
         gateway: Some(gateway.parse().unwrap()),
         dns: dns.iter().map(|ip| ip.parse().unwrap()).collect(),
+        dhcp: None,
+    };
+    let dynamic = |name: &str, probe| InterfaceSpec {
+        interface: name.into(),
+        address: None,
+        prefix: 0,
+        gateway: None,
+        dns: Vec::new(),
+        dhcp: Some(DhcpSpec { probe }),
     };
     let expected = MachineSpec {
         hostname: Some("edge-1".into()),
@@ -431,6 +443,8 @@ logs: {stdout: only}
         network: vec![
             interface("eth0", "10.0.2.15", 24, "10.0.2.2", &["10.0.2.3", "fd00::1"]),
             interface("eth1", "fd00::2", 64, "fe80::1", &[]),
+            dynamic("eth2", true),
+            dynamic("*", false),
         ],
         mounts: vec![MountSpec {
             source: "LABEL=STATE".into(),

@@ -23,6 +23,7 @@ const COMPANY: [(&str, &str, &str); 8] = [
 
 /// Values that are right by themselves and wrong where the test puts them, with the reason that the decoder gives.
 const WRONG_HERE: [(&str, &str, &str); 11] = [
+    ("dhcp", "false", "the interface has no address"),
     ("soft", "", "soft is above hard"),
     ("options", "size=", "is an option of a tmpfs"),
     ("name", "a", "is not the file's name"),
@@ -31,7 +32,6 @@ const WRONG_HERE: [(&str, &str, &str); 11] = [
     ("hook", "poststop", "has to end"),
     ("scheme", "http", "without TLS there is no certificate"),
     ("verify", "false", "ca and verify: false exclude each other"),
-    ("dhcp", "true", "DHCP is not supported"),
     ("options", "bind", "a tmpfs is not bound"),
     ("maxDelay", "0s", "is less than"),
 ];

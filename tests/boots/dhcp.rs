@@ -1,0 +1,52 @@
+//! A machine that gets its address from the DHCP server in QEMU's network. The boot does not wait for it, and no crash of
+//! the client or of PID 1 touches it.
+
+use kelson_tests::vm::BOOT_PATIENCE;
+use kelson_tests::{Vm, until};
+use serde_json::Value;
+
+/// The interface as `kelsonctl network` shows it.
+fn eth0(vm: &Vm) -> Value {
+    let links: Value = vm.ctl(&["network", "eth0", "-o", "json"]).ok().json();
+    links[0].clone()
+}
+
+#[test]
+fn n3_an_address_by_dhcp_outlives_its_client_and_a_crash_of_pid_1() {
+    let mut vm = Vm::builder("dhcp")
+        .machine("network: [{interface: \"*\", dhcp: true}]\n")
+        .runs_with("early", "serve", "")
+        .runs_with("online", "serve", "depends: [{network: [addresses, connectivity]}]")
+        .boot();
+    vm.wait_up(&["early", "net", "online"]);
+    let first = eth0(&vm);
+    let (lease, address) = (&first["lease"], &first["addresses"][0]);
+    assert_eq!(
+        (&address["address"], &address["origin"]),
+        (&"10.0.2.15/24".into(), &"dhcp".into()),
+        "{first}"
+    );
+    assert_eq!(lease["server"], "10.0.2.2");
+    let default =
+        first["routes"].as_array().and_then(|all| all.iter().find(|one| one["destination"] == "default"));
+    assert_eq!(default.map(|route| &route["gateway"]), Some(&"10.0.2.2".into()), "{first}");
+    let servers = vm.ctl(&["read", "/etc/resolv.conf"]).ok().stdout;
+    assert!(servers.contains("nameserver 10.0.2.3\n"), "{servers}");
+    let log = vm.ctl(&["logs", "net"]).ok().stdout;
+    assert!(log.contains("10.0.2.15/24 for 23h59m"), "{log}");
+    assert!(log.contains(" from 10.0.2.2, default route by 10.0.2.2"), "{log}");
+    let table = vm.ctl(&["network"]).ok().stdout;
+    assert!(table.lines().any(|line| line.contains("eth0") && line.contains("dhcp")), "{table}");
+
+    vm.ctl(&["signal", "net", "KILL"]).ok();
+    until("the next client to have asked", BOOT_PATIENCE, || {
+        let log = vm.ctl(&["logs", "net"]).ok().stdout;
+        (log.matches("10.0.2.15/24 for ").count() == 2).then_some(())
+    });
+    vm.ctl(&["reexec"]).ok();
+    vm.wait_up(&["early", "net", "online"]);
+    assert_eq!(eth0(&vm)["addresses"][0]["address"], "10.0.2.15/24");
+    let online = vm.ctl(&["status", "online", "-o", "json"]).ok().json::<Value>();
+    assert_eq!(online["restarts"], 0, "{online}");
+    vm.poweroff();
+}
