@@ -61,9 +61,15 @@ fn answer(question: &[u8; 48]) -> [u8; 48] {
 
 fn machine(server: &Server, disk: &Disk) -> VmBuilder {
     Vm::builder("timesync")
-        .qemu("-rtc base=2001-01-01")
+        .qemu("-rtc base=1970-01-02")
+        // A network without a server.
+        .qemu("-netdev hubport,id=silent,hubid=9 -device virtio-net-pci,netdev=silent")
         .disk(&disk.0)
-        .machine(&format!("time: {{servers: [\"{}\"]}}\n", server.address()))
+        .machine(&format!(
+            "network:\n- {{interface: eth0, address: 10.0.2.15/24, gateway: 10.0.2.2}}\n- {{interface: eth1, dhcp: true}}\n\
+             time: {{servers: [dhcp, \"{}\"]}}\n",
+            server.address()
+        ))
         .runs_with("web", "serve", "")
         .runs_with("dated", "serve", "depends: [{time: synced}]")
 }
@@ -76,7 +82,7 @@ fn clock(vm: &Vm) -> (f64, bool) {
 }
 
 #[test]
-fn a_clock_starts_at_the_last_known_time_and_a_server_sets_it_right() {
+fn n4_without_dhcp_ntp_seed_and_time_the_host_answers_and_a_server_sets_the_clock_right() {
     let (server, disk) = (Server::start(), Disk::new("timesync"));
     let mut vm = machine(&server, &disk).boot();
     vm.wait_up(&["web", "timesync"]);
@@ -86,6 +92,9 @@ fn a_clock_starts_at_the_last_known_time_and_a_server_sets_it_right() {
     assert!(age < SystemTime::now().duration_since(UNIX_EPOCH).unwrap() - Duration::from_secs(1_735_689_600));
     let boot = vm.ctl(&["boot"]).ok().stdout;
     assert!(boot.contains("it starts at the last time that is known"), "{boot}");
+    assert!(boot.contains("there was no seed"), "{boot}");
+    let status = vm.ctl(&["status", "net"]).ok().stdout;
+    assert!(status.contains("eth1: looking for a server"), "{status}");
     until("the log to name the server", BOOT_PATIENCE, || {
         let log = vm.ctl(&["logs", "timesync"]).ok().stdout;
         log.contains(&format!("{}: no answer within 3 s", server.address())).then_some(())
@@ -105,7 +114,7 @@ fn a_clock_starts_at_the_last_known_time_and_a_server_sets_it_right() {
     // The next machine needs its turn.
     drop(vm);
 
-    // The hardware's clock says 2001 again, and nobody answers.
+    // The hardware's clock says 1970 again, and nobody answers.
     server.answers.store(false, Ordering::SeqCst);
     let mut vm = machine(&server, &disk).boot();
     vm.wait_up(&["web"]);

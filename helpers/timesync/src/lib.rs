@@ -10,7 +10,7 @@ pub mod resolver;
 mod server;
 
 use std::ffi::OsString;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 
 use kelson_helper::notify::Notifier;
 use kelson_helper::user::leave_root_with;
+use kelson_spec::builtin::LEASED_SERVERS;
 use kelson_spec::service::Credentials;
 use kelson_sys::capability::SYS_TIME;
 use kelson_sys::clock::{Measured, slew, step};
@@ -30,6 +31,8 @@ use server::{Reading, Server};
 
 /// `argv[0]`.
 pub const NAME: &str = "kelson-timesync";
+/// Stands for the servers that leases name.
+const DHCP: &str = "dhcp";
 /// How often the time is written down.
 const SAVE_EVERY: Duration = Duration::from_secs(3600);
 /// How many servers are asked at the same time, each by a thread: fewer than the service may have processes.
@@ -41,8 +44,8 @@ pub fn main(words: &[OsString]) -> i32 {
         eprintln!("{NAME} SAVED SERVER…: PID 1 starts it");
         return 2;
     };
-    let servers = servers.iter().map(|server| Server::new(&server.to_string_lossy())).collect();
-    match run(Path::new(saved), servers) {
+    let words: Vec<String> = servers.iter().map(|server| server.to_string_lossy().into_owned()).collect();
+    match run(Path::new(saved), &words) {
         Ok(never) => match never {},
         Err(error) => {
             eprintln!("{error}");
@@ -53,7 +56,7 @@ pub fn main(words: &[OsString]) -> i32 {
 
 enum Never {}
 
-fn run(saved: &Path, mut servers: Vec<Server>) -> io::Result<Never> {
+fn run(saved: &Path, words: &[String]) -> io::Result<Never> {
     let file = File::options().create(true).truncate(false).write(true).open(saved);
     let notifier = Notifier::connect()?;
     notifier.send("READY=1")?;
@@ -69,7 +72,9 @@ fn run(saved: &Path, mut servers: Vec<Server>) -> io::Result<Never> {
     };
     let mut discipline = Discipline::new();
     let mut log = Log { notifier, ..Log::default() };
+    let mut servers = Vec::new();
     loop {
+        servers = named(words, Path::new(LEASED_SERVERS), servers);
         let wait = match round(&mut servers, &mut log) {
             Some((server, reading)) => {
                 correct(&mut discipline, server, &reading, &mut log)?;
@@ -82,6 +87,25 @@ fn run(saved: &Path, mut servers: Vec<Server>) -> io::Result<Never> {
         };
         thread::sleep(wait);
     }
+}
+
+/// The servers of the words, each once; those that are known stay as they are. `leased`: the file with those of leases.
+fn named(words: &[String], leased: &Path, mut known: Vec<Server>) -> Vec<Server> {
+    let mut servers: Vec<Server> = Vec::new();
+    let mut add = |text: &str| {
+        if !servers.iter().any(|server| server.is(text)) {
+            let place = known.iter().position(|server| server.is(text));
+            servers.push(place.map_or_else(|| Server::new(text), |place| known.swap_remove(place)));
+        }
+    };
+    for word in words {
+        match word.as_str() {
+            // Without a lease there is no file.
+            DHCP => fs::read_to_string(leased).unwrap_or_default().lines().for_each(&mut add),
+            word => add(word),
+        }
+    }
+    servers
 }
 
 /// Asks all servers, [`TOGETHER`] at the same time, and chooses one.
@@ -166,7 +190,10 @@ impl Log {
     /// Reports servers that do not serve, if the text is another than before.
     fn troubles(&mut self, troubles: &str, answered: bool) {
         if !answered {
-            self.status(&format!("no server has answered: {troubles}"));
+            self.status(&match troubles {
+                "" => "no lease names a server".to_owned(),
+                troubles => format!("no server has answered: {troubles}"),
+            });
         }
         if self.troubles != troubles {
             if !troubles.is_empty() {
@@ -245,6 +272,22 @@ mod tests {
             assert!(Instant::now() < deadline);
             thread::yield_now();
         }
+    }
+
+    #[test]
+    fn servers_of_leases_come_and_go_and_the_others_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let leased = folder.path().join("ntp-servers");
+        let words = ["192.0.2.1".to_owned(), DHCP.to_owned(), "192.0.2.2".to_owned()];
+        let texts = |servers: &[Server]| servers.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let first = named(&words, &leased, Vec::new());
+        assert_eq!(texts(&first), ["192.0.2.1", "192.0.2.2"]);
+        fs::write(&leased, "192.0.2.9\n192.0.2.2\n").unwrap();
+        let next = named(&words, &leased, first);
+        assert_eq!(texts(&next), ["192.0.2.1", "192.0.2.9", "192.0.2.2"]);
+        fs::write(&leased, "").unwrap();
+        assert_eq!(texts(&named(&words, &leased, next)), ["192.0.2.1", "192.0.2.2"]);
+        assert!(named(&words[1..2], &leased, Vec::new()).is_empty());
     }
 
     #[test]

@@ -49,6 +49,11 @@ impl Server {
         Server { text: text.to_owned(), name, port, addresses: Vec::new(), pauses: (0, 0) }
     }
 
+    /// Whether it was made from this text.
+    pub fn is(&self, text: &str) -> bool {
+        self.text == text
+    }
+
     /// Asks it once.
     ///
     /// # Errors

@@ -22,7 +22,8 @@ pub fn time() -> Mapping<TimeSpec> {
     keys! {
         Mapping::new("time", || TimeSpec { servers: Vec::new() });
         needed "servers" servers = server.some("a list of servers", empty), "servers: [ntp.example.com]",
-            "servers of NTP, as names or addresses, each with a port if that is not 123. Kelson asks all of \
+            "servers of NTP, as names or addresses, each with a port if that is not 123; `dhcp` stands for those that \
+             [DHCP](howto/network.md#dhcp) gives. Kelson asks all of \
              them and ignores those that a majority contradicts; of two that differ, it follows the first";
     }
     .strict()
