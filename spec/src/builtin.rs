@@ -99,6 +99,8 @@ pub const BUILTINS: &[Builtin] = &[
 pub const NET: &str = "net";
 /// The folder for leases and for the file of name servers.
 pub const LEASES: &str = "/run/kelson/net";
+/// The file of the servers of NTP that leases name, one on each line.
+pub const LEASED_SERVERS: &str = "/run/kelson/net/ntp-servers";
 /// Not in a container, which has the clock of its host.
 pub const TIMESYNC: &str = "timesync";
 /// A file whose time of change is the last time that is known to have passed.
@@ -142,6 +144,8 @@ fn net(machine: &MachineSpec) -> Option<ServiceSpec> {
     spec.description = "gets addresses by DHCP".into();
     spec.readiness = Readiness::Notify;
     spec.security.capabilities = Some(CHANGE_USER | CHOWN | NET_ADMIN | NET_BIND_SERVICE | NET_RAW);
+    // Any host of the link may send answers that are worth a line.
+    spec.logs.rate_limit = Some(100);
     spec.resources = Resources { memory_max: Some(32 << 20), pids_max: Some(4), ..Resources::default() };
     Some(spec)
 }

@@ -6,6 +6,8 @@ pub const CONTAINERD: &str = "containerd";
 /// The user of the process of kelson-apid that reads what the network sends; no service may have it. It has no name: an
 /// image need not know it. Debian reserves the numbers above 65,000 for nobody.
 pub const APID_USER: u32 = 65_432;
+/// The user of kelson-net, likewise: its folder holds the name servers of the host.
+pub const NET_USER: u32 = 65_433;
 
 /// `PATH` of every service that does not set its own.
 pub const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";

@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 
 use crate::read::{self, ReadError};
-use kelson_spec::names::APID_USER;
+use kelson_spec::names::{APID_USER, NET_USER};
 use kelson_spec::quote::{quoted, shown};
 use kelson_spec::service::Credentials;
 
@@ -18,10 +18,19 @@ pub enum AccountError {
     Form(String),
     #[error("{kind} {} is not in {file}{hint}", quoted(.name))]
     Unknown { kind: &'static str, name: String, file: &'static str, hint: String },
-    #[error("user {0} is kelson-apid's own, by which others know it; give the service another")]
-    OfApid(u32),
+    #[error("user {0} is {1}'s own, by which others know it; give the service another")]
+    Own(u32, &'static str),
     #[error("user {0} is not in /etc/passwd, so its group is not known; write {0}:GROUP")]
     NoGroup(u32),
+}
+
+/// The program of Kelson whose user this is.
+fn own(uid: u32) -> Option<&'static str> {
+    match uid {
+        APID_USER => Some("kelson-apid"),
+        NET_USER => Some("kelson-net"),
+        _ => None,
+    }
 }
 
 /// The contents of both files.
@@ -82,7 +91,7 @@ impl Accounts {
     /// Resolves `user[:group]`, names or numbers.
     ///
     /// # Errors
-    /// Where one of the two is not known, or the user is [`APID_USER`].
+    /// Where one of the two is not known, or the user is one of Kelson's own.
     pub fn resolve(&self, text: &str) -> Result<Credentials, AccountError> {
         let (user_text, group_text) = match text.split_once(':') {
             Some((user, group)) => (user, Some(group)),
@@ -104,8 +113,8 @@ impl Accounts {
             (None, Some(uid)) => (uid, None),
             (None, None) => return Err(self.unknown("user", "/etc/passwd", user_text)),
         };
-        if uid == APID_USER {
-            return Err(AccountError::OfApid(uid));
+        if let Some(program) = own(uid) {
+            return Err(AccountError::Own(uid, program));
         }
         let gid = match group_text {
             Some(group) => self.group(group)?,
@@ -127,7 +136,7 @@ impl Accounts {
     /// Whether some host may know `user[:group]`.
     pub fn may_know(text: &str) -> bool {
         let (user, group) = text.split_once(':').unwrap_or((text, "0"));
-        !user.is_empty() && !group.is_empty() && id(user) != Some(APID_USER)
+        !user.is_empty() && !group.is_empty() && id(user).and_then(own).is_none()
     }
 
     /// The number of a group that `/etc/group` names.
@@ -209,6 +218,7 @@ mod tests {
             error("65432:0"),
             "user 65432 is kelson-apid's own, by which others know it; give the service another"
         );
+        assert!(error("65433:0").starts_with("user 65433 is kelson-net's own, "));
         assert_eq!(error("4294967295"), "user \"4294967295\" is not in /etc/passwd");
     }
 }

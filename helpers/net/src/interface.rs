@@ -14,6 +14,7 @@ use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrIn, bind, sets
 use crate::client::{Action, Client, Input};
 use crate::frame;
 use crate::lease::{Lease, Moment, NEVER, Route};
+use crate::log::line;
 use crate::message::{Message, Operation};
 use crate::record;
 
@@ -61,7 +62,7 @@ impl Interface {
         // An address that replaces another of the same network must not go with it.
         let promote = format!("/proc/sys/net/ipv4/conf/{name}/promote_secondaries");
         if let Err(error) = std::fs::write(&promote, "1") {
-            println!("{name}: {promote}: {error}");
+            line(format_args!("{name}: {promote}: {error}"));
         }
         let held = record::read(folder, name, hardware, now);
         let host_name = nix::unistd::gethostname()
@@ -152,7 +153,7 @@ impl Interface {
             if let Err(error) = self.perform(action, now) {
                 let error = error.to_string();
                 if self.error.as_ref() != Some(&error) {
-                    println!("{}: {error}", self.name);
+                    line(format_args!("{}: {error}", self.name));
                 }
                 self.error = Some(error);
             } else {
@@ -165,7 +166,7 @@ impl Interface {
             return false;
         }
         if let Err(error) = record::write(folder, &self.name, self.hardware, lease) {
-            println!("{}: the lease is not recorded: {}: {error}", self.name, folder.display());
+            line(format_args!("{}: the lease is not recorded: {}: {error}", self.name, folder.display()));
         }
         true
     }
@@ -188,11 +189,11 @@ impl Interface {
             }
             Action::Apply(lease) => self.apply(&lease, now),
             Action::Remove(lease, reason) => {
-                println!("{}: {}/{} is removed: {reason}", self.name, lease.address, lease.prefix);
+                line(format_args!("{}: {}/{} is removed: {reason}", self.name, lease.address, lease.prefix));
                 self.remove(&lease)
             }
             Action::Log(text) => {
-                println!("{}: {text}", self.name);
+                line(format_args!("{}: {text}", self.name));
                 Ok(())
             }
         }
@@ -203,7 +204,7 @@ impl Interface {
         let before = self.applied.replace(lease.clone());
         let is_new = before.as_ref().is_none_or(|before| !lease.differs_only_in_time(before));
         if is_new {
-            println!("{}: {}", self.name, described(lease, now));
+            line(format_args!("{}: {}", self.name, described(lease, now)));
         }
         let seconds = match lease.end {
             NEVER => FOREVER,
@@ -287,7 +288,7 @@ impl Interface {
         for filter in filters {
             match PacketSocket::open(self.index, Protocol::Arp, &filter) {
                 Ok(socket) => self.conflicts.push(socket),
-                Err(error) => println!("{}: conflicts are not noticed: {error}", self.name),
+                Err(error) => line(format_args!("{}: conflicts are not noticed: {error}", self.name)),
             }
         }
     }

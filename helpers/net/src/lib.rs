@@ -11,6 +11,7 @@ pub mod frame;
 mod identity;
 mod interface;
 pub mod lease;
+mod log;
 pub mod message;
 pub mod names;
 mod record;
@@ -27,7 +28,7 @@ use std::path::Path;
 
 use kelson_helper::notify::Notifier;
 use kelson_helper::user::leave_root_with;
-use kelson_spec::service::Credentials;
+use kelson_spec::names::NET_USER;
 use kelson_sys::capability::{NET_ADMIN, NET_BIND_SERVICE, NET_RAW};
 use kelson_sys::netlink::{self, Content, Link};
 use nix::errno::Errno;
@@ -39,6 +40,7 @@ use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFl
 use client::Input;
 use interface::Interface;
 use lease::Moment;
+use log::line;
 use settings::Settings;
 
 /// `argv[0]`.
@@ -66,8 +68,8 @@ fn run(settings: &Settings) -> io::Result<Never> {
     let notifier = Notifier::connect()?;
     // A boot does not wait for addresses; services that need them say so.
     notifier.send("READY=1")?;
-    if !leave_root_with(Credentials::NOBODY, Credentials::NOBODY, NET_ADMIN | NET_BIND_SERVICE | NET_RAW)? {
-        eprintln!("this user namespace has no user {}: it stays root", Credentials::NOBODY);
+    if !leave_root_with(NET_USER, NET_USER, NET_ADMIN | NET_BIND_SERVICE | NET_RAW)? {
+        eprintln!("this user namespace has no user {}: it stays root", NET_USER);
     }
     let groups = u32::try_from(libc::RTMGRP_LINK).unwrap_or_default();
     let changes = netlink::open(SockProtocol::NetlinkRoute, groups)?;
@@ -94,7 +96,7 @@ fn prepare(folder: &Path) -> io::Result<()> {
         _ => {}
     }
     if nix::unistd::geteuid().is_root() {
-        chown(folder, Some(Credentials::NOBODY), Some(Credentials::NOBODY)).map_err(at)?;
+        chown(folder, Some(NET_USER), Some(NET_USER)).map_err(at)?;
     }
     let public = folder.with_file_name(resolver::FILE);
     let target = folder.join(resolver::FILE);
@@ -201,7 +203,7 @@ impl Host<'_> {
             }
             // It is tried again when something changes.
             Err(error) => {
-                println!("{}: {error}", link.name);
+                line(format_args!("{}: {error}", link.name));
                 None
             }
         }

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::path::Path;
 
 use crate::lease::Lease;
+use crate::log::line;
 use crate::record;
 
 /// In the folder of the leases; `/run/kelson/resolv.conf` leads to it.
@@ -25,7 +26,7 @@ pub fn write(folder: &Path, configured: &[IpAddr], leases: &[&Lease]) {
             continue;
         }
         if let Err(error) = record::replace(&path, content.as_bytes()) {
-            println!("{}: {error}", path.display());
+            line(format_args!("{}: {error}", path.display()));
         }
     }
 }
