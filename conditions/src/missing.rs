@@ -29,6 +29,8 @@ pub enum Subject {
     TimeSynced,
     Mount(PathBuf),
     KernelArgument(String),
+    /// As it stands in the service file.
+    Device(PathBuf),
     /// One of these; each is all that one alternative lacks.
     Any(Vec<Vec<Missing>>),
 }
@@ -48,6 +50,8 @@ pub enum Reason {
     /// `start: manual`, and nobody has started it.
     #[error("nothing starts it; its start is manual")]
     Manual,
+    #[error("it is not a device")]
+    NoDevice,
     /// The file system of a path.
     #[error("its file system does not answer")]
     Silent,
@@ -85,6 +89,7 @@ impl Subject {
             Requirement::TimeSynced => vec![Subject::TimeSynced],
             Requirement::Mount(path) => vec![Subject::Mount(path.clone())],
             Requirement::KernelArgument(argument) => vec![Subject::KernelArgument(argument.clone())],
+            Requirement::Device(path) => vec![Subject::Device(path.clone())],
             Requirement::Any(_) => Vec::new(),
         }
     }
@@ -99,6 +104,7 @@ impl Subject {
             Subject::TimeSynced => ("time", String::new()),
             Subject::Mount(path) => ("mount", path.display().to_string()),
             Subject::KernelArgument(argument) => ("kernel_argument", argument.clone()),
+            Subject::Device(path) => ("device", path.display().to_string()),
             Subject::Any(_) => ("any", String::new()),
         }
     }
@@ -140,6 +146,7 @@ impl fmt::Display for Subject {
             Subject::TimeSynced => f.write_str("the clock to be synchronised"),
             Subject::Mount(path) => write!(f, "a file system to be mounted at {path:?}"),
             Subject::KernelArgument(argument) => write!(f, "kernel argument \"{argument}\""),
+            Subject::Device(path) => write!(f, "device {path:?} to exist"),
             Subject::Any(alternatives) if alternatives.is_empty() => f.write_str("one of no conditions"),
             Subject::Any(alternatives) => {
                 let alternative = |parts: &Vec<Missing>| match parts.len() {

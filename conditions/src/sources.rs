@@ -2,6 +2,7 @@
 //!
 //! - `path`: [`Paths`], which follows paths by inotify: by itself on memory file systems, through a process that may
 //!   hang on all others.
+//! - `device`: [`Paths`] as well, which see the type of a file.
 //! - `network`: [`Network`], which follows rtnetlink and the hostname.
 //! - `mounted`: [`Mounts`], which follows the table of mounts.
 //! - `clock`: [`Clock`], which asks the kernel whether the clock is synchronised.
@@ -66,6 +67,7 @@ impl Sources {
             Requirement::Network(aspects) => Box::new(self.network.all(aspects)),
             Requirement::TimeSynced => Box::new(self.clock.condition()),
             Requirement::Mount(path) => Box::new(self.mounts.condition(path)),
+            Requirement::Device(path) => Box::new(self.paths.device(path)),
             Requirement::KernelArgument(argument) => Box::new(KernelArgumentCondition::new(argument)),
             Requirement::Any(alternatives) => {
                 Box::new(Any::new(alternatives.iter().map(|one| self.condition(one, service)).collect()))

@@ -37,6 +37,7 @@ pub fn missing(missing: &Missing) -> v1::Missing {
         Some(Unmet::Manual) => Problem::Manual,
         Some(Unmet::Silent) => Problem::Silent,
         Some(Unmet::NoHelper(_)) => Problem::NoHelper,
+        Some(Unmet::NoDevice) => Problem::NoDevice,
     };
     let (event, alternatives) = match subject {
         Subject::Service { event, .. } => (event.name(), Vec::new()),

@@ -180,6 +180,8 @@ pub enum Requirement {
     Mount(PathBuf),
     /// The kernel's command line has this argument: `NAME`, with any value or none, or `NAME=VALUE`.
     KernelArgument(String),
+    /// A device is at this path, or a link that leads to one.
+    Device(PathBuf),
 }
 
 impl Requirement {

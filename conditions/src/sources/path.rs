@@ -1,4 +1,4 @@
-//! Whether a path exists, followed by inotify.
+//! Whether a path exists, or is a device, followed by inotify.
 //!
 //! A path exists while every component of it does and every symbolic link on its way leads somewhere: for a link itself,
 //! its target must exist, and a dangling link starts to count when its target appears. Folders that are missing,
@@ -34,6 +34,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 pub use self::helper::path_helper;
+use self::walk::Type;
 use crate::condition::{BoxFuture, Condition, Level, changed};
 use crate::missing::{Missing, Reason, Subject};
 
@@ -75,7 +76,7 @@ enum Change {
 enum Presence {
     Unknown,
     Missing,
-    Exists,
+    Exists(Type),
     /// The process that was asked does not answer.
     Silent,
     /// Nobody can be asked, and why.
@@ -92,6 +93,15 @@ impl Paths {
     /// Holds while the path exists; relative paths begin at `/`. A new condition of a path that nobody
     /// else follows is [`Level::Unknown`]; the answer comes as a change.
     pub fn condition(&self, path: impl AsRef<Path>) -> PathCondition {
+        self.follow(path, false)
+    }
+
+    /// Holds while a block or character device is at the path, as [`Paths::condition`] does.
+    pub fn device(&self, path: impl AsRef<Path>) -> PathCondition {
+        self.follow(path, true)
+    }
+
+    fn follow(&self, path: impl AsRef<Path>, is_device: bool) -> PathCondition {
         let written = path.as_ref().to_owned();
         let path = mounts::tidy(&written);
         let mut registry = lock(&self.shared.registry);
@@ -113,7 +123,7 @@ impl Paths {
         }
         drop(registry);
         self.shared.wake.notify_one();
-        PathCondition { shared: Arc::clone(&self.shared), path, written, presence }
+        PathCondition { shared: Arc::clone(&self.shared), path, written, presence, is_device }
     }
 
     /// Follows nothing from now on: no condition gets another answer.
@@ -168,26 +178,29 @@ impl Shared {
 impl Presence {
     fn answer(&self) -> Option<bool> {
         match self {
-            Presence::Exists => Some(true),
+            Presence::Exists(_) => Some(true),
             Presence::Missing => Some(false),
             Presence::Unknown | Presence::Silent | Presence::Failed(_) => None,
         }
     }
 }
 
-/// Holds while a path exists. The path is followed until this is dropped.
+/// Holds while a path exists, or a device is there. The path is followed until this is dropped.
 pub struct PathCondition {
     shared: Arc<Shared>,
     path: PathBuf,
     /// The path as it was asked for.
     written: PathBuf,
     presence: watch::Receiver<Presence>,
+    /// Only a device counts.
+    is_device: bool,
 }
 
 impl Condition for PathCondition {
     fn level(&self) -> Level {
         match &*self.presence.borrow() {
-            Presence::Exists => Level::Holds,
+            Presence::Exists(Type::Other) if self.is_device => Level::DoesNotHold,
+            Presence::Exists(_) => Level::Holds,
             Presence::Unknown => Level::Unknown,
             // A disk that is silent may stay so: nobody is to wait for it.
             Presence::Missing | Presence::Silent | Presence::Failed(_) => Level::DoesNotHold,
@@ -196,12 +209,14 @@ impl Condition for PathCondition {
 
     fn missing(&self) -> Vec<Missing> {
         let reason = match &*self.presence.borrow() {
-            Presence::Exists => return Vec::new(),
+            Presence::Exists(Type::Other) if self.is_device => Some(Reason::NoDevice),
+            Presence::Exists(_) => return Vec::new(),
             Presence::Unknown | Presence::Missing => None,
             Presence::Silent => Some(Reason::Silent),
             Presence::Failed(error) => Some(Reason::NoHelper(Arc::clone(error))),
         };
-        vec![Missing { subject: Subject::Path(self.written.clone()), reason }]
+        let subject = if self.is_device { Subject::Device } else { Subject::Path };
+        vec![Missing { subject: subject(self.written.clone()), reason }]
     }
 
     fn changed(&mut self) -> BoxFuture<'_, ()> {

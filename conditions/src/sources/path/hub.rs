@@ -131,10 +131,13 @@ impl Hub {
                     self.ask(id, vec![mount]);
                 }
             }
-            Finding::Exists | Finding::Missing => {
+            Finding::Exists(kind) => {
                 self.ask_no_more(id);
-                let there = finding == Finding::Exists;
-                self.publish(id, if there { Presence::Exists } else { Presence::Missing });
+                self.publish(id, Presence::Exists(kind));
+            }
+            Finding::Missing => {
+                self.ask_no_more(id);
+                self.publish(id, Presence::Missing);
             }
         }
     }
@@ -143,7 +146,7 @@ impl Hub {
     fn hear(&mut self, question: u64, answer: Answer) {
         let Some(id) = self.asked.get(&question).copied() else { return };
         let presence = match answer {
-            Answer::Found(Found::Exists) => Presence::Exists,
+            Answer::Found(Found::Exists(kind)) => Presence::Exists(kind),
             Answer::Found(Found::Missing) => Presence::Missing,
             Answer::Unknown => Presence::Unknown,
             Answer::Silent => Presence::Silent,

@@ -11,7 +11,7 @@ use kelson_helper::{CONTROL, Launched, Start};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::tree::Tree;
-use super::walk::Finding;
+use super::walk::{Finding, Type};
 use super::*;
 use crate::missing::sentence;
 
@@ -375,6 +375,25 @@ async fn after_the_end_nothing_is_followed() {
 }
 
 #[tokio::test]
+async fn a_device_is_one_by_its_type_and_a_file_of_its_name_is_none() {
+    let folder = Folder::on_memory();
+    let (_, paths) = paths();
+    let link = folder.at("by-label");
+    let (mut device, mut path) = (paths.device(&link), paths.condition(&link));
+    becomes(&mut device, false).await;
+    assert_eq!(sentence(&device.missing()), format!("device {link:?} to exist"));
+    symlink("/dev/null", &link).expect("links");
+    becomes(&mut device, true).await;
+    becomes(&mut path, true).await;
+    fs::remove_file(&link).expect("removes");
+    becomes(&mut device, false).await;
+    folder.write("by-label");
+    becomes(&mut path, true).await;
+    assert_eq!(device.level(), Level::DoesNotHold);
+    assert_eq!(sentence(&device.missing()), format!("device {link:?} to exist (it is not a device)"));
+}
+
+#[tokio::test]
 async fn watches_are_shared_and_taken_away() {
     let folder = Folder::on_memory();
     folder.make("a");
@@ -384,7 +403,7 @@ async fn watches_are_shared_and_taken_away() {
     assert_eq!(tree.want(2, folder.at("a/y"), vec![]), Finding::Missing);
     assert_eq!(tree.watched_folders(), one, "the same folders");
     folder.write("a/x");
-    assert_eq!(changes(&mut tree).await, [(1, Finding::Exists)]);
+    assert_eq!(changes(&mut tree).await, [(1, Finding::Exists(Type::Other))]);
     tree.forget(1);
     assert_eq!(tree.watched_folders(), one);
     tree.forget(2);
@@ -400,7 +419,7 @@ async fn names_that_nobody_wants_wake_nobody() {
         folder.write(&format!("other-{number}"));
     }
     folder.write("x");
-    assert_eq!(changes(&mut tree).await, [(1, Finding::Exists)]);
+    assert_eq!(changes(&mut tree).await, [(1, Finding::Exists(Type::Other))]);
 }
 
 #[tokio::test]
@@ -417,7 +436,7 @@ async fn an_overflow_of_the_queue_loses_nothing() {
         fs::rename(folder.at("b"), folder.at("a")).expect("moves");
     }
     folder.write("x");
-    assert_eq!(changes(&mut tree).await, [(1, Finding::Exists)]);
+    assert_eq!(changes(&mut tree).await, [(1, Finding::Exists(Type::Other))]);
 }
 
 #[tokio::test(start_paused = true)]

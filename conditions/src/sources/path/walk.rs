@@ -14,16 +14,25 @@ use nix::errno::Errno;
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat, openat2, readlinkat};
 use nix::sys::inotify::WatchDescriptor;
 use nix::sys::stat::{Mode, SFlag, fstat};
+use serde::{Deserialize, Serialize};
 
 use super::mounts::{Mount, MountKey, Mounts, tidy};
 
 /// As many as the kernel follows.
 const MOST_LINKS: usize = 40;
 
+/// The type of a file, as far as a condition asks for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Type {
+    /// A block or character device.
+    Device,
+    Other,
+}
+
 /// The result of a walk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Finding {
-    Exists,
+    Exists(Type),
     Missing,
     /// It goes on at this mount, which this walk may not touch.
     Elsewhere(MountKey),
@@ -58,7 +67,7 @@ pub(super) fn walk(path: &Path, mounts: &Mounts, allowed: &[u32], watch: Watch<'
     };
     let finding = walker.begin(path.to_owned()).and_then(|()| walker.run());
     walker.result.finding = match finding {
-        Ok(()) => Finding::Exists,
+        Ok(kind) => Finding::Exists(kind),
         Err(Stop::Missing) => Finding::Missing,
         Err(Stop::Elsewhere(mount)) => Finding::Elsewhere(mount),
     };
@@ -97,7 +106,7 @@ impl Walker<'_> {
         Ok(())
     }
 
-    fn run(&mut self) -> Result<(), Stop> {
+    fn run(&mut self) -> Result<Type, Stop> {
         let mut links: usize = 0;
         while let Some(name) = self.todo.pop_front() {
             if name == "." || name == "/" {
@@ -126,9 +135,11 @@ impl Walker<'_> {
                 self.folders.push(found);
             } else if !self.todo.is_empty() {
                 return Err(Stop::Missing);
+            } else if [SFlag::S_IFBLK.bits(), SFlag::S_IFCHR.bits()].contains(&kind) {
+                return Ok(Type::Device);
             }
         }
-        Ok(())
+        Ok(Type::Other)
     }
 
     /// Opens one name in the last folder, without following it.

@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 
-use super::walk::Finding;
+use super::walk::{Finding, Type};
 
 /// Mounts that one walk may touch besides memory.
 pub(super) const MOST_ALLOWED: usize = 16;
@@ -54,14 +54,14 @@ fn read_path<'de, D: Deserializer<'de>>(from: D) -> Result<PathBuf, D::Error> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Found {
     Missing,
-    Exists,
+    Exists(Type),
     Elsewhere(u32),
 }
 
 impl From<Finding> for Found {
     fn from(finding: Finding) -> Found {
         match finding {
-            Finding::Exists => Found::Exists,
+            Finding::Exists(kind) => Found::Exists(kind),
             Finding::Missing => Found::Missing,
             Finding::Elsewhere(key) => Found::Elsewhere(key.id),
         }
@@ -167,7 +167,7 @@ mod tests {
             },
             Frame::Forget { id: 7 },
             Frame::Found { id: 1, found: Found::Missing },
-            Frame::Found { id: 2, found: Found::Exists },
+            Frame::Found { id: 2, found: Found::Exists(Type::Other) },
             Frame::Found { id: 3, found: Found::Elsewhere(27) },
         ]
     }

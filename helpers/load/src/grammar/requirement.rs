@@ -6,6 +6,7 @@ use super::mapping::{Mapping, keys};
 use super::seen::Seen;
 use super::values::{choice, name, path, text};
 use crate::decode::{Decoder, quoted, shown};
+use crate::schema::{Kind, form};
 use kelson_spec::service::{NetworkAspect, Requirement, ServiceEvent, WhenDown};
 
 /// The purpose of a list of entries.
@@ -24,7 +25,7 @@ pub fn requirements(within: Use) -> Codec<Vec<Requirement>> {
 }
 
 /// Each entry has exactly one of these.
-const KINDS: [&str; 7] = ["service", "path", "network", "time", "mount", "kernelArgument", "any"];
+const KINDS: [&str; 8] = ["service", "path", "device", "network", "time", "mount", "kernelArgument", "any"];
 
 const WHAT: &str = "a list such as [{service: NAME}, {path: /PATH}]";
 
@@ -79,6 +80,13 @@ fn requirement(within: Use) -> Mapping<Requirement> {
         |entry: &Requirement| if let Requirement::Path(path) = entry { Some(path.clone()) } else { None },
         |entry, path| *entry = Requirement::Path(path),
     );
+    let device_at = At::new(
+        |entry: &Requirement| if let Requirement::Device(path) = entry { Some(path.clone()) } else { None },
+        |entry, path| *entry = Requirement::Device(path),
+    );
+    let device = path().of_kind(|| Kind::Form(form("path below `/dev`", "^/dev/", "/dev/vdb"))).but(|path| {
+        (!path.starts_with("/dev")).then_some("devices are below /dev; write such as /dev/disk/by-label/DATA")
+    });
     let network_at = At::new(
         |entry: &Requirement| if let Requirement::Network(list) = entry { Some(list.clone()) } else { None },
         |entry, list| *entry = Requirement::Network(list),
@@ -121,6 +129,8 @@ fn requirement(within: Use) -> Mapping<Requirement> {
              Only in an entry of `depends`, with the event `up` or `running`";
         alternative "path" (path_at) = path(),
             "the path exists; a symbolic link counts if its target exists";
+        alternative "device" (device_at) = device,
+            "the path below `/dev` is a block or character device, or a symbolic link that leads to one";
         alternative "network" (network_at) = choice(aspects).some("a list such as [addresses, hostname]", empty),
             "`addresses`: an interface other than the loopback is up and has an address of global scope. \
              `connectivity`: there is a default route through an interface that is up. `hostname`: the host \

@@ -35,6 +35,7 @@ depends:
   - any: [{path: /a}, {service: db}, {any: [{time: synced}]}]
   - mount: /srv
   - kernelArgument: console=ttyS0
+  - device: /dev/disk/by-label/DATA
   - time: synced
 restart: {policy: untilSuccess, delay: 2s, maxDelay: 1m, attempts: 5, interval: 10m, exhausted: delay, scope: group}
 group: shop-1
@@ -163,6 +164,7 @@ fn every_key_of_a_service_file_is_read() {
             ]),
             Requirement::Mount("/srv".into()),
             Requirement::KernelArgument("console=ttyS0".to_owned()),
+            Requirement::Device("/dev/disk/by-label/DATA".into()),
             Requirement::TimeSynced,
         ],
         restart: RestartSpec {

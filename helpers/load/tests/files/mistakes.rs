@@ -276,13 +276,16 @@ depends:
 => 6:4: depends[0]: this item is empty; give it a value or remove it
 
 depends: [{}]
-=> 5:11: depends[0]: one of the keys service, path, network, time, mount, kernelArgument, any is missing
+=> 5:11: depends[0]: one of the keys service, path, device, network, time, mount, kernelArgument, any is missing
 
 depends: [{kernelArgument: ""}]
 => 5:28: depends[0].kernelArgument: an argument has a name; write NAME or NAME=VALUE
 
 depends: [{kernelArgument: "=1"}]
 => 5:28: depends[0].kernelArgument: an argument has a name; write NAME or NAME=VALUE
+
+depends: [{device: /run/a}]
+=> 5:20: depends[0].device: devices are below /dev; write such as /dev/disk/by-label/DATA
 
 depends: [{path: /a, time: synced}]
 => 5:22: depends[0]: path and time exclude each other; keep one
@@ -315,8 +318,8 @@ depends: [{any: []}]
 => 5:17: depends[0].any: this list is empty, so it could never hold
 
 depends: [{any: [{path: /a}, {pth: /b}]}]
-=> 5:30: depends[0].any[1]: one of the keys service, path, network, time, mount, kernelArgument, any is missing
-=> 5:31: depends[0].any[1].pth: this key is not known; did you mean path? Allowed here: service, event, whenDown, path, network, time, mount, kernelArgument, any
+=> 5:30: depends[0].any[1]: one of the keys service, path, device, network, time, mount, kernelArgument, any is missing
+=> 5:31: depends[0].any[1].pth: this key is not known; did you mean path? Allowed here: service, event, whenDown, path, device, network, time, mount, kernelArgument, any
 
 depends: [{path: /a, whenDown: stop}]
 => 5:22: depends[0].whenDown: whenDown belongs to service, not to path
