@@ -115,6 +115,8 @@ requests! {
     /// Whether a path exists.
     "stat" => Stat { path: PathBuf },
     "modules" => LoadModules { names: Vec<String> },
+    /// Load the modules for the devices that the kernel has found.
+    "drivers" => LoadDrivers,
     "swapoff" => SwapOff { device: PathBuf },
     /// Take the file away from a loop device.
     "detach-loop" => DetachLoop { device: PathBuf },
@@ -282,6 +284,7 @@ mod tests {
             Request::Reseed,
             Request::RenewMachineId { transient: path.clone() },
             Request::Stat { path: path.clone() },
+            Request::LoadDrivers,
             Request::LoadModules { names: vec!["a".to_owned(), "b".to_owned()] },
             Request::SwapOff { device: path.clone() },
             Request::DetachLoop { device: path.clone() },

@@ -6,6 +6,7 @@ use kelson_spec::{Feature, Features};
 pub const OWN: Features = Features::NONE
     .and(Feature::Apid, cfg!(feature = "apid"))
     .and(Feature::Containerd, cfg!(feature = "containerd"))
+    .and(Feature::Devices, cfg!(feature = "devices"))
     .and(Feature::Inspect, cfg!(feature = "inspect"))
     .and(Feature::Net, cfg!(feature = "net"))
     .and(Feature::Probes, cfg!(feature = "probes"))

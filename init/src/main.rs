@@ -91,6 +91,8 @@ const PERSONALITIES: &[(&CStr, Main)] = &[
     (c"kelson-load", |words| kelson_load::process::main(words, features::OWN)),
     #[cfg(feature = "containerd")]
     (c"kelson-unpack", |words| kelson_unpack::main(words.iter().cloned())),
+    #[cfg(feature = "devices")]
+    (c"kelson-devices", kelson_devices::main),
     #[cfg(feature = "inspect")]
     (c"kelson-inspect", |_| kelson_inspect::main()),
     #[cfg(feature = "net")]

@@ -1,5 +1,6 @@
 //! The services that Kelson brings along, each of which is listed here and nowhere else.
 
+use crate::devices::DeviceRule;
 use crate::features::Feature;
 use crate::machine::MachineSpec;
 use crate::service::{Readiness, Resources, ServiceSpec};
@@ -37,6 +38,11 @@ const CHOWN: u64 = 1 << 0;
 const NET_BIND_SERVICE: u64 = 1 << 10;
 const NET_ADMIN: u64 = 1 << 12;
 const NET_RAW: u64 = 1 << 13;
+/// The capabilities of a program that gives files to others, and uses them afterwards: `CAP_CHOWN`, `CAP_DAC_OVERRIDE` and
+/// `CAP_FOWNER`.
+const CHANGE_FILES: u64 = CHOWN | 1 << 1 | 1 << 3;
+/// `CAP_SYS_MODULE`.
+const SYS_MODULE: u64 = 1 << 16;
 /// `CAP_SYS_TIME`.
 const SYS_TIME: u64 = 1 << 25;
 
@@ -55,6 +61,13 @@ pub const BUILTINS: &[Builtin] = &[
         changes: Changes::Service,
         feature: Some(Feature::Containerd),
         program: None,
+    },
+    Builtin {
+        name: DEVICES,
+        about: "follows devices, by [`devices`](#devices)",
+        changes: Changes::Service,
+        feature: Some(Feature::Devices),
+        program: Some(devices),
     },
     Builtin {
         name: "devlog",
@@ -95,6 +108,8 @@ pub const BUILTINS: &[Builtin] = &[
     },
 ];
 
+/// Not in a container, which has the devices of its host.
+pub const DEVICES: &str = "devices";
 /// Not in a container, whose network its engine configures.
 pub const NET: &str = "net";
 /// The folder for leases and for the file of name servers.
@@ -105,6 +120,18 @@ pub const LEASED_SERVERS: &str = "/run/kelson/net/ntp-servers";
 pub const TIMESYNC: &str = "timesync";
 /// A file whose time of change is the last time that is known to have passed.
 pub const SAVED_TIME: &str = "/var/lib/kelson/clock";
+
+/// On where the machine file has `devices`, unless it says `enabled: false`.
+fn devices(machine: &MachineSpec) -> Option<ServiceSpec> {
+    let devices = machine.devices.as_ref().filter(|_| machine.is_enabled(DEVICES) != Some(false))?;
+    let rules = devices.rules.iter().map(DeviceRule::to_word);
+    let mut spec = ServiceSpec::process(DEVICES, std::iter::once("kelson-devices".to_owned()).chain(rules));
+    spec.description = "follows devices: drivers, names, owners, the power button".into();
+    spec.readiness = Readiness::Notify;
+    spec.security.capabilities = Some(CHANGE_FILES | SYS_MODULE);
+    spec.resources = Resources { memory_max: Some(64 << 20), pids_max: Some(32), ..Resources::default() };
+    Some(spec)
+}
 
 /// On where the machine file says `enabled: true`.
 fn devlog(machine: &MachineSpec) -> Option<ServiceSpec> {

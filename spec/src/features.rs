@@ -9,6 +9,8 @@ pub enum Feature {
     Apid,
     /// Services from images: containerd's client and `kelson-unpack`.
     Containerd,
+    /// Devices are followed: `kelson-devices`.
+    Devices,
     /// Looking at the machine over the API: `kelson-inspect`.
     Inspect,
     /// Addresses by DHCP: `kelson-net`.
@@ -23,9 +25,10 @@ pub enum Feature {
 
 impl Feature {
     /// Sorted by name.
-    pub const ALL: [Feature; 7] = [
+    pub const ALL: [Feature; 8] = [
         Feature::Apid,
         Feature::Containerd,
+        Feature::Devices,
         Feature::Inspect,
         Feature::Net,
         Feature::Probes,
@@ -38,6 +41,7 @@ impl Feature {
         match self {
             Feature::Apid => "apid",
             Feature::Containerd => "containerd",
+            Feature::Devices => "devices",
             Feature::Inspect => "inspect",
             Feature::Net => "net",
             Feature::Probes => "probes",
@@ -74,6 +78,7 @@ impl Features {
     pub const ALL: Features = Features::NONE
         .and(Feature::Apid, true)
         .and(Feature::Containerd, true)
+        .and(Feature::Devices, true)
         .and(Feature::Inspect, true)
         .and(Feature::Net, true)
         .and(Feature::Probes, true)
@@ -125,7 +130,7 @@ mod tests {
         assert_eq!(some.names().collect::<Vec<_>>(), ["apid", "probes"]);
         assert_eq!(
             some.missing().collect::<Vec<_>>(),
-            ["containerd", "inspect", "net", "reflection", "timesync"]
+            ["containerd", "devices", "inspect", "net", "reflection", "timesync"]
         );
         assert_eq!(some.require(Feature::Probes), Ok(()));
         let missing = some.require(Feature::Containerd).unwrap_err();

@@ -6,6 +6,7 @@
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects))]
 
 pub mod builtin;
+pub mod devices;
 pub mod features;
 pub mod graph;
 pub mod group;

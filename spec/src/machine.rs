@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::devices::DevicesSpec;
 use crate::names::CONTAINERD;
 use crate::service::{
     Check, Hooks, LogSpec, Requirement, ResourceLimit, Resources, RestartSpec, ServiceSpec, Stdout, StopSpec,
@@ -36,6 +37,8 @@ pub struct MachineSpec {
     pub stdout: Stdout,
     /// `None`: Kelson does not keep the clock right.
     pub time: Option<TimeSpec>,
+    /// `None`: Kelson does not follow devices.
+    pub devices: Option<DevicesSpec>,
 }
 
 /// Where the time comes from.
@@ -62,6 +65,7 @@ impl Default for MachineSpec {
             main: None,
             stdout: Stdout::default(),
             time: None,
+            devices: None,
         }
     }
 }

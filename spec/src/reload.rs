@@ -32,6 +32,7 @@ impl MachineSpec {
             main,
             stdout,
             time,
+            devices,
         } = read;
         let live =
             [("health", self.health != *health), ("shutdown", self.shutdown_timeout != *shutdown_timeout)];
@@ -48,6 +49,7 @@ impl MachineSpec {
             ("main", self.main != *main),
             ("logs", self.stdout != *stdout),
             ("time", self.time != *time),
+            ("devices", self.devices != *devices),
         ];
         let changed = |keys: &[(&'static str, bool)]| {
             keys.iter().filter(|(_, changed)| *changed).map(|(key, _)| *key).collect()

@@ -6,6 +6,7 @@ mod clones;
 mod containers;
 mod crash_limit;
 mod demo;
+mod devices;
 mod dhcp;
 mod failed;
 mod health;

@@ -367,6 +367,22 @@ impl Vm {
         self.ended = true;
     }
 
+    /// Gives QEMU a command and returns its answer. Of a machine with a [monitor](VmBuilder::monitor).
+    #[track_caller]
+    pub fn tell(&self, monitor: &Path, command: &str) -> String {
+        const PROMPT: &str = "(qemu) ";
+        let mut socket = UnixStream::connect(monitor).expect("QEMU has a monitor");
+        socket.write_all(format!("{command}\n").as_bytes()).expect("the monitor takes commands");
+        // A prompt stands before the command, and another after its answer.
+        let (mut said, mut byte) = (Vec::new(), [0]);
+        while String::from_utf8_lossy(&said).matches(PROMPT).count() < 2
+            && socket.read(&mut byte).unwrap_or(0) == 1
+        {
+            said.push(byte[0]);
+        }
+        String::from_utf8_lossy(&said).into_owned()
+    }
+
     fn signal(&self, signal: i32) {
         if let Ok(pid) = i32::try_from(self.child.id()) {
             // SAFETY: kill(2) has no preconditions; the child is not reaped yet.

@@ -32,6 +32,7 @@ mod state;
 mod superblock;
 mod task;
 mod time;
+mod uevent;
 mod unpack;
 mod words;
 
@@ -90,6 +91,7 @@ pub const TARGETS: &[Target] = &[
     target("superblock", superblock::disk, 70000, None),
     target("task_answer", task::answer, 1024, None),
     target("task_words", task::words, 1024, Some("task")),
+    target("uevent", uevent::message, 4096, None),
     target("unpack_reports", unpack::reports, 4096, None),
 ];
 

@@ -1,6 +1,6 @@
-//! The superblock of a disk.
+//! The superblock of a disk, and its table of partitions.
 
-use kelson_task::{ReadAt, identify};
+use kelson_devices::{ReadAt, identify, partition_uuid};
 
 struct Disk<'a>(&'a [u8]);
 
@@ -16,5 +16,8 @@ pub fn disk(data: &[u8]) {
     if let Some(found) = identify(&Disk(data)) {
         assert!(found.label.is_none_or(|label| label.len() <= 1024));
         assert!(found.uuid.is_none_or(|uuid| uuid.len() <= 36));
+    }
+    for number in [1, 2, 128] {
+        assert!(partition_uuid(&Disk(data), 512, number).is_none_or(|uuid| uuid.len() <= 36));
     }
 }

@@ -9,6 +9,7 @@ mod codec;
 mod command;
 mod confinement;
 mod container;
+mod devices;
 mod environment;
 mod group;
 mod hooks;

@@ -4,8 +4,9 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use kelson_devices::{Superblock, identify};
+
 use crate::news::{self, DEVICES};
-use crate::superblock::{Superblock, identify};
 
 /// The name by which a disk is found.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -11,7 +11,6 @@ mod clock;
 mod disk;
 mod failure;
 mod identity;
-mod modules;
 mod mount;
 mod mount_options;
 mod network;
@@ -19,7 +18,6 @@ mod news;
 mod parameters;
 mod read_only;
 mod seed;
-mod superblock;
 
 use std::ffi::OsString;
 use std::fs::{DirBuilder, File};
@@ -28,6 +26,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
+use kelson_devices::{identify, modules};
 use kelson_helper::CONTROL;
 use kelson_helper::answer::frame;
 use kelson_helper::task::{NAME, Request, WATCH_PATHS, write_answer};
@@ -35,7 +34,6 @@ use nix::mount::{MntFlags, umount2};
 
 use failure::at;
 pub use mount_options::MountOptions;
-pub use superblock::{ReadAt, identify};
 
 /// Does what the arguments (after `argv[0]`) ask for and answers on standard output. Returns the exit status.
 pub fn main(arguments: &[OsString]) -> u8 {
@@ -98,6 +96,10 @@ pub fn perform(request: &Request) -> Result<String, String> {
             Err(error) => Err(at(path, error)),
         },
         Request::LoadModules { names } => modules::load(names),
+        #[cfg(feature = "devices")]
+        Request::LoadDrivers => kelson_devices::load_drivers(),
+        #[cfg(not(feature = "devices"))]
+        Request::LoadDrivers => Err("this init was built without the feature devices".to_owned()),
         Request::SwapOff { device } => swap_off(device),
         Request::DetachLoop { device } => detach_loop(device),
         Request::LoadSeed { path } => seed::load(path),

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::path::Path;
 use std::time::Duration;
 
+use kelson_devices::identify;
 use kelson_helper::task::names_disk;
 use kelson_sys::mountinfo;
 use nix::errno::Errno;
@@ -13,7 +14,6 @@ use nix::mount::MsFlags;
 use crate::disk;
 use crate::failure::at;
 use crate::mount_options::MountOptions;
-use crate::superblock::identify;
 
 /// Interfaces that not every kernel has, each with its options, where programs look for it.
 const INTERFACES: [(&str, &str, &str); 3] = [

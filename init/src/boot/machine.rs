@@ -44,10 +44,12 @@ pub fn configured(
 ) -> Vec<Phase> {
     let ask = |name, request, deadline| Task::request(name, &launcher, request, deadline);
     let mut phases = vec![
-        Phase::new("modules", Order::InTurn).task(
-            ask("kernel modules", Request::LoadModules { names: machine.modules.clone() }, MODULES)
-                .when(!machine.modules.is_empty(), "none are named"),
-        ),
+        Phase::new("modules", Order::InTurn)
+            .task(
+                ask("kernel modules", Request::LoadModules { names: machine.modules.clone() }, MODULES)
+                    .when(!machine.modules.is_empty(), "none are named"),
+            )
+            .tasks(machine.devices.is_some().then(|| ask("drivers", Request::LoadDrivers, MODULES))),
         // Its driver may be one of those, and what comes now can hang on a disk.
         Phase::new("watchdog", Order::InTurn).task(watchdog),
     ];
@@ -77,6 +79,7 @@ pub fn configured(
 
 #[cfg(test)]
 mod tests {
+    use kelson_spec::devices::DevicesSpec;
     use kelson_spec::machine::{InterfaceSpec, MountSpec};
 
     use super::*;
@@ -88,6 +91,7 @@ mod tests {
     fn machine() -> MachineSpec {
         MachineSpec {
             modules: vec!["softdog".to_owned()],
+            devices: Some(DevicesSpec::default()),
             mounts: vec![MountSpec {
                 source: "LABEL=VAR".to_owned(),
                 target: "/mnt/var".into(),
@@ -130,6 +134,7 @@ mod tests {
             late,
             [
                 seconds("kernel modules", 60),
+                seconds("drivers", 60),
                 seconds("mount /mnt/var", 30),
                 seconds("kernel parameters", 10),
                 seconds("further kernel interfaces", 10),
@@ -142,6 +147,6 @@ mod tests {
                 seconds("name servers", 10),
             ]
         );
-        assert_eq!(sequence.elapsed(), Duration::from_secs(60 + 30 + 10 + 35));
+        assert_eq!(sequence.elapsed(), Duration::from_secs(60 + 60 + 30 + 10 + 35));
     }
 }

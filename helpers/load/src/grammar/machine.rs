@@ -8,6 +8,7 @@ use super::at::{At, at};
 use super::checks::{CheckOf, checks};
 use super::codec::Codec;
 use super::confinement::{limits, logs, resources, stdout, stop};
+use super::devices::devices;
 use super::environment::environments;
 use super::group::{LEAST_DEADLINE, within_deadline};
 use super::hooks::hooks;
@@ -102,10 +103,14 @@ pub fn machine_file(defaults: fn() -> MachineSpec) -> Mapping<MachineSpec> {
             "the service whose end is [the end of the host](#main), with its exit status";
         means "time" time = Mapping::codec(time).optional(), "Kelson does not set the clock after the boot",
             "[servers](howto/time.md) from which the built-in service `timesync` takes the time";
+        means "devices" devices = Mapping::codec(devices).optional(), "Kelson does not follow devices",
+            "the built-in service `devices` [follows devices](howto/devices.md): it loads drivers, names disks, \
+             and powers off when the power button is pressed";
         key "logs" stdout = Mapping::codec(machine_logs), "the default of all services for their logs";
     }
     .needs(Feature::Apid, &["api"])
     .needs(Feature::Containerd, &["images"])
+    .needs(Feature::Devices, &["devices"])
     .needs(Feature::Timesync, &["time"])
 }
 

@@ -317,11 +317,16 @@ fn readiness() -> Codec<Readiness> {
 impl Decoder<'_> {
     fn user(&mut self, node: &Node) -> Option<Credentials> {
         let text = self.word(node)?;
+        self.credentials(node, &text)
+    }
+
+    /// The user and the group that `USER` or `USER:GROUP` names.
+    pub(super) fn credentials(&mut self, node: &Node, text: &str) -> Option<Credentials> {
         let resolved = match self.context.accounts() {
-            None => self.context.unresolved(&text),
-            Some(Ok(accounts)) => accounts.resolve(&text),
+            None => self.context.unresolved(text),
+            Some(Ok(accounts)) => accounts.resolve(text),
             Some(Err((file, error))) => {
-                let text = format!("{} cannot be looked up: {file}: {error}", quoted(&text));
+                let text = format!("{} cannot be looked up: {file}: {error}", quoted(text));
                 return self.refuse(node, text);
             }
         };

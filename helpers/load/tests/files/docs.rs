@@ -60,7 +60,10 @@ fn every_page() {
             "redis:x:100:100::/var/lib/redis:/bin/false\nwww-data:x:33:33:::\nnobody:x:65534:65534:::\n\
              postgres:x:103:105:::\nmemcache:x:101:102:::\n",
         );
-        folder.root_file("etc/group", "redis:x:100:\nwww-data:x:33:\nnogroup:x:65534:\n");
+        folder.root_file(
+            "etc/group",
+            "redis:x:100:\nwww-data:x:33:\nnogroup:x:65534:\ndialout:x:20:\nkvm:x:106:\n",
+        );
         files += lay_out(&folder, &std::fs::read_to_string(&path).unwrap());
         assert_eq!(folder.messages(), Vec::<String>::new(), "{}", path.display());
     }

@@ -124,6 +124,7 @@ builtins: {containers: {}, containerd: {limit: {}, enabled: maybe, user: root}, 
 shutdown: {timeout: 0s}
 images: [images, /good]
 time: {servers: [a b, "ntp:0", "192.0.2.1:123", ntp..x]}
+devices: {rules: [{mode: 640}, {subsystem: "a b", mode: 9}, {subsystem: x, link: ../x, group: nobodys, attributes: {../a: b}}]}
 hostnmae: x
 "#,
     );
@@ -148,7 +149,7 @@ hostnmae: x
             "machine.yaml:14:40: mounts[0].target: \"var\" is not a path from the root; write it with / first",
             "machine.yaml:15:6: api.key: this key is missing; write key: PATH",
             "machine.yaml:15:16: api.listen[0]: \"localhost:50000\" is not ADDRESS:PORT; write such as 0.0.0.0:50000 or [::]:50000",
-            "machine.yaml:16:12: builtins.containers: this is not one of the built-in services apid, containerd, devlog, logd, net, probe, timesync; did you mean containerd?",
+            "machine.yaml:16:12: builtins.containers: this is not one of the built-in services apid, containerd, devices, devlog, logd, net, probe, timesync; did you mean containerd?",
             "machine.yaml:16:41: builtins.containerd.limit: this key is not known; did you mean limits? Allowed here: enabled, environment, environmentFiles, depends, restart, required, startTimeout, health, hooks, stop, resources, limits, logs",
             "machine.yaml:16:61: builtins.containerd.enabled: \"maybe\" is not true or false",
             "machine.yaml:16:68: builtins.containerd.user: this is settled for containerd and cannot be changed; allowed here: enabled, environment, environmentFiles, depends, restart, required, startTimeout, health, hooks, stop, resources, limits, logs",
@@ -158,7 +159,13 @@ hostnmae: x
             "machine.yaml:19:18: time.servers[0]: \"a b\" is not a server; write such as ntp.example.com, 192.0.2.1 or 192.0.2.1:123",
             "machine.yaml:19:23: time.servers[1]: \"ntp:0\" is not a server; write such as ntp.example.com, 192.0.2.1 or 192.0.2.1:123",
             "machine.yaml:19:49: time.servers[3]: \"ntp..x\" is not a server; write such as ntp.example.com, 192.0.2.1 or 192.0.2.1:123",
-            "machine.yaml:20:1: hostnmae: this key is not known; did you mean hostname? Allowed here: hostname, modules, sysctl, network, mounts, api, builtins, health, shutdown, watchdog, images, main, time, logs",
+            "machine.yaml:20:19: devices.rules[0].subsystem: this key is missing; write subsystem: tty",
+            "machine.yaml:20:44: devices.rules[1].subsystem: a pattern has no space; write ? for one",
+            "machine.yaml:20:57: devices.rules[1].mode: \"9\" is not a mode; write such as \"0660\"",
+            "machine.yaml:20:82: devices.rules[2].link: \"../x\" is not a name below /dev; write such as serial/gps",
+            "machine.yaml:20:95: devices.rules[2].group: group \"nobodys\" is not in /etc/group",
+            "machine.yaml:20:117: devices.rules[2].attributes: \"../a\" is not the name of an attribute, such as idVendor",
+            "machine.yaml:21:1: hostnmae: this key is not known; did you mean hostname? Allowed here: hostname, modules, sysctl, network, mounts, api, builtins, health, shutdown, watchdog, images, main, time, devices, logs",
         ]
     );
     let loaded = folder.load();

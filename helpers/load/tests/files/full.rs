@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::folder::Folder;
 use kelson_load::written;
+use kelson_spec::devices::{DeviceRule, DevicesSpec};
 use kelson_spec::machine::{
     ApiSpec, BuiltinSpec, DhcpSpec, InterfaceSpec, MachineSpec, MountSpec, NodeHealthSpec, TimeSpec,
     WatchdogSpec,
@@ -416,6 +417,10 @@ watchdog: {device: /dev/watchdog1, timeout: 1m}
 images: [/images, /more]
 main: web
 time: {servers: [ntp.example.com, "[2001:db8::7]:1123"]}
+devices:
+  rules:
+    - {subsystem: tty, name: "ttyUSB*", attributes: {idVendor: "0403", device/model: a}, owner: "7", group: "20", mode: "0660", link: serial/gps}
+    - {subsystem: block, mode: 640}
 logs: {stdout: only}
 "#,
     );
@@ -499,6 +504,20 @@ logs: {stdout: only}
         images: vec!["/images".into(), "/more".into()],
         main: Some("web".into()),
         stdout: Stdout::Only,
+        devices: Some(DevicesSpec {
+            rules: vec![
+                DeviceRule {
+                    subsystem: "tty".into(),
+                    name: Some("ttyUSB*".into()),
+                    attributes: vec![pair("idVendor", "0403"), pair("device/model", "a")],
+                    owner: Some(7),
+                    group: Some(20),
+                    mode: Some(0o660),
+                    link: Some("serial/gps".into()),
+                },
+                DeviceRule { subsystem: "block".into(), mode: Some(0o640), ..DeviceRule::default() },
+            ],
+        }),
         time: Some(TimeSpec { servers: vec!["ntp.example.com".into(), "[2001:db8::7]:1123".into()] }),
     };
     assert_eq!(loaded.machine, expected);

@@ -1,6 +1,6 @@
 //! The type, label and UUID of a disk's file system, read from its superblock.
 //!
-//! This is what `LABEL=` and `UUID=` need, for the file systems that a small host boots from. A disk
+//! `LABEL=` and `UUID=` need this, for the file systems that a small host boots from. A disk
 //! may be dead, and what is on it is a stranger's.
 
 use std::fmt::Write as _;

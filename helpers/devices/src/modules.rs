@@ -14,6 +14,9 @@ use nix::errno::Errno;
 
 /// `MODULE_INIT_COMPRESSED_FILE` of the kernel's `module.h`: the kernel unpacks the file itself.
 const COMPRESSED_FILE: libc::c_int = 4;
+/// No module is larger, unpacked.
+#[cfg(feature = "unpack")]
+const LARGEST: u64 = 256 << 20;
 
 /// The modules of one kernel.
 #[derive(Debug, Default)]
@@ -28,6 +31,23 @@ pub struct Modules {
     aliases: BTreeMap<String, Vec<String>>,
 }
 
+/// Why a module was not loaded.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ModuleError {
+    #[error("{}: {error}", .path.display())]
+    Unreadable { path: PathBuf, error: String },
+    #[error("{}: {error} (run depmod for this kernel)", .path.display())]
+    NoList { path: PathBuf, error: String },
+    #[error("there is no module \"{name}\" in {}", .folder.display())]
+    Unknown { name: String, folder: PathBuf },
+    #[error("{}: this kernel does not unpack modules; unpack the file", .0.display())]
+    Packed(PathBuf),
+    #[error("{}: this is no module of the running kernel", .0.display())]
+    OtherKernel(PathBuf),
+    #[error("{}: {}", .path.display(), .errno.desc())]
+    Refused { path: PathBuf, errno: Errno },
+}
+
 /// The outcome for one module.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Loaded {
@@ -40,38 +60,35 @@ impl Modules {
     /// The modules of the running kernel.
     ///
     /// # Errors
-    /// A sentence, when the kernel's folder cannot be read.
-    pub fn of_running_kernel() -> Result<Modules, String> {
-        let release = std::fs::read_to_string("/proc/sys/kernel/osrelease")
-            .map_err(|error| format!("/proc/sys/kernel/osrelease: {error}"))?;
-        let usual = Path::new("/lib/modules").join(release.trim());
-        let folder = if usual.exists() { usual } else { Path::new("/usr/lib/modules").join(release.trim()) };
-        Modules::in_folder(&folder)
+    /// When the kernel's folder cannot be read.
+    pub fn of_running_kernel() -> Result<Modules, ModuleError> {
+        Modules::in_folder(&folder()?)
     }
 
     /// The modules in a folder such as `/lib/modules/6.1.0-13-amd64`.
     ///
     /// # Errors
-    /// A sentence, when `modules.dep` cannot be read. The other files may be missing.
-    pub fn in_folder(folder: &Path) -> Result<Modules, String> {
-        let dep = folder.join("modules.dep");
-        let dep = std::fs::read_to_string(&dep)
-            .map_err(|error| format!("{}: {error} (run depmod for this kernel)", dep.display()))?;
-        let optional = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap_or_default();
+    /// When `modules.dep` cannot be read. The other files may be missing.
+    pub fn in_folder(folder: &Path) -> Result<Modules, ModuleError> {
+        let path = folder.join("modules.dep");
+        let dep = match std::fs::read_to_string(&path) {
+            Ok(dep) => dep,
+            Err(error) => return Err(ModuleError::NoList { path, error: error.to_string() }),
+        };
         Ok(Modules {
             folder: folder.to_owned(),
             files: parse_dep(&dep),
-            builtin: optional("modules.builtin").lines().map(name_of).collect(),
-            soft: parse_soft(&optional("modules.softdep")),
-            aliases: parse_aliases(&optional("modules.alias")),
+            builtin: optional(folder, "modules.builtin").lines().map(name_of).collect(),
+            soft: parse_soft(&optional(folder, "modules.softdep")),
+            aliases: parse_aliases(&optional(folder, "modules.alias")),
         })
     }
 
     /// Loads a module by name or alias after all that it depends on.
     ///
     /// # Errors
-    /// A sentence that names the module that failed and why.
-    pub fn load(&self, name: &str) -> Result<Loaded, String> {
+    /// Names the module that failed and why.
+    pub fn load(&self, name: &str) -> Result<Loaded, ModuleError> {
         let wanted = canonical(name);
         if let Some(files) = self.files.get(&wanted) {
             for early in self.soft.get(&wanted).into_iter().flatten() {
@@ -87,7 +104,7 @@ impl Modules {
     }
 
     /// As [`Modules::load`] without soft dependencies, so that a circle of them ends.
-    fn load_hard(&self, name: &str) -> Result<Loaded, String> {
+    fn load_hard(&self, name: &str) -> Result<Loaded, ModuleError> {
         let wanted = canonical(name);
         if let Some(files) = self.files.get(&wanted) {
             return self.insert_all(files);
@@ -95,7 +112,7 @@ impl Modules {
         if self.builtin.contains(&wanted) {
             return Ok(Loaded::Builtin);
         }
-        let mut outcome = Err(format!("there is no module \"{name}\" in {}", self.folder.display()));
+        let mut outcome = Err(ModuleError::Unknown { name: name.to_owned(), folder: self.folder.clone() });
         for answering in self.aliases.get(&wanted).into_iter().flatten() {
             if let Some(files) = self.files.get(answering) {
                 let result = self.insert_all(files);
@@ -107,7 +124,7 @@ impl Modules {
         outcome
     }
 
-    fn insert_all(&self, files: &[String]) -> Result<Loaded, String> {
+    fn insert_all(&self, files: &[String]) -> Result<Loaded, ModuleError> {
         let mut outcome = Loaded::Already;
         for file in files.iter().rev() {
             outcome = insert(&self.folder.join(file))?;
@@ -117,37 +134,83 @@ impl Modules {
 }
 
 /// Loads all of them, and names those that could not be loaded.
+///
+/// # Errors
+/// A sentence for each of those.
 pub fn load(names: &[String]) -> Result<String, String> {
-    let modules = Modules::of_running_kernel()?;
+    let modules = Modules::of_running_kernel().map_err(|error| error.to_string())?;
     let mut failures = Vec::new();
     let mut new = 0_usize;
     for name in names {
         match modules.load(name) {
             Ok(Loaded::New) => new = new.saturating_add(1),
             Ok(_) => {}
-            Err(text) => failures.push(text),
+            Err(error) => failures.push(error.to_string()),
         }
     }
     if failures.is_empty() { Ok(format!("{new} loaded")) } else { Err(failures.join("; ")) }
 }
 
-fn insert(path: &Path) -> Result<Loaded, String> {
-    let file = File::open(path).map_err(|error| format!("{}: {error}", path.display()))?;
+/// The folder of the running kernel.
+pub fn folder() -> Result<PathBuf, ModuleError> {
+    let path = Path::new("/proc/sys/kernel/osrelease");
+    let release = std::fs::read_to_string(path)
+        .map_err(|error| ModuleError::Unreadable { path: path.to_owned(), error: error.to_string() })?;
+    let usual = Path::new("/lib/modules").join(release.trim());
+    Ok(if usual.exists() { usual } else { Path::new("/usr/lib/modules").join(release.trim()) })
+}
+
+/// A list in the kernel's folder, which may be missing.
+pub fn optional(folder: &Path, name: &str) -> String {
+    std::fs::read_to_string(folder.join(name)).unwrap_or_default()
+}
+
+fn insert(path: &Path) -> Result<Loaded, ModuleError> {
+    let unreadable =
+        |error: std::io::Error| ModuleError::Unreadable { path: path.to_owned(), error: error.to_string() };
+    let file = File::open(path).map_err(unreadable)?;
     let compressed = path.extension().is_some_and(|ending| ending != "ko");
-    match finit_module(file.as_fd(), if compressed { COMPRESSED_FILE } else { 0 }) {
+    let mut done = finit_module(file.as_fd(), if compressed { COMPRESSED_FILE } else { 0 });
+    if compressed && matches!(done, Err(Errno::EOPNOTSUPP | Errno::EINVAL)) {
+        let module = unpack(path, file).map_err(unreadable)?;
+        done = init_module(&module.ok_or_else(|| ModuleError::Packed(path.to_owned()))?);
+    }
+    match done {
         Ok(()) => Ok(Loaded::New),
         Err(Errno::EEXIST) => Ok(Loaded::Already),
-        Err(Errno::EOPNOTSUPP | Errno::EINVAL) if compressed => {
-            Err(format!("{}: this kernel does not unpack modules; unpack the file", path.display()))
-        }
-        Err(Errno::ENOEXEC) => Err(format!("{}: this is no module of the running kernel", path.display())),
-        Err(errno) => Err(format!("{}: {}", path.display(), errno.desc())),
+        Err(Errno::ENOEXEC) => Err(ModuleError::OtherKernel(path.to_owned())),
+        Err(errno) => Err(ModuleError::Refused { path: path.to_owned(), errno }),
     }
+}
+
+/// The bytes of a packed module, for a kernel that does not unpack it. `None`: of this kind it is not possible here.
+#[cfg(feature = "unpack")]
+fn unpack(path: &Path, file: File) -> std::io::Result<Option<Vec<u8>>> {
+    use std::io::Read;
+
+    let mut module = Vec::new();
+    match path.extension().and_then(|ending| ending.to_str()) {
+        Some("zst") => zstd::Decoder::new(file)?.take(LARGEST).read_to_end(&mut module)?,
+        Some("gz") => flate2::read::GzDecoder::new(file).take(LARGEST).read_to_end(&mut module)?,
+        _ => return Ok(None),
+    };
+    Ok(Some(module))
+}
+
+#[cfg(not(feature = "unpack"))]
+fn unpack(_: &Path, _: File) -> std::io::Result<Option<Vec<u8>>> {
+    Ok(None)
 }
 
 fn finit_module(file: BorrowedFd<'_>, flags: libc::c_int) -> nix::Result<()> {
     // SAFETY: the descriptor is borrowed for the call, the parameters are a static C string.
     let result = unsafe { libc::syscall(libc::SYS_finit_module, file.as_raw_fd(), c"".as_ptr(), flags) };
+    Errno::result(result).map(drop)
+}
+
+fn init_module(module: &[u8]) -> nix::Result<()> {
+    // SAFETY: the bytes live over the call, the parameters are a static C string.
+    let result = unsafe { libc::syscall(libc::SYS_init_module, module.as_ptr(), module.len(), c"".as_ptr()) };
     Errno::result(result).map(drop)
 }
 
@@ -158,7 +221,7 @@ fn name_of(path: &str) -> String {
 }
 
 /// Dash and underscore are one to modprobe.
-fn canonical(name: &str) -> String {
+pub fn canonical(name: &str) -> String {
     name.trim().replace('-', "_")
 }
 
@@ -247,13 +310,25 @@ mod tests {
             ..Modules::default()
         };
         assert_eq!(modules.load("overlay"), Ok(Loaded::Builtin));
-        let error = modules.load("nonsense").unwrap_err();
+        let error = modules.load("nonsense").unwrap_err().to_string();
         assert_eq!(error, "there is no module \"nonsense\" in /lib/modules/x");
     }
 
     #[test]
     fn a_missing_folder_is_said() {
-        let error = Modules::in_folder(Path::new("/nonexistent")).unwrap_err();
+        let error = Modules::in_folder(Path::new("/nonexistent")).unwrap_err().to_string();
         assert!(error.contains("/nonexistent/modules.dep"), "{error}");
+    }
+
+    #[cfg(feature = "unpack")]
+    #[test]
+    fn a_packed_module_is_unpacked() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.ko.zst");
+        std::fs::write(&path, zstd::encode_all(&b"module"[..], 1).unwrap()).unwrap();
+        let unpacked = unpack(&path, File::open(&path).unwrap()).unwrap();
+        assert_eq!(unpacked.as_deref(), Some(&b"module"[..]));
+        let other = folder.path().join("x.ko.xz");
+        assert_eq!(unpack(&other, File::open(&path).unwrap()).unwrap(), None);
     }
 }

@@ -1,0 +1,130 @@
+//! The names below `/dev/disk` of a disk or a partition, each of which is read from the disk itself or asked of it, so that
+//! all of this may hang.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+
+use crate::device::{Device, attribute, below};
+use crate::links::plain;
+use crate::partition_table::partition_uuid;
+use crate::superblock::identify;
+
+/// The size of a sector where the kernel does not say another.
+const SECTOR: u64 = 512;
+
+/// The names of this block device. `sys` and `dev`: where sysfs and the nodes are.
+pub fn names(sys: &Path, dev: &Path, device: &Device) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    let mut put = |folder: &str, text: Option<String>| {
+        names.extend(text.and_then(|text| plain(&text)).map(|name| format!("disk/{folder}/{name}")));
+    };
+    let folder = below(sys, &device.path);
+    let is_empty = attribute(&folder, "size").is_none_or(|size| size == "0");
+    let part = device.get("PARTN").and_then(|number| number.parse::<u32>().ok());
+    let disk = part.and(device.parent()).unwrap_or(&device.path);
+    for id in ids(&below(sys, disk)) {
+        put("by-id", Some(part.map_or(id.clone(), |number| format!("{id}-part{number}"))));
+    }
+    // An empty drive has nothing to be read.
+    if is_empty {
+        return names;
+    }
+    put("by-partlabel", device.get("PARTNAME").map(str::to_owned));
+    if let Some(number) = part {
+        let known = device.get("PARTUUID").map(str::to_owned);
+        put(
+            "by-partuuid",
+            known.or_else(|| {
+                let sector = attribute(&below(sys, disk), "queue/logical_block_size");
+                let sector = sector.and_then(|size| size.parse().ok()).unwrap_or(SECTOR);
+                let node = Device::read(sys, disk)?;
+                partition_uuid(&open(&dev.join(node.node()?))?, sector, number)
+            }),
+        );
+    }
+    if let Some(found) = device.node().and_then(|node| identify(&open(&dev.join(node))?)) {
+        put("by-label", found.label);
+        put("by-uuid", found.uuid);
+    }
+    names
+}
+
+fn open(path: &Path) -> Option<File> {
+    File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path).ok()
+}
+
+/// The names that the makers of a disk gave it, as udev writes them.
+fn ids(disk: &Path) -> Vec<String> {
+    let of = |name: &str| attribute(disk, name);
+    let mut ids = Vec::new();
+    let kind = disk.file_name().unwrap_or_default().to_string_lossy();
+    if kind.starts_with("vd") {
+        ids.extend(of("serial").map(|serial| format!("virtio-{serial}")));
+    }
+    if kind.starts_with("nvme") {
+        ids.extend(of("wwid").map(|wwid| format!("nvme-{wwid}")));
+    }
+    if kind.starts_with("mmcblk") {
+        ids.extend(
+            of("device/name").zip(of("device/serial")).map(|(name, serial)| format!("mmc-{name}_{serial}")),
+        );
+    }
+    if let Some(number) = of("device/wwid").as_deref().and_then(|wwid| wwid.strip_prefix("naa.")) {
+        ids.push(format!("wwn-0x{number}"));
+    }
+    ids
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+    use crate::device::testing::make;
+
+    #[test]
+    fn a_partition_has_the_names_of_its_disk_its_table_and_its_file_system() {
+        let (sys, dev) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let disk = "/devices/virtio1/block/vda";
+        let first = format!("{disk}/vda1");
+        make(sys.path(), disk, "block", "DEVNAME=vda\n", &[("size", "8192"), ("serial", "KELSON 1")]);
+        let uevent = "DEVNAME=vda1\nPARTN=1\nPARTNAME=my data\n";
+        make(sys.path(), &first, "block", uevent, &[("size", "8190")]);
+        let mut table = vec![0; 512];
+        table[440..444].copy_from_slice(&[0x78, 0x56, 0x34, 0x12]);
+        table[510..512].copy_from_slice(&[0x55, 0xAA]);
+        std::fs::write(dev.path().join("vda"), table).unwrap();
+        let node = dev.path().join("vda1");
+        File::create(&node).unwrap().set_len(4 << 20).unwrap();
+        let uuid = "3f2c1d74-8d6a-4b7e-9c11-0a1b2c3d4e5f";
+        let made = Command::new("/sbin/mke2fs")
+            .args(["-q", "-t", "ext4", "-L", "DATA", "-U", uuid])
+            .arg(&node)
+            .status();
+        assert!(made.unwrap().success());
+        let device = Device::read(sys.path(), &first).unwrap();
+        let found: Vec<String> = names(sys.path(), dev.path(), &device).into_iter().collect();
+        assert_eq!(
+            found,
+            [
+                "disk/by-id/virtio-KELSON\\x201-part1".to_owned(),
+                "disk/by-label/DATA".to_owned(),
+                "disk/by-partlabel/my\\x20data".to_owned(),
+                "disk/by-partuuid/12345678-01".to_owned(),
+                format!("disk/by-uuid/{uuid}"),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_drive_without_a_medium_is_not_read() {
+        let sys = tempfile::tempdir().unwrap();
+        let path = "/devices/ata1/block/sr0";
+        make(sys.path(), path, "block", "DEVNAME=sr0\n", &[("size", "0"), ("device/wwid", "naa.5000c500")]);
+        let device = Device::read(sys.path(), path).unwrap();
+        let found: Vec<String> = names(sys.path(), Path::new("/nonexistent"), &device).into_iter().collect();
+        assert_eq!(found, ["disk/by-id/wwn-0x5000c500"]);
+    }
+}
