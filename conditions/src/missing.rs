@@ -26,6 +26,7 @@ pub enum Subject {
     /// As it stands in the service file.
     Path(PathBuf),
     Network(NetworkAspect),
+    Interface(String),
     TimeSynced,
     Mount(PathBuf),
     KernelArgument(String),
@@ -86,6 +87,7 @@ impl Subject {
             }
             Requirement::Path(path) => vec![Subject::Path(path.clone())],
             Requirement::Network(aspects) => aspects.iter().copied().map(Subject::Network).collect(),
+            Requirement::Interface(name) => vec![Subject::Interface(name.clone())],
             Requirement::TimeSynced => vec![Subject::TimeSynced],
             Requirement::Mount(path) => vec![Subject::Mount(path.clone())],
             Requirement::KernelArgument(argument) => vec![Subject::KernelArgument(argument.clone())],
@@ -101,6 +103,7 @@ impl Subject {
             Subject::Service { name, .. } => ("service", name.to_string()),
             Subject::Path(path) => ("path", path.display().to_string()),
             Subject::Network(aspect) => ("network", aspect.name().to_owned()),
+            Subject::Interface(name) => ("interface", name.clone()),
             Subject::TimeSynced => ("time", String::new()),
             Subject::Mount(path) => ("mount", path.display().to_string()),
             Subject::KernelArgument(argument) => ("kernel_argument", argument.clone()),
@@ -143,6 +146,7 @@ impl fmt::Display for Subject {
             Subject::Network(NetworkAspect::Addresses) => f.write_str("network addresses"),
             Subject::Network(NetworkAspect::Connectivity) => f.write_str("network connectivity"),
             Subject::Network(NetworkAspect::Hostname) => f.write_str("a hostname"),
+            Subject::Interface(name) => write!(f, "interface {name} to be up"),
             Subject::TimeSynced => f.write_str("the clock to be synchronised"),
             Subject::Mount(path) => write!(f, "a file system to be mounted at {path:?}"),
             Subject::KernelArgument(argument) => write!(f, "kernel argument \"{argument}\""),

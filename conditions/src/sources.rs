@@ -67,6 +67,7 @@ impl Sources {
             Requirement::Network(aspects) => Box::new(self.network.all(aspects)),
             Requirement::TimeSynced => Box::new(self.clock.condition()),
             Requirement::Mount(path) => Box::new(self.mounts.condition(path)),
+            Requirement::Interface(name) => Box::new(self.network.interface(name)),
             Requirement::Device(path) => Box::new(self.paths.device(path)),
             Requirement::KernelArgument(argument) => Box::new(KernelArgumentCondition::new(argument)),
             Requirement::Any(alternatives) => {

@@ -174,6 +174,8 @@ pub enum Requirement {
     },
     Path(PathBuf),
     Network(Vec<NetworkAspect>),
+    /// An interface of this name is up and has a cable.
+    Interface(String),
     TimeSynced,
     Any(#[serde(deserialize_with = "nesting::alternatives")] Vec<Requirement>),
     /// A file system is mounted at this path.

@@ -17,8 +17,9 @@ fn n3_an_address_by_dhcp_outlives_its_client_and_a_crash_of_pid_1() {
         .machine("network: [{interface: \"*\", dhcp: true}]\n")
         .runs_with("early", "serve", "")
         .runs_with("online", "serve", "depends: [{network: [addresses, connectivity]}]")
+        .runs_with("wired", "serve", "depends: [{interface: eth0}]")
         .boot();
-    vm.wait_up(&["early", "net", "online"]);
+    vm.wait_up(&["early", "net", "online", "wired"]);
     let first = eth0(&vm);
     let (lease, address) = (&first["lease"], &first["addresses"][0]);
     assert_eq!(

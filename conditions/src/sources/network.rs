@@ -36,7 +36,13 @@ impl Network {
             }
             NetworkAspect::Hostname => Source::Hostname(self.hostname.subscribe(hostname::follow)),
         };
-        NetworkCondition { aspect, source }
+        NetworkCondition { subject: Subject::Network(aspect), source }
+    }
+
+    /// Holds while an interface of this name is up and can carry packets.
+    pub fn interface(&self, name: &str) -> NetworkCondition {
+        let source = Source::Levels(self.levels.subscribe(rtnetlink::follow));
+        NetworkCondition { subject: Subject::Interface(name.to_owned()), source }
     }
 
     /// Holds while all of these aspects do.
@@ -47,9 +53,10 @@ impl Network {
     }
 }
 
-/// Holds while one aspect of the network does.
+/// Holds while one aspect of the network does, or an interface is up.
 pub struct NetworkCondition {
-    aspect: NetworkAspect,
+    /// That aspect, or the interface.
+    subject: Subject,
     source: Source,
 }
 
@@ -62,8 +69,9 @@ impl Condition for NetworkCondition {
     fn level(&self) -> Level {
         let answer = match &self.source {
             Source::Hostname(set) => *set.borrow(),
-            Source::Levels(levels) => levels.borrow().as_ref().map(|levels| match self.aspect {
-                NetworkAspect::Connectivity => levels.connectivity,
+            Source::Levels(levels) => levels.borrow().as_ref().map(|levels| match &self.subject {
+                Subject::Interface(name) => levels.running.contains(name),
+                Subject::Network(NetworkAspect::Connectivity) => levels.connectivity,
                 _ => levels.addresses,
             }),
         };
@@ -71,7 +79,7 @@ impl Condition for NetworkCondition {
     }
 
     fn missing(&self) -> Vec<Missing> {
-        if self.holds() { Vec::new() } else { vec![Subject::Network(self.aspect).into()] }
+        if self.holds() { Vec::new() } else { vec![self.subject.clone().into()] }
     }
 
     fn changed(&mut self) -> BoxFuture<'_, ()> {
@@ -122,7 +130,7 @@ mod tests {
                 condition.changed().await;
             }
         });
-        reached.await.unwrap_or_else(|_| panic!("{:?} is not {holds}", condition.aspect));
+        reached.await.unwrap_or_else(|_| panic!("{:?} is not {holds}", condition.subject));
     }
 
     #[test]
@@ -132,12 +140,15 @@ mod tests {
             assert!(!network.levels.is_running());
             let mut addresses = network.condition(NetworkAspect::Addresses);
             let mut connectivity = network.condition(NetworkAspect::Connectivity);
+            let mut one = network.interface("one");
+            assert_eq!(sentence(&one.missing()), "interface one to be up");
             assert_eq!(addresses.missing(), [Subject::Network(NetworkAspect::Addresses).into()]);
             ip("link set lo up");
             make_link();
             ip("address add 10.1.2.3/24 dev one");
             ip("link set one up");
             becomes(&mut addresses, true).await;
+            assert!(one.holds());
             assert_eq!(connectivity.missing(), [Subject::Network(NetworkAspect::Connectivity).into()]);
             ip("route add default via 10.1.2.1");
             becomes(&mut connectivity, true).await;
@@ -146,7 +157,9 @@ mod tests {
             ip("link set two down");
             becomes(&mut addresses, false).await;
             becomes(&mut connectivity, false).await;
+            becomes(&mut one, false).await;
             ip("link set two up");
+            becomes(&mut one, true).await;
             becomes(&mut addresses, true).await;
             becomes(&mut connectivity, true).await;
 
@@ -169,7 +182,12 @@ mod tests {
             // It counts once the kernel has asked whether another host has it.
             ip("-6 address add fd00::1/64 dev one");
             becomes(&mut addresses, true).await;
-            ip("link del one");
+            ip("link set one down");
+            ip("link set one name other");
+            ip("link set other up");
+            becomes(&mut network.interface("other"), true).await;
+            becomes(&mut one, false).await;
+            ip("link del other");
             becomes(&mut addresses, false).await;
         });
     }

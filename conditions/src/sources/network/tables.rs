@@ -5,15 +5,18 @@ use std::collections::{HashMap, HashSet};
 use kelson_sys::netlink::{Address, Content, Link, Route};
 
 /// The levels that conditions ask for.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Levels {
     pub(super) addresses: bool,
     pub(super) connectivity: bool,
+    /// The names of interfaces that are up and can carry packets, sorted.
+    pub(super) running: Vec<String>,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Tables {
-    links: HashMap<u32, u32>,
+    /// Flags and name.
+    links: HashMap<u32, (u32, String)>,
     addresses: HashSet<AddressKey>,
     routes: HashSet<Vec<u32>>,
 }
@@ -36,12 +39,12 @@ impl Tables {
     pub(super) fn take(&mut self, content: Content, asked: bool) -> bool {
         match content {
             Content::Overrun => true,
-            Content::Link { gone, link: Link { index, flags, .. } } => {
+            Content::Link { gone, link: Link { index, flags, name, .. } } => {
                 if gone {
                     self.links.remove(&index).is_some()
                 } else {
-                    let before = self.links.insert(index, flags);
-                    before.is_some_and(|before| is_up(before) && !is_up(flags))
+                    let before = self.links.insert(index, (flags, name));
+                    before.is_some_and(|(before, _)| is_up(before) && !is_up(flags))
                 }
             }
             Content::Address { gone, address } => {
@@ -67,14 +70,21 @@ impl Tables {
     }
 
     pub(super) fn levels(&self) -> Levels {
-        let carries =
-            |index: &u32| self.links.get(index).is_some_and(|flags| is_up(*flags) && !is_loopback(*flags));
+        let carries = |index: &u32| {
+            self.links.get(index).is_some_and(|(flags, _)| is_up(*flags) && !is_loopback(*flags))
+        };
+        let up = self.links.values().filter(|(flags, _)| is_up(*flags));
+        let mut running: Vec<String> = up.map(|(_, name)| name.clone()).collect();
+        running.sort_unstable();
         Levels {
             addresses: self.addresses.iter().any(|address| carries(&address.index)),
             connectivity: self.routes.iter().any(|interfaces| match interfaces.as_slice() {
                 [] => self.links.keys().any(carries),
-                some => some.iter().any(|index| self.links.get(index).is_some_and(|flags| is_up(*flags))),
+                some => {
+                    some.iter().any(|index| self.links.get(index).is_some_and(|(flags, _)| is_up(*flags)))
+                }
             }),
+            running,
         }
     }
 }

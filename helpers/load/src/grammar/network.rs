@@ -16,12 +16,6 @@ const LONGEST_INTERFACE: usize = 15;
 
 /// An interface with a static address, or one by DHCP.
 pub fn interface() -> Mapping<InterfaceSpec> {
-    let device = word("name of an interface", "^[!-.0-9;-~]{1,15}$", "eth0").but(|text| {
-        let sound = text.len() <= LONGEST_INTERFACE
-            && !matches!(text.as_str(), "." | "..")
-            && text.bytes().all(|b| b.is_ascii_graphic() && b != b'/' && b != b':');
-        (!sound).then(|| format!("{} is not the name of an interface, such as eth0", quoted(text)))
-    });
     let network_at = At::new(
         |interface: &InterfaceSpec| Some((interface.address?, interface.prefix)),
         |interface, (address, prefix)| {
@@ -54,7 +48,7 @@ pub fn interface() -> Mapping<InterfaceSpec> {
         .optional();
     keys! {
         Mapping::new("interface", initial);
-        needed "interface" interface = device, "interface: eth0", "the name of the interface, at most 15 \
+        needed "interface" interface = interface_name(), "interface: eth0", "the name of the interface, at most 15 \
              characters; with `dhcp`, `\"*\"` stands for each Ethernet interface that is a device and has no \
              mapping of its own";
         alternative "address" (network_at) = network(), "an IPv4 or IPv6 address with the length of its prefix";
@@ -84,6 +78,16 @@ pub fn interface() -> Mapping<InterfaceSpec> {
         }
     })
     .needs(Feature::Net, &["dhcp"])
+}
+
+/// The name of an interface of the network.
+pub fn interface_name() -> Codec<String> {
+    word("name of an interface", "^[!-.0-9;-~]{1,15}$", "eth0").but(|text| {
+        let sound = text.len() <= LONGEST_INTERFACE
+            && !matches!(text.as_str(), "." | "..")
+            && text.bytes().all(|b| b.is_ascii_graphic() && b != b'/' && b != b':');
+        (!sound).then(|| format!("{} is not the name of an interface, such as eth0", quoted(text)))
+    })
 }
 
 fn dhcp() -> Mapping<DhcpSpec> {

@@ -3,6 +3,7 @@
 use super::at::At;
 use super::codec::Codec;
 use super::mapping::{Mapping, keys};
+use super::network::interface_name;
 use super::seen::Seen;
 use super::values::{choice, name, path, text};
 use crate::decode::{Decoder, quoted, shown};
@@ -25,7 +26,8 @@ pub fn requirements(within: Use) -> Codec<Vec<Requirement>> {
 }
 
 /// Each entry has exactly one of these.
-const KINDS: [&str; 8] = ["service", "path", "device", "network", "time", "mount", "kernelArgument", "any"];
+const KINDS: [&str; 9] =
+    ["service", "path", "device", "network", "interface", "time", "mount", "kernelArgument", "any"];
 
 const WHAT: &str = "a list such as [{service: NAME}, {path: /PATH}]";
 
@@ -91,6 +93,12 @@ fn requirement(within: Use) -> Mapping<Requirement> {
         |entry: &Requirement| if let Requirement::Network(list) = entry { Some(list.clone()) } else { None },
         |entry, list| *entry = Requirement::Network(list),
     );
+    let interface_at = At::new(
+        |entry: &Requirement| {
+            if let Requirement::Interface(name) = entry { Some(name.clone()) } else { None }
+        },
+        |entry, name| *entry = Requirement::Interface(name),
+    );
     let time_at = At::new(
         |entry: &Requirement| matches!(entry, Requirement::TimeSynced).then_some(()),
         |entry, ()| *entry = Requirement::TimeSynced,
@@ -135,6 +143,8 @@ fn requirement(within: Use) -> Mapping<Requirement> {
             "`addresses`: an interface other than the loopback is up and has an address of global scope. \
              `connectivity`: there is a default route through an interface that is up. `hostname`: the host \
              name is set";
+        alternative "interface" (interface_at) = interface_name(),
+            "the network interface of this name is up and has a cable";
         alternative "time" (time_at) = choice([("synced", ())]),
             "the kernel reports that its clock is synchronised";
         alternative "mount" (mount_at) = path(),

@@ -37,6 +37,7 @@ depends:
   - mount: /srv
   - kernelArgument: console=ttyS0
   - device: /dev/disk/by-label/DATA
+  - interface: eth1
   - time: synced
 restart: {policy: untilSuccess, delay: 2s, maxDelay: 1m, attempts: 5, interval: 10m, exhausted: delay, scope: group}
 group: shop-1
@@ -166,6 +167,7 @@ fn every_key_of_a_service_file_is_read() {
             Requirement::Mount("/srv".into()),
             Requirement::KernelArgument("console=ttyS0".to_owned()),
             Requirement::Device("/dev/disk/by-label/DATA".into()),
+            Requirement::Interface("eth1".into()),
             Requirement::TimeSynced,
         ],
         restart: RestartSpec {
