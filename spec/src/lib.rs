@@ -5,6 +5,7 @@
 //! in the form of [`wire`].
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects))]
 
+pub mod applied;
 pub mod builtin;
 pub mod devices;
 pub mod features;

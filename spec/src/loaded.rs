@@ -98,6 +98,8 @@ pub struct Loaded {
     pub unchecked: BTreeSet<Unchecked>,
     /// When the version was read that a service of [`Self::faulty`] goes on with.
     pub kept_versions: BTreeMap<String, SystemTime>,
+    /// The configuration that was applied from outside and read; `None`: it was the folder of the host itself.
+    pub generation: Option<u64>,
 }
 
 /// A service that is not started because of its mistakes, as far as its file could be read.

@@ -15,6 +15,9 @@ pub const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bi
 /// The machine file in the configuration folder.
 pub const MACHINE: &str = "machine.yaml";
 
+/// The folder of the files of services in the configuration folder.
+pub const SERVICES: &str = "services";
+
 /// The folder of the files of groups in the configuration folder.
 pub const GROUPS: &str = "groups";
 

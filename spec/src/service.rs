@@ -71,6 +71,12 @@ pub struct ServiceSpec {
 }
 
 impl ServiceSpec {
+    /// Whether both run alike. The same file may be read in another place.
+    pub fn runs_like(&self, other: &ServiceSpec) -> bool {
+        self == other
+            || (self.file != other.file && *self == ServiceSpec { file: self.file.clone(), ..other.clone() })
+    }
+
     /// A service that runs `command` as a process, with the default of every other key.
     pub fn process<T: Into<String>>(name: &str, command: impl IntoIterator<Item = T>) -> Self {
         ServiceSpec {

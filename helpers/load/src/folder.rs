@@ -19,7 +19,7 @@ use kelson_spec::graph;
 use kelson_spec::group::GroupSpec;
 use kelson_spec::loaded::{Diagnostic, Loaded, Refused};
 use kelson_spec::machine::MachineSpec;
-use kelson_spec::names::{GROUPS, MACHINE, is_name};
+use kelson_spec::names::{GROUPS, MACHINE, SERVICES, is_name};
 use kelson_spec::near::near;
 use kelson_spec::quote::{error_text, quoted, shown};
 use kelson_spec::service::ServiceSpec;
@@ -40,7 +40,7 @@ pub fn load_with(config: &Path, sources: &Sources) -> Loaded {
 fn read_all(config: &Path, sources: &Sources) -> Loaded {
     let mut reading = Reading::new(sources);
     let mut machine = reading.machine_file(config, sources.mode.machine_defaults());
-    reading.service_files(&config.join("services"));
+    reading.service_files(&config.join(SERVICES));
     let groups = reading.group_files(&config.join(GROUPS));
     let containerd = reading.containers(&machine.spec, sources);
     reading.groups();

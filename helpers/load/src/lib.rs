@@ -21,6 +21,7 @@ pub mod process;
 mod read;
 pub mod schema;
 mod sources;
+mod store;
 mod tree;
 
 pub use folder::single::{FileKind, LoadedFile, is_configuration, load_file};
@@ -28,3 +29,4 @@ pub use folder::{load, load_with};
 pub use grammar::written;
 pub use json::Json;
 pub use sources::{Mode, Sources, Switch};
+pub use store::{TREE_MAX, name_mistake, read_tree};

@@ -11,10 +11,7 @@ use crate::read;
 use crate::schema::Mapping;
 use crate::sources::Sources;
 use kelson_spec::loaded::{Diagnostic, Unchecked};
-use kelson_spec::names::{GROUPS, MACHINE};
-
-/// The folder of the files of services in the configuration folder.
-const SERVICES: &str = "services";
+use kelson_spec::names::{GROUPS, MACHINE, SERVICES};
 
 /// The subject of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
