@@ -21,6 +21,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         "health",
         "inspect",
         "inspector",
+        "configuration",
     ]
     .map(|name| format!("kelson/v1/{name}.proto"))
     .to_vec();

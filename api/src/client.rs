@@ -15,6 +15,7 @@ mod tls;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use kelson_proto::v1::configuration_client::ConfigurationClient;
 use kelson_proto::v1::exec_client::ExecClient;
 use kelson_proto::v1::health_client::HealthClient;
 use kelson_proto::v1::images_client::ImagesClient;
@@ -111,6 +112,10 @@ impl Client {
 
     pub fn machine(&self) -> MachineClient<Link> {
         MachineClient::with_origin(self.init.clone(), origin()).max_decoding_message_size(ANSWER_MAX)
+    }
+
+    pub fn configuration(&self) -> ConfigurationClient<Link> {
+        ConfigurationClient::with_origin(self.init.clone(), origin()).max_decoding_message_size(ANSWER_MAX)
     }
 
     #[cfg(feature = "faults-client")]

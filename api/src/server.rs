@@ -9,6 +9,7 @@
 mod accept;
 mod audit;
 mod caller;
+mod configuration;
 mod dispatch;
 mod events;
 mod exec;

@@ -3,12 +3,14 @@
 //! A frame is its length (four bytes, the least first) and as many bytes of the form that its helper's
 //! messages have. A frame that is longer than its reader allows, or empty, is none, and ends the reading.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Seek as _, Write as _};
 use std::os::fd::{OwnedFd, RawFd};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use nix::fcntl::OFlag;
+use nix::sys::memfd::{MFdFlags, memfd_create};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe;
 use tokio::time::timeout;
@@ -29,6 +31,17 @@ pub fn frame(content: &[u8]) -> Vec<u8> {
 /// How many bytes follow; `None`: no frame of at most `longest` bytes begins like this.
 pub fn length(head: [u8; HEADER], longest: usize) -> Option<usize> {
     usize::try_from(u32::from_le_bytes(head)).ok().filter(|length| (1..=longest).contains(length))
+}
+
+/// A question as the input of a helper: a frame in memory, since a pipe might not take it whole, and the writer would wait.
+///
+/// # Errors
+/// When there is no memory or no descriptor for it.
+pub fn input(question: &[u8]) -> io::Result<OwnedFd> {
+    let mut input = File::from(memfd_create(c"question", MFdFlags::MFD_CLOEXEC)?);
+    input.write_all(&frame(question))?;
+    input.rewind()?;
+    Ok(input.into())
 }
 
 /// PID 1's end of the pipe.

@@ -6,6 +6,7 @@
 //! [`crate::shutdown`].
 
 mod api;
+mod applied;
 mod begin;
 mod builtin;
 mod command;
@@ -13,6 +14,7 @@ mod configuration;
 mod context;
 mod entrance;
 mod environment;
+mod files;
 mod incarnation;
 mod intent;
 mod later_mounts;
@@ -26,6 +28,7 @@ mod reexec;
 mod renewal;
 mod resume;
 mod serve;
+mod trial;
 
 use std::sync::Arc;
 

@@ -4,6 +4,7 @@
 use std::time::{Duration, SystemTime};
 
 use kelson_spec::Features;
+use kelson_spec::applied::{Change, Generation};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
@@ -28,6 +29,29 @@ pub enum HostRequest {
     Reexec { reason: String, reply: oneshot::Sender<Result<Reexecution, ServicesError>> },
     /// The machine was resumed from a snapshot; answered once all has been renewed, or with the reason why nothing was.
     Resumed { resumed: Resumed, reply: oneshot::Sender<Result<ResumedReport, ServicesError>> },
+    /// Put another configuration in force; answered once it is taken up, or with why nothing was changed.
+    Apply { apply: Apply, reply: oneshot::Sender<Result<Applied, ServicesError>> },
+    /// Keep the configuration that is on trial; answered with its generation.
+    Confirm {
+        generation: Option<Generation>,
+        asked_by: String,
+        reply: oneshot::Sender<Result<Generation, ServicesError>>,
+    },
+    /// The files of a configuration; `None`: of the one in force.
+    Configuration {
+        generation: Option<Generation>,
+        reply: oneshot::Sender<Result<ConfigurationFiles, ServicesError>>,
+    },
+    /// The configurations that are kept.
+    History { reply: oneshot::Sender<Result<History, ServicesError>> },
+}
+
+/// What the caller of [`HostRequest::Apply`] asks for.
+#[derive(Debug)]
+pub struct Apply {
+    pub change: Change,
+    /// The time within which it is to be confirmed.
+    pub trial: Option<Duration>,
 }
 
 /// What the caller of [`HostRequest::Resumed`] knows.
@@ -41,6 +65,12 @@ pub struct Resumed {
     pub asked_by: String,
 }
 
+/// What a configuration changes.
+pub use kelson_proto::v1::ApplyResponse as Applied;
+/// The files of a configuration.
+pub use kelson_proto::v1::GetConfigurationResponse as ConfigurationFiles;
+/// The configurations that are kept.
+pub use kelson_proto::v1::HistoryResponse as History;
 /// The program that PID 1 is executed from.
 pub use kelson_proto::v1::ReexecResponse as Reexecution;
 /// The changes that a reload made.

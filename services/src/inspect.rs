@@ -4,7 +4,7 @@
 //! parses no data of the kernel or of a disk. Dropping the [`Answers`] kills it.
 
 use std::fs::File;
-use std::io::{self, Seek as _, Write as _};
+use std::io::{self, Write as _};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
@@ -17,7 +17,6 @@ use kelson_proto::v1::inspect_question::Question;
 use kelson_proto::v1::{InspectQuestion, InspectService, WriteFileBegin};
 use kelson_sys::text::harmless;
 use nix::fcntl::OFlag;
-use nix::sys::memfd::{MFdFlags, memfd_create};
 use prost::Message as _;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::unix::pipe;
@@ -78,8 +77,8 @@ fn senseless() -> InspectError {
 
 /// Its input, which holds the question; the other end of it for a file that it writes.
 fn input(question: &[u8], writes: bool) -> io::Result<(OwnedFd, Option<OwnedFd>)> {
-    let question = answer::frame(question);
     if writes {
+        let question = answer::frame(question);
         // A path and some numbers: an empty pipe takes them whole.
         let (input, data) = nix::unistd::pipe2(OFlag::O_CLOEXEC)?;
         let mut data = File::from(data);
@@ -89,11 +88,7 @@ fn input(question: &[u8], writes: bool) -> io::Result<(OwnedFd, Option<OwnedFd>)
         data.write_all(&question)?;
         return Ok((input, Some(data.into())));
     }
-    // A pipe might not take it whole, and the writer would wait.
-    let mut input = File::from(memfd_create(c"question", MFdFlags::MFD_CLOEXEC)?);
-    input.write_all(&question)?;
-    input.rewind()?;
-    Ok((input.into(), None))
+    Ok((answer::input(question)?, None))
 }
 
 /// Answers questions about the machine. Cheap to clone.

@@ -27,6 +27,7 @@ use crate::service_runner::task::{Command, ServiceHandle};
 use crate::state_store::StateStore;
 
 mod actions;
+mod changes;
 mod exec;
 mod faulty;
 mod files;

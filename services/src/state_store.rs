@@ -216,6 +216,8 @@ pub enum Kind {
     Intent,
     /// The number of the next incarnation, and the reason for it.
     ReexecState,
+    /// The configuration that is being applied, or is on trial.
+    Applied,
 }
 
 impl Kind {
@@ -228,6 +230,7 @@ impl Kind {
             Kind::Boot => "boot".to_owned(),
             Kind::Intent => "intent".to_owned(),
             Kind::ReexecState => "rebirth".to_owned(),
+            Kind::Applied => "applied".to_owned(),
         };
         Paper(folder.join(file))
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::body::Incoming;
+use kelson_proto::v1::configuration_server::ConfigurationServer;
 use kelson_proto::v1::exec_server::ExecServer;
 use kelson_proto::v1::health_server::HealthServer as NodeHealthServer;
 use kelson_proto::v1::images_server::ImagesServer;
@@ -25,6 +26,7 @@ use tonic_health::pb::health_server::HealthServer;
 use super::Part;
 use super::audit::{self, Audit};
 use super::caller;
+use super::configuration::ConfigurationApi;
 use super::exec::ExecApi;
 use super::health::HealthApi;
 use super::images::ImagesApi;
@@ -72,9 +74,11 @@ impl Dispatch {
         let services = ServicesApi { manager: manager.clone(), host: host.clone(), closed: closed.clone() };
         let exec = ExecApi { manager: manager.clone(), closed: closed.clone() };
         let mut routes: Vec<Route> = parts.into_iter().map(|part| part(&manager, &closed)).collect();
+        let configuration = ConfigurationApi { host: host.clone() };
         let machine = MachineApi { manager, host, closed: closed.clone() };
         routes.extend([
             Route::to(ServicesServer::new(services).max_decoding_message_size(MESSAGE_MAX)),
+            Route::to(ConfigurationServer::new(configuration).max_decoding_message_size(MESSAGE_MAX)),
             Route::to(MachineServer::new(machine).max_decoding_message_size(MESSAGE_MAX)),
             Route::to(ExecServer::new(exec).max_decoding_message_size(MESSAGE_MAX)),
             Route::to(MetricsServer::new(metrics).max_decoding_message_size(MESSAGE_MAX)),

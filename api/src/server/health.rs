@@ -17,10 +17,11 @@ use tonic_health::pb::health_server::Health;
 use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
 
 /// Names that serve once the boot has come to its end: every service that it waits for was up or had ended.
-const BOOT: [&str; 7] = [
+const BOOT: [&str; 8] = [
     "boot",
     "kelson.v1.Services",
     "kelson.v1.Machine",
+    "kelson.v1.Configuration",
     "kelson.v1.Exec",
     "kelson.v1.Images",
     "kelson.v1.Metrics",

@@ -1,7 +1,7 @@
 //! The phases of a machine's boot.
 //!
-//! [`early`] needs no configuration and comes first; `kelson-load` reads the files after it; [`configured`] does what they
-//! say. The services come after that, and are the supervisor's.
+//! [`early`] needs no configuration and comes first; `kelson-load` reads the files after it; [`disks`] and [`settings`] do
+//! what they say. The services come after that, and are the supervisor's.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,6 +10,7 @@ use kelson_helper::Launcher;
 use kelson_helper::task::Request;
 use kelson_spec::MachineSpec;
 use kelson_spec::builtin::SAVED_TIME;
+use kelson_spec::machine::MountSpec;
 
 use super::{Order, Phase, Task, devices, mounts, network, root, state_folder};
 use crate::options::Options;
@@ -35,29 +36,50 @@ pub fn early(options: &Options, launcher: Arc<dyn Launcher>) -> Vec<Phase> {
     vec![mounts::phase(), own, root::phase(launcher)]
 }
 
-/// The phases of the boot that apply the machine file.
-pub fn configured(
+/// The phases of the boot after which the disks of the machine file are mounted.
+pub fn disks(
     options: &Options,
     machine: &MachineSpec,
-    launcher: Arc<dyn Launcher>,
+    launcher: &Arc<dyn Launcher>,
     watchdog: Task,
 ) -> Vec<Phase> {
-    let ask = |name, request, deadline| Task::request(name, &launcher, request, deadline);
-    let mut phases = vec![
-        Phase::new("modules", Order::InTurn)
-            .task(
-                ask("kernel modules", Request::LoadModules { names: machine.modules.clone() }, MODULES)
-                    .when(!machine.modules.is_empty(), "none are named"),
-            )
-            .tasks(machine.devices.is_some().then(|| ask("drivers", Request::LoadDrivers, MODULES))),
-        // Its driver may be one of those, and what comes now can hang on a disk.
-        Phase::new("watchdog", Order::InTurn).task(watchdog),
-    ];
-    for group in devices::tasks(&launcher, &machine.mounts) {
-        phases.push(Phase::new("mounts", Order::SideBySide).tasks(group));
-    }
-    let state = state_folder::task(launcher.clone(), options.state_dir.clone());
+    // The watchdog's driver may be a module, and what comes after it can hang on a disk.
+    let mut phases = vec![modules(machine, launcher), Phase::new("watchdog", Order::InTurn).task(watchdog)];
+    phases.extend(mounts_of(&machine.mounts, launcher));
+    let state = state_folder::task(Arc::clone(launcher), options.state_dir.clone());
     phases.push(Phase::new("mounts", Order::InTurn).task(state));
+    phases
+}
+
+/// The phases for a machine file that was found on the disks of `done`: what it names besides.
+pub fn further_disks(machine: &MachineSpec, done: &MachineSpec, launcher: &Arc<dyn Launcher>) -> Vec<Phase> {
+    let further: Vec<MountSpec> =
+        machine.mounts.iter().filter(|mount| !done.mounts.contains(mount)).cloned().collect();
+    let mut phases: Vec<Phase> = mounts_of(&further, launcher).collect();
+    if machine.modules != done.modules || (machine.devices.is_some() && done.devices.is_none()) {
+        phases.insert(0, modules(machine, launcher));
+    }
+    phases
+}
+
+fn modules(machine: &MachineSpec, launcher: &Arc<dyn Launcher>) -> Phase {
+    let request = Request::LoadModules { names: machine.modules.clone() };
+    let task = Task::request("kernel modules", launcher, request, MODULES);
+    let drivers = || Task::request("drivers", launcher, Request::LoadDrivers, MODULES);
+    Phase::new("modules", Order::InTurn)
+        .task(task.when(!machine.modules.is_empty(), "none are named"))
+        .tasks(machine.devices.is_some().then(drivers))
+}
+
+fn mounts_of(mounts: &[MountSpec], launcher: &Arc<dyn Launcher>) -> impl Iterator<Item = Phase> {
+    let groups = devices::tasks(launcher, mounts).into_iter();
+    groups.map(|group| Phase::new("mounts", Order::SideBySide).tasks(group))
+}
+
+/// The phases of the boot that apply the other keys of the machine file.
+pub fn settings(options: &Options, machine: &MachineSpec, launcher: &Arc<dyn Launcher>) -> Vec<Phase> {
+    let ask = |name, request, deadline| Task::request(name, launcher, request, deadline);
+    let mut phases = Vec::new();
     let from_kernel = || options.kernel.ip.iter().find_map(|word| word.hostname.clone());
     let name = machine.hostname.clone().or_else(from_kernel);
     let transient = options.runtime_dir.join(MACHINE_ID);
@@ -73,14 +95,14 @@ pub fn configured(
             .task(ask("clock", Request::SetClock { saved: SAVED_TIME.into() }, STEP))
             .task(ask("random seed", Request::LoadSeed { path: RANDOM_SEED.into() }, STEP)),
     );
-    phases.push(network::phase(&launcher, &machine.network, &options.runtime_dir));
+    phases.push(network::phase(launcher, &machine.network, &options.runtime_dir));
     phases
 }
 
 #[cfg(test)]
 mod tests {
     use kelson_spec::devices::DevicesSpec;
-    use kelson_spec::machine::{InterfaceSpec, MountSpec};
+    use kelson_spec::machine::InterfaceSpec;
 
     use super::*;
     use crate::boot::Sequence;
@@ -114,13 +136,14 @@ mod tests {
     /// PID 1 itself touches no disk in these phases, and no step keeps another waiting.
     #[tokio::test(start_paused = true)]
     async fn a_disk_that_hangs_holds_up_no_task_beyond_its_deadline() {
-        let launcher = Arc::new(Scripted::new(|_| None));
+        let launcher: Arc<dyn Launcher> = Arc::new(Scripted::new(|_| None));
         // A tmpfs: nothing is to be mounted there.
         let words = ["--state-dir", "/dev/shm/kelson"].map(str::to_owned);
         let options = Options::gather(&words, Mode::Machine, kelson_spec::Features::ALL, || None);
         let watchdog = Task::call("watchdog", || Ok(String::new()));
         let sequence = Sequence::new(Duration::ZERO, None, Vec::new());
-        sequence.run_all(configured(&options, &machine(), launcher, watchdog)).await.unwrap();
+        sequence.run_all(disks(&options, &machine(), &launcher, watchdog)).await.unwrap();
+        sequence.run_all(settings(&options, &machine(), &launcher)).await.unwrap();
         let report = sequence.report().borrow().clone();
         let late: Vec<(String, Option<Duration>)> = report
             .phases

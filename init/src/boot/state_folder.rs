@@ -20,7 +20,7 @@ use kelson_helper::Launcher;
 use crate::task::{self, Request};
 
 /// The folder on what is laid over the image, beside the overlay's own two.
-const NAME: &str = "state";
+pub const NAME: &str = "state";
 /// Root's alone: it holds the files of all containers.
 const MODE: Octal = Octal(0o700);
 /// One call; the disk may be slow.

@@ -1,5 +1,7 @@
 //! The first incarnation of PID 1: the host boots.
 
+use std::path::Path;
+
 use kelson_services::state_store::Kind;
 use kelson_spec::Loaded;
 use tokio::sync::mpsc;
@@ -31,15 +33,27 @@ impl Incarnation {
         let cgroups = environment.cgroups();
         let personalities = self.personalities(cgroups, environment.store.as_ref())?;
         self.reaper.set(&personalities.processes, environment.store.as_ref());
-        let loaded = tokio::select! {
-            loaded = self.load(&personalities) => loaded,
+        let mut loaded = tokio::select! {
+            loaded = self.load(&personalities, true) => loaded,
             _ = self.intents.asked() => Loaded::default(),
         };
         if failure.is_none() && options.mode == Mode::Machine && self.intents.current().is_none() {
             let watchdog =
                 environment.watchdog.task(loaded.machine.watchdog.clone(), environment.store.clone());
             let tasks = personalities.tasks();
-            failure = self.boot(boot::machine::configured(options, &loaded.machine, tasks, watchdog)).await;
+            let disks = boot::machine::disks(options, &loaded.machine, &tasks, watchdog);
+            failure = self.boot(disks).await;
+            if failure.is_none() && self.finds_more(&loaded) {
+                let found = self.load(&personalities, true).await;
+                if found.generation.is_some() {
+                    let further = boot::machine::further_disks(&found.machine, &loaded.machine, &tasks);
+                    failure = self.boot(further).await;
+                    loaded = found;
+                }
+            }
+            if failure.is_none() {
+                failure = self.boot(boot::machine::settings(options, &loaded.machine, &tasks)).await;
+            }
         }
         if failure.is_none() {
             // From here on a next incarnation goes on; before, it does the boot again.
@@ -63,6 +77,12 @@ impl Incarnation {
             }
         }
         Ok(serve(context, signals, failure).await)
+    }
+
+    /// Whether a configuration that was applied may lie on a disk that the machine file has mounted by now.
+    fn finds_more(&self, loaded: &Loaded) -> bool {
+        let holds = |target: &Path| target != Path::new("/") && self.options.state_dir.starts_with(target);
+        loaded.generation.is_none() && loaded.machine.mounts.iter().any(|mount| holds(&mount.target))
     }
 
     /// Runs phases of the boot, until somebody asks for an end.

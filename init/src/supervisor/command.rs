@@ -7,6 +7,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use kelson_spec::applied::FOLDER;
 use kelson_spec::builtin::is_reserved;
 use kelson_spec::names::is_name;
 use kelson_spec::service::{
@@ -25,12 +26,15 @@ const NAME: &str = "main";
 const FILE: &str = "command line of init";
 
 impl Incarnation {
-    /// Reads the configuration for a host that boots, and adds the command. A command needs no configuration.
-    pub(super) async fn load(&self, personalities: &Personalities) -> Loaded {
+    /// Reads the configuration for a host that boots, or has lost it, and adds the command. A command needs no
+    /// configuration.
+    pub(super) async fn load(&self, personalities: &Personalities, boots: bool) -> Loaded {
         let options = &self.options;
-        let loads = options.command.is_empty() || !matches!(options.config.try_exists(), Ok(false));
+        let exists = |folder: &Path| !matches!(folder.try_exists(), Ok(false));
+        let loads =
+            options.command.is_empty() || exists(&options.config) || exists(&options.state_dir.join(FOLDER));
         let mut loaded = match loads {
-            true => personalities.load(&options.config, options.mode).await,
+            true => personalities.load(options, boots).await,
             false => Loaded { machine: options.mode.machine_defaults(), ..Loaded::default() },
         };
         network::add(&mut loaded.machine.network, &options.kernel.ip);

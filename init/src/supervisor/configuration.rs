@@ -42,6 +42,12 @@ impl Configuration {
         }
     }
 
+    /// What taking this up would change: the groups, and the keys of the machine file.
+    pub(super) fn plan(&self, read: &Loaded) -> (Vec<String>, MachineReload) {
+        let now = self.loaded();
+        (changed(&now.groups, &read.groups), now.machine.reload(&read.machine))
+    }
+
     /// Takes up what was read again.
     pub(super) async fn reload(
         &self,

@@ -5,19 +5,18 @@ use std::sync::Arc;
 use kelson_services::ServicesError;
 use kelson_services::builtins::{containerd, program};
 use kelson_services::collector::Collector;
-use kelson_services::host::{HostRequest, ReloadReport, Resumed, ResumedReport};
+use kelson_services::host::{HostRequest, Resumed, ResumedReport};
 use kelson_services::manager::Manager;
 use kelson_services::node_health::NodeHealth;
 use kelson_services::prober::Prober;
 use kelson_services::state_store::{Kind, StateStore};
-use kelson_spec::{Loaded, ServiceSpec};
-use kelson_sys::text::first_of_many;
+use kelson_spec::Loaded;
 use tokio::sync::{mpsc, oneshot};
 
 use super::api::Api;
 use super::builtin::{containerd_spec, program_specs};
-use super::command;
 use super::configuration::Configuration;
+use super::files::Files;
 use super::intent::Intents;
 use super::later_mounts::LaterMounts;
 use super::launchers::Personalities;
@@ -25,7 +24,6 @@ use super::reexec::Reexec;
 use super::renewal::Renewal;
 use crate::boot::Sequence;
 use crate::boot::machine::MACHINE_ID;
-use crate::boot::network;
 use crate::crash::{BootReason, report};
 use crate::options::{Mode, Options};
 use crate::watchdog;
@@ -40,7 +38,8 @@ pub(super) struct Context {
     pub(super) prober: Option<Prober>,
     pub(super) intents: Intents,
     pub(super) requests: mpsc::Receiver<HostRequest>,
-    pub(super) reloading: Arc<tokio::sync::Mutex<()>>,
+    /// The configuration files, while the host runs.
+    pub(super) files: Files,
     pub(super) renewing: Arc<tokio::sync::Mutex<()>>,
     /// The configuration that the host runs by.
     pub(super) configuration: Configuration,
@@ -118,7 +117,13 @@ impl Context {
             HostRequest::Shutdown { action, reason, reply } => {
                 let _ = reply.send(self.intents.ask(action, &reason));
             }
-            HostRequest::Reload { reply } => self.reload(Some(reply)),
+            HostRequest::Reload { reply } => self.files.reload(Some(reply)),
+            HostRequest::Apply { apply, reply } => self.files.apply(apply, reply),
+            HostRequest::Confirm { generation, asked_by, reply } => {
+                self.files.confirm(generation, asked_by, reply);
+            }
+            HostRequest::Configuration { generation, reply } => self.files.get(generation, reply),
+            HostRequest::History { reply } => self.files.history(reply),
             HostRequest::Reexec { reason, reply } => self.reexec.ask(reason, reply),
             HostRequest::Resumed { resumed, reply } => self.renew(resumed, reply),
         }
@@ -152,81 +157,4 @@ impl Context {
             let _ = reply.send(report);
         });
     }
-
-    /// The command of `init`, as the boot has made it.
-    fn command(&self) -> Option<Arc<ServiceSpec>> {
-        let main = self.configuration.machine().main.filter(|_| !self.options.command.is_empty());
-        self.manager.spec(&main?)
-    }
-
-    /// Reads the files again beside all else: their disk may be slow.
-    pub(super) fn reload(&self, reply: Option<oneshot::Sender<Result<ReloadReport, ServicesError>>>) {
-        let (personalities, options) = (self.personalities.clone(), self.options.clone());
-        let (manager, turn) = (self.manager.clone(), Arc::clone(&self.reloading));
-        let (configuration, health) = (self.configuration.clone(), self.health.clone());
-        let later_mounts = Arc::clone(&self.later_mounts.services);
-        let command = self.command();
-        tokio::spawn(async move {
-            // One after the other: the later reading must be the one that counts.
-            let _turn = turn.lock().await;
-            let booted = configuration.machine();
-            let report = match personalities.reload(&options.config, options.mode, &booted).await {
-                Ok(mut loaded) => {
-                    command::keep(&mut loaded, command);
-                    network::add(&mut loaded.machine.network, &options.kernel.ip);
-                    let first = loaded.containerd && loaded.unread().is_none();
-                    // The first container has come: containers wait for it from their first moment on.
-                    if first && manager.get(containerd::NAME).is_none() {
-                        manager.bring_in(Arc::new(containerd_spec(&options, &booted, &manager)));
-                    }
-                    let report = configuration.reload(&manager, &health, loaded).await;
-                    later_mounts.notify_one();
-                    report
-                }
-                Err(failure) => {
-                    Err(ServicesError::NotNow(format!("{}: {failure}", options.config.display())))
-                }
-            };
-            crate::heap::give_back();
-            manager.host_event(&summary(&report));
-            if let Some(reply) = reply {
-                // The caller may have gone away.
-                let _ = reply.send(report);
-            }
-        });
-    }
-}
-
-/// `; started: a, b`; nothing where there are none.
-fn part(what: &str, names: &[impl std::fmt::Display]) -> String {
-    match names {
-        [] => String::new(),
-        _ => format!("; {what}: {}", first_of_many(names.iter(), ", ")),
-    }
-}
-
-fn summary(report: &Result<ReloadReport, ServicesError>) -> String {
-    let report = match report {
-        Ok(report) => report,
-        Err(failure) => return format!("the files were not taken up, and nothing was changed: {failure}"),
-    };
-    let added: Vec<&String> = report.added.iter().filter(|name| !report.started.contains(name)).collect();
-    let (next_run, restart): (Vec<&String>, Vec<&String>) =
-        report.changed.iter().partition(|name| report.next_run.contains(name));
-    let mut text = format!(
-        "the files were read again{}{}{}{}{}{}{}{}",
-        part("started", &report.started),
-        part("added and not started", &added),
-        part("stopped", &report.stopped),
-        part("changed, restart them to take it up", &restart),
-        part("changed, used by their next run", &next_run),
-        part("groups, taken up", &report.groups),
-        part("machine.yaml, taken up", &report.applied),
-        part("machine.yaml, waits for the next boot", &report.waiting)
-    );
-    for error in &report.errors {
-        text.push_str("; ");
-        text.push_str(error);
-    }
-    text
 }

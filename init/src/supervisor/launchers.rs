@@ -6,14 +6,17 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use kelson_helper::answer::{Answers, Bounds, Unanswered};
+use kelson_helper::answer::{self, Answers, Bounds, Unanswered};
 use kelson_helper::{Launcher, Start, task};
 use kelson_runner::Processes;
 use kelson_services::helpers::{HelperKind, HelperLauncher};
+use kelson_spec::applied::{Answer, FOLDER, Question};
 use kelson_spec::wire::{self, WireError};
 use kelson_spec::{Diagnostic, Loaded, MachineSpec};
 
-use crate::options::Mode;
+use crate::boot::state_folder;
+use crate::initramfs;
+use crate::options::{Mode, Options};
 
 /// How long reading the configuration may take before the host goes on without it.
 const LOAD_DEADLINE: Duration = Duration::from_secs(60);
@@ -30,7 +33,7 @@ pub enum LoadFailure {
     #[error("could not be read: {0}")]
     Damaged(#[from] WireError),
     #[error("could not be read: {name} {0}", name = LOAD.name)]
-    Unanswered(Unanswered),
+    Unanswered(#[from] Unanswered),
 }
 
 /// Spawns personalities. Cheap to clone.
@@ -51,17 +54,19 @@ impl Personalities {
         self.helpers(TASK)
     }
 
-    /// Has `kelson-load` read the configuration for a host that boots. A failure becomes a diagnostic: the host boots.
-    pub async fn load(&self, config: &Path, mode: Mode) -> Loaded {
-        self.read(config, mode, None).await.unwrap_or_else(|failure| Loaded {
+    /// Has `kelson-load` read the configuration for a host that boots, or for a later incarnation that has lost it. A
+    /// failure becomes a diagnostic: the host boots.
+    pub async fn load(&self, options: &Options, boots: bool) -> Loaded {
+        let purpose = if boots { "boot" } else { "reload" };
+        self.read(options, None, purpose).await.unwrap_or_else(|failure| Loaded {
             diagnostics: vec![Diagnostic {
-                file: config.to_owned(),
+                file: options.config.clone(),
                 line: 0,
                 column: 0,
                 service: None,
                 message: format!("{failure}, no service is known"),
             }],
-            machine: mode.machine_defaults(),
+            machine: options.mode.machine_defaults(),
             ..Loaded::default()
         })
     }
@@ -70,30 +75,66 @@ impl Personalities {
     ///
     /// # Errors
     /// Nothing is known of the files.
-    pub async fn reload(
-        &self,
-        config: &Path,
-        mode: Mode,
-        booted: &MachineSpec,
-    ) -> Result<Loaded, LoadFailure> {
-        self.read(config, mode, Some(booted.containerd_switch())).await
+    pub async fn reload(&self, options: &Options, booted: &MachineSpec) -> Result<Loaded, LoadFailure> {
+        self.read(options, Some(booted.containerd_switch()), "reload").await
     }
 
-    async fn read(&self, config: &Path, mode: Mode, containerd: Option<&str>) -> Result<Loaded, LoadFailure> {
+    async fn read(
+        &self,
+        options: &Options,
+        containerd: Option<&str>,
+        purpose: &str,
+    ) -> Result<Loaded, LoadFailure> {
         let read_at = Some(SystemTime::now());
-        let mut arguments: Vec<OsString> =
-            vec!["--config".into(), config.into(), "--mode".into(), mode.name().into()];
-        if let Some(word) = containerd {
-            arguments.extend(["--containerd".into(), word.into()]);
+        let start = Start { arguments: arguments(options, containerd, purpose), ..Start::default() };
+        let bytes = self.answer(start).await?;
+        Ok(Loaded { read_at, ..wire::decode(&bytes)? })
+    }
+
+    /// Has `kelson-load` answer a question about the configurations that were applied.
+    ///
+    /// # Errors
+    /// It is not known whether it was done.
+    pub async fn ask(
+        &self,
+        options: &Options,
+        booted: &MachineSpec,
+        question: &Question,
+    ) -> Result<Answer, LoadFailure> {
+        let read_at = Some(SystemTime::now());
+        let input = answer::input(&wire::encode(question)?).map_err(Unanswered::Start)?;
+        let arguments = arguments(options, Some(booted.containerd_switch()), "question");
+        let start = Start { arguments, descriptors: vec![(libc::STDIN_FILENO, input)], network: None };
+        let mut answer = wire::decode(&self.answer(start).await?)?;
+        if let Answer::Applied { loaded, .. } = &mut answer {
+            loaded.read_at = read_at;
         }
-        let start = Start { arguments, ..Start::default() };
+        Ok(answer)
+    }
+
+    async fn answer(&self, start: Start) -> Result<Vec<u8>, LoadFailure> {
         let launcher = self.helpers(LOAD);
         let answer =
             async { Answers::begin(&*launcher, start, libc::STDOUT_FILENO, LOAD_BOUNDS).await?.next().await };
         match tokio::time::timeout(LOAD_DEADLINE, answer).await {
-            Ok(Ok(bytes)) => Ok(Loaded { read_at, ..wire::decode(&bytes)? }),
+            Ok(Ok(bytes)) => Ok(bytes),
             Ok(Err(Unanswered::NotStarted(_) | Unanswered::Silent(_))) | Err(_) => Err(LoadFailure::Late),
             Ok(Err(why)) => Err(LoadFailure::Unanswered(why)),
         }
     }
+}
+
+fn arguments(options: &Options, containerd: Option<&str>, purpose: &str) -> Vec<OsString> {
+    let mut arguments: Vec<OsString> = vec!["--config".into(), options.config.clone().into()];
+    arguments.extend(["--mode".into(), options.mode.name().into(), "--for".into(), purpose.into()]);
+    // Early in a boot a disk that is laid over the root is only mounted beside it.
+    let early = Path::new(initramfs::PARTS).join(initramfs::DISK).join(state_folder::NAME);
+    let early = (purpose == "boot" && options.mode == Mode::Machine).then_some(early);
+    for folder in early.into_iter().chain([options.state_dir.clone()]) {
+        arguments.extend(["--applied".into(), folder.join(FOLDER).into()]);
+    }
+    if let Some(word) = containerd {
+        arguments.extend(["--containerd".into(), word.into()]);
+    }
+    arguments
 }

@@ -19,7 +19,7 @@ impl Context {
             }
             (Some(Meaning::Reload), _) if self.intents.current().is_none() => {
                 self.manager.host_event(&format!("reading the files again: asked for by {signal}"));
-                self.reload(None);
+                self.files.reload(None);
             }
             (Some(Meaning::Reload | Meaning::Child | Meaning::Main) | None, _) => {}
         }

@@ -30,6 +30,7 @@ use super::configuration::Configuration;
 use super::context::Context;
 use super::entrance;
 use super::environment::Environment;
+use super::files::Files;
 use super::incarnation::Incarnation;
 use super::later_mounts::keep_read_only;
 use super::launchers::Personalities;
@@ -112,9 +113,24 @@ impl Incarnation {
             tokio::spawn(store.clone().keep_up(move |text| _ = events.host(text)));
             self.intents.remember_in(store);
         }
+        let later_mounts = keep_read_only(manager.clone(), personalities.clone());
+        let configuration = Configuration::new(loaded, store.clone());
+        let files = Files {
+            personalities: personalities.clone(),
+            options: Arc::new(options.clone()),
+            manager: manager.clone(),
+            configuration: configuration.clone(),
+            health: health.clone(),
+            later_mounts: Arc::clone(&later_mounts.services),
+            intents: self.intents.clone(),
+            store: store.clone(),
+            turn: Arc::default(),
+            trial: Arc::default(),
+        };
         Ok(Context {
             options: options.clone(),
-            later_mounts: keep_read_only(manager.clone(), personalities.clone()),
+            later_mounts,
+            files,
             reexec: Reexec::new(
                 personalities.clone(),
                 manager.clone(),
@@ -128,9 +144,8 @@ impl Incarnation {
             prober,
             intents: self.intents.clone(),
             requests,
-            reloading: Arc::default(),
             renewing: Arc::default(),
-            configuration: Configuration::new(loaded, store.clone()),
+            configuration,
             health,
             api,
             store,

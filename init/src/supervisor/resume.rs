@@ -9,6 +9,7 @@ use super::environment::Environment;
 use super::incarnation::Incarnation;
 use super::intent::Intent;
 use super::serve::{Ended, serve};
+use super::trial::Paper;
 use crate::crash::report;
 use crate::error::Result;
 use crate::signals::Signal;
@@ -33,13 +34,14 @@ impl Incarnation {
         let configuration = past.paper::<Loaded>(Kind::Configuration, "");
         // The previous incarnation ended while it took the services in: those that are missing are taken in now. Where
         // its configuration is there and cannot be trusted, it was past that, and nothing new is taken in.
+        let applied = past.paper::<Paper>(Kind::Applied, "");
         let half_begun = !past.store.has(Kind::Configuration, "");
         let loaded = match configuration {
             Some(loaded) if missing.is_empty() => loaded,
             configuration => {
                 // Reading the files needs children that are reaped.
                 self.reaper.set(&personalities.processes, environment.store.as_ref());
-                let read = self.load(&personalities).await;
+                let read = self.load(&personalities, false).await;
                 for spec in read.services.iter().filter(|spec| missing.contains(&spec.name)) {
                     specs.entry(spec.name.clone()).or_insert_with(|| spec.clone());
                 }
@@ -92,6 +94,9 @@ impl Incarnation {
         }
         if self.sequence.report().borrow().total.is_none() {
             context.watch_boot(&self.sequence);
+        }
+        if let Some(paper) = applied {
+            context.files.resume(paper);
         }
         crate::heap::give_back();
         Ok(serve(context, signals, None).await)

@@ -167,9 +167,13 @@ impl Manager {
         for spec in known {
             let spec = Arc::new(spec);
             let Some(handle) = self.live(&spec.name) else { continue };
-            if self.spec(&spec.name).as_deref() == Some(&*spec) {
+            if self.spec(&spec.name).is_some_and(|known| known.runs_like(&spec)) {
                 // An earlier change that was taken back is no change any more; the task finds out.
-                let _ = handle.mailbox.send(Command::NewSpec(spec));
+                let _ = handle.mailbox.send(Command::NewSpec(Arc::clone(&spec)));
+                // Its file may be elsewhere now.
+                if let Some(entry) = self.entries_mut().get_mut(spec.name.as_str()) {
+                    entry.spec = Some(spec);
+                }
                 continue;
             }
             let (refused, state) = {

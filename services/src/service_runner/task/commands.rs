@@ -59,7 +59,11 @@ impl Core {
         match command {
             Command::Request { input, reply } => self.request(input, reply),
             Command::NewSpec(spec) => {
-                if *spec == *self.spec {
+                if spec.runs_like(&self.spec) {
+                    if spec.file != self.spec.file {
+                        self.write_down(Kind::Spec, &spec);
+                        self.spec = spec;
+                    }
                     // A change that was taken back is none.
                     return match self.new_spec.take() {
                         Some(_) => {
