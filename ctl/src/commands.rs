@@ -3,6 +3,7 @@
 //! A new one is a file with its `Arguments`, which implement [`Run`], and its name in the list below.
 
 pub mod acting;
+pub mod apply;
 mod awaiting;
 pub mod boot;
 pub mod cat;
@@ -15,8 +16,10 @@ pub mod confirm;
 pub mod cp;
 pub mod cpu;
 pub mod dashboard;
+pub mod diff;
 pub mod disks;
 pub mod dmesg;
+pub mod edit;
 mod ending;
 pub mod events;
 pub mod exec;
@@ -24,9 +27,11 @@ pub mod explain;
 #[cfg(feature = "faults")]
 pub mod fault;
 pub mod generate;
+pub mod get;
 pub mod graph;
 pub mod halt;
 pub mod health;
+pub mod history;
 pub mod images;
 mod last_lines;
 pub mod logs;
@@ -40,12 +45,14 @@ pub mod netstat;
 pub mod network;
 pub mod poweroff;
 pub mod processes;
+pub mod question;
 pub mod read;
 pub mod reboot;
 pub mod reexec;
 pub mod reload;
 pub mod restart;
 pub mod resumed;
+pub mod rollback;
 pub mod schema;
 pub mod services;
 pub mod signal;
@@ -99,6 +106,13 @@ commands! {
     Stop: stop,
     Restart: restart,
     Reload: reload,
+    Apply: apply,
+    Confirm: confirm,
+    Rollback: rollback,
+    History: history,
+    Diff: diff,
+    Edit: edit,
+    Get: get,
     Signal: signal,
     Wait: wait,
     Health: health,

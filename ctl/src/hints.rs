@@ -11,7 +11,7 @@ const RELATED: &[(&[&str], &str)] = &[
         "`start: auto` or `start: manual` in the file of a service decides about the boot; see `kelsonctl cat NAME`, \
          `kelsonctl reload`",
     ),
-    (&["daemon-reload", "reload-configuration", "rescan", "apply-config", "update"], "`kelsonctl reload`"),
+    (&["daemon-reload", "reload-configuration", "rescan", "update"], "`kelsonctl reload`"),
     (&["daemon-reexec", "upgrade"], "`kelsonctl reexec`"),
     (
         &["up", "run", "create", "wake"],
@@ -24,14 +24,11 @@ const RELATED: &[(&[&str], &str)] = &[
         "`kelsonctl status NAME`, `kelsonctl wait NAME --for up`",
     ),
     (
-        &["show", "inspect", "describe", "get", "service", "info", "summary"],
+        &["show", "inspect", "describe", "service", "info", "summary"],
         "`kelsonctl status [NAME]`, `kelsonctl cat NAME`",
     ),
     (&["list-units", "list-unit-files", "units", "unit", "containers", "summarize"], "`kelsonctl services`"),
-    (
-        &["edit", "set-property", "revert"],
-        "edit the file of the service on the host, then `kelsonctl reload`",
-    ),
+    (&["apply-config", "set-property", "patch", "replace"], "`kelsonctl apply DIR`, `kelsonctl edit NAME`"),
     (
         &["list-dependencies", "dependencies", "deps", "tree", "list-jobs"],
         "`kelsonctl graph`, `kelsonctl why NAME`",
@@ -40,7 +37,7 @@ const RELATED: &[(&[&str], &str)] = &[
         &["journalctl", "journal", "log", "tail"],
         "`kelsonctl logs [NAME]`, `kelsonctl events`, `kelsonctl dmesg`",
     ),
-    (&["history"], "`kelsonctl events`"),
+    (&["revert", "undo", "rollout"], "`kelsonctl rollback`, `kelsonctl history`"),
     (&["audit"], "`kelsonctl logs audit`"),
     (
         &["analyze", "systemd-analyze", "blame", "critical-chain", "plot", "boot-time"],

@@ -12,6 +12,7 @@ mod call;
 pub mod cli;
 mod commands;
 mod completion;
+mod configuration;
 mod console;
 mod contexts;
 mod dashboard;

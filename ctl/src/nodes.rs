@@ -11,7 +11,7 @@ use kelson_api::client::Endpoint;
 use tokio::task::{JoinSet, LocalSet};
 
 use crate::call::Call;
-use crate::commands::{Command, confirm};
+use crate::commands::{Command, question};
 use crate::contexts::Choice;
 use crate::failure::Failure;
 use crate::node::{Kept, Node};
@@ -106,7 +106,7 @@ fn ending<'a>(
     command: &Command,
     hosts: impl Iterator<Item = (Option<&'a str>, &'a Choice)>,
 ) -> Result<(), Failure> {
-    let Some(verb) = command.confirmed().filter(|_| confirm::can_ask()) else { return Ok(()) };
+    let Some(verb) = command.confirmed().filter(|_| question::can_ask()) else { return Ok(()) };
     let remote = hosts.filter_map(|(name, choice)| {
         // One that cannot be resolved fails on its own, when it is called.
         let endpoint = choice.resolve().ok()?.endpoint;
@@ -116,7 +116,7 @@ fn ending<'a>(
     let remote: Vec<String> = remote.collect();
     match remote.is_empty() {
         true => Ok(()),
-        false => confirm::ask(&format!("{verb} {}?", remote.join(", "))),
+        false => question::ask(&format!("{verb} {}?", remote.join(", "))),
     }
 }
 

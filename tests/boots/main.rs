@@ -1,6 +1,7 @@
 //! Real boots in QEMU, through our own initramfs and through Debian's. One test at a time; seconds each.
 //! The consoles stay in `out/test-logs`.
 
+mod apply;
 mod chaos;
 mod clones;
 mod containers;

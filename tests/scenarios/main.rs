@@ -2,6 +2,7 @@
 //! tests bear the scenario's id: `g1_…`.
 
 mod access;
+mod apply;
 mod basics;
 mod chaos;
 mod command_line;

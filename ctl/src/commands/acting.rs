@@ -10,7 +10,7 @@ use kelson_proto::v1::{ActionResponse, ActionResult, RestartRequest, StartReques
 use tonic::Code;
 
 use super::awaiting::{Goal, awaiting, note_obstacles};
-use super::confirm;
+use super::question;
 use crate::call::Call;
 use crate::failure::{ANSWER, Failure, explain_names, within};
 use crate::output::{Page, escape, faulty, list, state_name, time};
@@ -68,9 +68,9 @@ pub async fn act(
         match ask(call, &client, action, &names, &staying, manner).await {
             Ok(response) => break response.results,
             // Several hosts are asked side by side, and could not ask back so.
-            Err(Failure::NeedsForce(why)) if !manner.force && call.node.is_none() && confirm::can_ask() => {
+            Err(Failure::NeedsForce(why)) if !manner.force && call.node.is_none() && question::can_ask() => {
                 call.note(&why);
-                confirm::ask("Stop it all the same?")?;
+                question::ask("Stop it all the same?")?;
                 manner.force = true;
             }
             Err(failure) => return Err(explain_names(failure, &client, &names).await),

@@ -1,26 +1,29 @@
-//! Asking back on a terminal, before something that is hard to take back.
+//! `confirm`: the configuration on trial stays.
 
-use std::io::{IsTerminal as _, Write as _};
+use kelson_proto::v1::ConfirmRequest;
 
-use crate::failure::Failure;
-use crate::output::escape;
+use crate::call::{Call, Run};
+use crate::failure::{Failure, answer};
+use crate::output::{Page, object};
 
-/// True where somebody sees the question and can answer it.
-pub fn can_ask() -> bool {
-    std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
+/// Keep a configuration that was applied with --auto-rollback
+///
+/// Examples:
+///   kelsonctl confirm
+///   kelsonctl confirm 7
+#[derive(Debug, Clone, clap::Args)]
+#[command(verbatim_doc_comment)]
+pub struct Arguments {
+    /// The generation to keep [default: the one that waits]
+    #[arg(value_name = "N")]
+    generation: Option<u64>,
 }
 
-/// Returns once the answer is yes.
-///
-/// # Errors
-/// It is anything else.
-pub fn ask(question: &str) -> Result<(), Failure> {
-    let mut stderr = std::io::stderr().lock();
-    let shown = write!(stderr, "{} [y/N] ", escape(question)).and_then(|()| stderr.flush());
-    let mut answer = String::new();
-    let read = shown.and_then(|()| std::io::stdin().read_line(&mut answer));
-    match (read, answer.trim().to_ascii_lowercase().as_str()) {
-        (Ok(_), "y" | "yes") => Ok(()),
-        _ => Err(Failure::Failed("nothing was done".to_owned())),
+impl Run for Arguments {
+    async fn run(self, call: &Call) -> Result<(), Failure> {
+        let request = ConfirmRequest { generation: self.generation };
+        let kept = answer(call.client()?.configuration().confirm(request)).await?.generation;
+        let line = || Page::Lines(format!("generation {kept} is confirmed\n"));
+        call.show(&object!(generation: kept), line)
     }
 }

@@ -1,5 +1,6 @@
 //! A host that does what a test says: the real protocol on real sockets, with nothing behind it.
 
+mod configuration;
 mod health;
 mod inspect;
 
@@ -9,6 +10,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use kelson_proto::v1::action_result::Outcome;
+use kelson_proto::v1::configuration_server::ConfigurationServer;
 use kelson_proto::v1::exec_server::{Exec, ExecServer};
 use kelson_proto::v1::health_server::HealthServer;
 use kelson_proto::v1::images_server::{Images, ImagesServer};
@@ -25,6 +27,7 @@ use tonic::transport::Server;
 use tonic::{Request, Response, Status};
 
 use crate::samples::{Folder, at, result, wire};
+pub use configuration::Kept;
 pub use inspect::Seen;
 
 /// The fate of PID 1 once it has granted a re-exec.
@@ -52,6 +55,7 @@ pub struct State {
     pub status: StatusResponse,
     pub reload: ReloadResponse,
     pub images: ListImagesResponse,
+    pub kept: Kept,
     pub health: HealthReport,
     pub groups: Vec<HealthReport>,
     /// Page by page.
@@ -158,6 +162,7 @@ impl Fake {
                     .add_service(MachineServer::new(shared.clone()))
                     .add_service(ExecServer::new(shared.clone()))
                     .add_service(ImagesServer::new(shared.clone()))
+                    .add_service(ConfigurationServer::new(shared.clone()))
                     .add_service(HealthServer::new(shared.clone()))
                     .add_service(MetricsServer::new(shared.clone()))
                     .add_optional_service(inspect)

@@ -4,6 +4,7 @@
 #![allow(clippy::arithmetic_side_effects, clippy::cast_possible_truncation)] // a test panics to say what is wrong
 
 mod acting;
+mod configuration;
 mod contexts;
 mod dashboard;
 mod ending;
