@@ -9,6 +9,8 @@ use kelson_sys::packet::Mac;
 /// The fixed part, with the magic number that the options follow.
 const FIXED: usize = 240;
 const MAGIC: [u8; 4] = [99, 130, 83, 99];
+/// A longer value is split (RFC 3396).
+const LONGEST_OPTION: usize = 255;
 /// Relays drop what is shorter (RFC 1542, 2.1).
 const SHORTEST: usize = 300;
 
@@ -125,7 +127,9 @@ impl Message {
         bytes.extend(MAGIC);
         put(&mut bytes, code::MESSAGE_TYPE, &[self.kind.number()]);
         for (code, value) in &self.options {
-            for part in value.chunks(255) {
+            let (first, rest) = value.split_at(value.len().min(LONGEST_OPTION));
+            put(&mut bytes, *code, first);
+            for part in rest.chunks(LONGEST_OPTION) {
                 put(&mut bytes, *code, part);
             }
         }
@@ -229,6 +233,7 @@ mod tests {
                 (code::SERVER, vec![192, 0, 2, 1]),
                 (code::LEASE_TIME, 600_u32.to_be_bytes().to_vec()),
                 (code::TEXT, vec![b'x'; 300]),
+                (code::DOMAIN_NAME, Vec::new()),
             ],
         }
     }
