@@ -318,15 +318,20 @@ impl Files {
         answer
     }
 
-    /// Has the services that run restart with their new files; returns their names for a message.
+    /// Has the services that run restart with their new files; returns their names for a message, once all that change have
+    /// written that down: a crash from then on loses nothing of it.
     async fn restart(&self, changes: &[ServiceChange]) -> String {
         let restarts = changes.iter().filter(|change| change.acts && change.change() == Changed::Changed);
         let names: Vec<String> = restarts.map(|change| change.name.clone()).collect();
-        if names.is_empty() {
-            return String::new();
-        }
         self.manager.restart(&names, false).await;
-        format!("; restarts: {}", first_of_many(names.iter(), ", "))
+        for change in changes.iter().filter(|change| change.change() != Changed::Unchanged) {
+            // Any question will do: a service answers after all that it got before.
+            let _ = self.manager.checks(&change.name).await;
+        }
+        match names.as_slice() {
+            [] => String::new(),
+            names => format!("; restarts: {}", first_of_many(names.iter(), ", ")),
+        }
     }
 
     fn trial(&self) -> Option<Trial> {
