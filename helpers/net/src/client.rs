@@ -28,6 +28,9 @@ const DECLINE_PAUSE: Duration = Duration::from_secs(10);
 /// How long an address stays that a server has taken back, so that the next one is there before it goes.
 const GRACE: Duration = Duration::from_secs(10);
 
+/// More than any chain of states that follow each other at the same moment.
+const STEPS: usize = 8;
+
 /// RFC 5227, 1.1.
 const PROBES: u8 = 3;
 const PROBE_WAIT_MS: u32 = 1000;
@@ -127,8 +130,19 @@ impl Client {
             Input::Message(_) => {}
             Input::Conflict(other) => self.conflict(now, other, &mut actions),
         }
-        self.time(now, &mut actions);
+        self.settle(now, &mut actions);
         actions
+    }
+
+    /// Does what has become due, also by what was done for that: a lease that took long to get may be half over.
+    fn settle(&mut self, now: Moment, actions: &mut Vec<Action>) {
+        for _ in 0..STEPS {
+            self.end(now, actions);
+            self.time(now, actions);
+            if self.deadline().is_none_or(|next| next > now) {
+                return;
+            }
+        }
     }
 
     /// Removes what the interface has once its time is over.
