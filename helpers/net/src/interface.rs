@@ -149,7 +149,14 @@ impl Interface {
     /// Takes in what has happened. Returns whether the lease has changed.
     pub fn handle(&mut self, input: Input, folder: &Path, now: Moment) -> bool {
         let before = self.client.lease().cloned();
-        for action in self.client.handle(now, input) {
+        let actions = self.client.handle(now, input);
+        let lease = self.client.lease();
+        let changed = before.as_ref() != lease;
+        // Before the kernel has it, so that a next process asks for it.
+        if changed && let Err(error) = record::write(folder, &self.name, self.hardware, lease) {
+            line(format_args!("{}: the lease is not recorded: {}: {error}", self.name, folder.display()));
+        }
+        for action in actions {
             if let Err(error) = self.perform(action, now) {
                 let error = error.to_string();
                 if self.error.as_ref() != Some(&error) {
@@ -161,14 +168,7 @@ impl Interface {
             }
         }
         self.watch();
-        let lease = self.client.lease();
-        if before.as_ref() == lease {
-            return false;
-        }
-        if let Err(error) = record::write(folder, &self.name, self.hardware, lease) {
-            line(format_args!("{}: the lease is not recorded: {}: {error}", self.name, folder.display()));
-        }
-        true
+        changed
     }
 
     fn perform(&mut self, action: Action, now: Moment) -> io::Result<()> {
