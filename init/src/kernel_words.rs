@@ -4,6 +4,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use kelson_spec::machine::{DhcpSpec, HARDWARE, InterfaceSpec};
+use kelson_sys::ipv4;
 
 /// The parameters of the kernel's command line that concern the root and the network.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -150,21 +151,13 @@ fn parse_prefix(text: &str, address: IpAddr) -> Result<u8, IpError> {
         return if prefix <= longest { Ok(prefix) } else { Err(IpError::Prefix { prefix, longest }) };
     }
     let mask: Ipv4Addr = text.parse().map_err(|_| IpError::Netmask(text.to_owned()))?;
-    let bits = u32::from(mask);
-    if bits.leading_ones().saturating_add(bits.trailing_zeros()) < 32 {
-        return Err(IpError::Holes(mask));
-    }
-    Ok(u8::try_from(bits.leading_ones()).unwrap_or(32))
+    ipv4::prefix(mask).ok_or(IpError::Holes(mask))
 }
 
-/// The kernel's default where no netmask is given: that of the address class.
+/// The kernel's default where no netmask is given.
 fn usual_prefix(address: IpAddr) -> u8 {
     match address {
-        IpAddr::V4(v4) => match v4.octets() {
-            [0..=127, ..] => 8,
-            [128..=191, ..] => 16,
-            _ => 24,
-        },
+        IpAddr::V4(v4) => ipv4::usual_prefix(v4),
         IpAddr::V6(_) => 64,
     }
 }

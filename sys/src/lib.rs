@@ -5,6 +5,7 @@ pub mod clock;
 pub mod command_line;
 pub mod descriptor;
 pub mod io_port;
+pub mod ipv4;
 mod lock;
 pub mod mountinfo;
 pub mod netlink;

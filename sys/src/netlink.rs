@@ -5,9 +5,9 @@ mod request;
 
 use std::os::fd::{AsRawFd as _, OwnedFd};
 
-pub use message::{Address, Content, HEADER, Link, Message, Messages, Route};
+pub use message::{Address, Content, HEADER, Link, Message, Messages, Route, is_running};
 pub use request::{
-    FOREVER, NewRoute, Request, add_address, dump, lease_address, remove_address, remove_route,
+    FOREVER, NewRoute, RTPROT_DHCP, Request, add_address, dump, lease_address, remove_address, remove_route,
     set_default_route, set_mtu, set_route, set_up,
 };
 

@@ -11,7 +11,6 @@ mod disk_names;
 mod drivers;
 mod jobs;
 mod links;
-mod log;
 pub mod modules;
 mod partition_table;
 mod pattern;
@@ -27,6 +26,7 @@ use std::os::fd::AsFd as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use kelson_helper::log::line;
 use kelson_helper::notify::Notifier;
 use kelson_helper::signals::termination;
 use kelson_spec::devices::DeviceRule;
@@ -35,7 +35,6 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use device::SYS;
-use log::log;
 use registry::Registry;
 use uevent::{Action, Listener, News};
 
@@ -88,7 +87,7 @@ fn run(rules: Vec<DeviceRule>) -> io::Result<()> {
                     }
                 }
                 News::Lost => {
-                    log("a message of the kernel was lost: all devices are looked at again");
+                    line("a message of the kernel was lost: all devices are looked at again");
                     registry.scan();
                 }
                 News::Nothing => quiet = true,
@@ -97,7 +96,7 @@ fn run(rules: Vec<DeviceRule>) -> io::Result<()> {
         registry.take_outcomes();
         if let Some(button) = registry.buttons.pressed() {
             kill(Pid::from_raw(1), POWER_OFF)?;
-            log(&format!("the power button was pressed ({button}): PID 1 was asked for a power off"));
+            line(format_args!("the power button was pressed ({button}): PID 1 was asked for a power off"));
         }
         let timeout = readiness.look(&mut registry)?;
         let mut watched = vec![signals.as_fd(), listener.as_fd()];
@@ -133,7 +132,7 @@ impl Readiness {
             return Ok(PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX));
         }
         if !registry.is_settled() {
-            log("a disk or a driver does not answer; its device may lack names");
+            line("a disk or a driver does not answer; its device may lack names");
         }
         registry.sweep();
         self.notifier.send("READY=1")?;

@@ -6,6 +6,7 @@ use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use kelson_helper::log::line;
 use kelson_spec::devices::DeviceRule;
 
 use crate::device::{self, Device};
@@ -13,7 +14,6 @@ use crate::disk_names;
 use crate::drivers::Drivers;
 use crate::jobs::Jobs;
 use crate::links::Links;
-use crate::log::log;
 use crate::power_button::PowerButtons;
 use crate::rules::{self, Treatment};
 
@@ -88,7 +88,7 @@ impl Registry {
         if device.subsystem == "input"
             && let Err(error) = self.buttons.add(&self.sys, &self.dev, &device)
         {
-            log(&format!("{}: its power button is not followed: {error}", device.path));
+            line(format_args!("{}: its power button is not followed: {error}", device.path));
         }
         let is_disk = device.subsystem == "block";
         if is_disk || rules::concern(&self.rules, &device) {
@@ -119,14 +119,14 @@ impl Registry {
                 continue;
             }
             if let Err(error) = rules::set_permissions(&self.dev, &device, &treatment) {
-                log(&format!("{}: the rules were not applied: {error}", device.path));
+                line(format_args!("{}: the rules were not applied: {error}", device.path));
             }
             report(self.links.claim(&device.path, device.node().unwrap_or_default(), &treatment.links));
         }
         while let Some(said) = self.drivers.take() {
             // A module that fails does so at each device of its kind.
             if said != self.said {
-                said.iter().for_each(|line| log(line));
+                said.iter().for_each(line);
                 self.said = said;
             }
         }
@@ -152,7 +152,7 @@ impl Registry {
 }
 
 fn report(failures: Vec<String>) {
-    failures.iter().for_each(|failure| log(failure));
+    failures.iter().for_each(line);
 }
 
 /// Loads the drivers for these aliases; returns what is to be said of it.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use kelson_proto::v1::{Link, LinkAddress, LinkRoute, NetworkLease};
 use kelson_spec::builtin::LEASES;
 use kelson_spec::quote::error_text;
-use kelson_sys::netlink::{self, Address, Content, FOREVER, Route};
+use kelson_sys::netlink::{self, Address, Content, FOREVER, RTPROT_DHCP, Route};
 use nix::time::{ClockId, clock_gettime};
 use prost::Message as _;
 use prost_types::Duration as Lasting;
@@ -17,12 +17,11 @@ use crate::system::bytes;
 
 /// `RT_TABLE_MAIN`.
 const MAIN: u32 = 254;
-/// Of Linux's `rtnetlink.h`: the kernel itself, an operator at boot, an operator, router advertisements, DHCP.
+/// Of Linux's `rtnetlink.h`: the kernel itself, an operator at boot, an operator, router advertisements.
 const KERNEL: u8 = 2;
 const BOOT: u8 = 3;
 const STATIC: u8 = 4;
 const ADVERTISED: u8 = 9;
-const DHCP: u8 = 16;
 
 /// All interfaces, in the order of their numbers.
 ///
@@ -116,7 +115,7 @@ fn route_entry(route: &Route) -> LinkRoute {
             KERNEL => "kernel".to_owned(),
             BOOT | STATIC => "static".to_owned(),
             ADVERTISED => "automatic".to_owned(),
-            DHCP => "dhcp".to_owned(),
+            RTPROT_DHCP => "dhcp".to_owned(),
             other => other.to_string(),
         },
     }
@@ -164,7 +163,7 @@ mod tests {
             prefix: 0,
             gateway: Some([192, 0, 2, 1].into()),
             metric: 1026,
-            protocol: DHCP,
+            protocol: RTPROT_DHCP,
             interfaces: vec![2],
         };
         let shown = route_entry(&route);

@@ -6,7 +6,8 @@ use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd};
 use std::path::Path;
 use std::time::Duration;
 
-use kelson_sys::netlink::{self, FOREVER, Link, NewRoute};
+use kelson_helper::log::line;
+use kelson_sys::netlink::{self, FOREVER, Link, NewRoute, RTPROT_DHCP};
 use kelson_sys::packet::{BROADCAST, Mac, PacketSocket, Protocol};
 use kelson_sys::units;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrIn, bind, setsockopt, socket, sockopt};
@@ -14,12 +15,9 @@ use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrIn, bind, sets
 use crate::client::{Action, Client, Input};
 use crate::frame;
 use crate::lease::{Lease, Moment, NEVER, Route};
-use crate::log::line;
 use crate::message::{Message, Operation};
 use crate::record;
 
-/// Of Linux's `rtnetlink.h`.
-const RTPROT_DHCP: u8 = 16;
 /// A route of an operator has 0 and wins. Two routes of different interfaces need different ones.
 const METRIC: u32 = 1024;
 /// A lease lasts a little longer in the kernel than here, so that the client removes it, with its reason.

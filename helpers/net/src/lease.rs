@@ -3,6 +3,8 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
+use kelson_sys::ipv4;
+
 use crate::message::{Message, code};
 use crate::names;
 
@@ -77,8 +79,8 @@ impl Lease {
         }
         let server = message.address(code::SERVER).filter(|server| is_host(*server)).ok_or(Unfit::Server)?;
         let prefix = match message.address(code::SUBNET_MASK) {
-            Some(mask) => prefix(mask).ok_or(Unfit::Netmask(mask))?,
-            None => usual_prefix(address),
+            Some(mask) => ipv4::prefix(mask).filter(|prefix| *prefix > 0).ok_or(Unfit::Netmask(mask))?,
+            None => ipv4::usual_prefix(address),
         };
         let seconds = message.number(code::LEASE_TIME).ok_or(Unfit::NoTime)?;
         if seconds < SHORTEST {
@@ -119,35 +121,14 @@ impl Lease {
 
     /// Whether the address reaches this one on its link.
     pub fn is_on_link(&self, other: Ipv4Addr) -> bool {
-        let mask = mask(self.prefix);
-        self.address.to_bits() & mask == other.to_bits() & mask
+        ipv4::same_network(self.address, other, self.prefix)
     }
-}
-
-/// The bits of a prefix of at most 32.
-pub fn mask(prefix: u8) -> u32 {
-    u32::MAX.checked_shl(32_u32.saturating_sub(prefix.into())).unwrap_or(0)
 }
 
 /// Whether one host can have this address.
 fn is_host(address: Ipv4Addr) -> bool {
     let [first, ..] = address.octets();
     first != 0 && !address.is_loopback() && first < 224
-}
-
-fn prefix(mask: Ipv4Addr) -> Option<u8> {
-    let bits = mask.to_bits();
-    let ones = bits.leading_ones();
-    (ones > 0 && ones.saturating_add(bits.trailing_zeros()) >= 32).then(|| u8::try_from(ones).ok()).flatten()
-}
-
-/// That of the address class.
-fn usual_prefix(address: Ipv4Addr) -> u8 {
-    match address.octets() {
-        [0..=127, ..] => 8,
-        [128..=191, ..] => 16,
-        _ => 24,
-    }
 }
 
 /// The addresses of hosts in an option, each once.
@@ -204,7 +185,7 @@ fn classless(bytes: &[u8]) -> Option<(Route, &[u8])> {
     for (slot, byte) in destination.iter_mut().zip(some) {
         *slot = *byte;
     }
-    let destination = Ipv4Addr::from_bits(u32::from_be_bytes(destination) & mask(prefix));
+    let destination = Ipv4Addr::from_bits(u32::from_be_bytes(destination) & ipv4::mask(prefix));
     let gateway = Ipv4Addr::from(*gateway);
     let gateway = (!gateway.is_unspecified()).then_some(gateway);
     Some((Route { destination, prefix, gateway }, rest))

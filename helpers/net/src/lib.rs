@@ -11,7 +11,6 @@ pub mod frame;
 mod identity;
 mod interface;
 pub mod lease;
-mod log;
 pub mod message;
 pub mod names;
 mod record;
@@ -26,6 +25,7 @@ use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::os::unix::fs::{chown, symlink};
 use std::path::Path;
 
+use kelson_helper::log::line;
 use kelson_helper::notify::Notifier;
 use kelson_helper::user::leave_root_with;
 use kelson_spec::names::NET_USER;
@@ -40,7 +40,6 @@ use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFl
 use client::Input;
 use interface::Interface;
 use lease::Moment;
-use log::line;
 use settings::Settings;
 
 /// `argv[0]`.

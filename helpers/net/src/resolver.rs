@@ -4,8 +4,9 @@ use std::fmt::Write as _;
 use std::net::IpAddr;
 use std::path::Path;
 
+use kelson_helper::log::line;
+
 use crate::lease::Lease;
-use crate::log::line;
 use crate::record;
 
 /// In the folder of the leases; `/run/kelson/resolv.conf` leads to it.

@@ -25,7 +25,6 @@ use super::command;
 use super::files::Files;
 use super::trial::{Paper, Trial};
 use crate::boot::history::since_kernel;
-use crate::boot::network;
 
 /// The pause before a return to the old configuration that failed is tried again.
 const AGAIN: Duration = Duration::from_secs(10);
@@ -308,9 +307,7 @@ impl Files {
         answer.mistakes = mistakes.chain(warnings).collect();
         if loaded.diagnostics.is_empty() {
             answer.services = self.changes(loaded);
-            let mut read = loaded.clone();
-            network::add(&mut read.machine.network, &self.options.kernel.ip);
-            let (groups, machine) = self.configuration.plan(&read);
+            let (groups, machine) = self.configuration.plan(loaded);
             let names = |keys: Vec<&str>| keys.into_iter().map(str::to_owned).collect();
             answer.groups = groups;
             (answer.machine_keys, answer.reboot_keys) = (names(machine.applied), names(machine.waiting));

@@ -16,8 +16,7 @@ use kelson_spec::service::{
 use kelson_spec::{Diagnostic, Loaded, ServiceSpec};
 
 use super::incarnation::Incarnation;
-use super::launchers::Personalities;
-use crate::boot::network;
+use super::launchers::{self, Personalities};
 use crate::{crash, reexec};
 
 /// The name of a command whose program has none that a service may have.
@@ -35,9 +34,8 @@ impl Incarnation {
             options.command.is_empty() || exists(&options.config) || exists(&options.state_dir.join(FOLDER));
         let mut loaded = match loads {
             true => personalities.load(options, boots).await,
-            false => Loaded { machine: options.mode.machine_defaults(), ..Loaded::default() },
+            false => launchers::defaults(options),
         };
-        network::add(&mut loaded.machine.network, &options.kernel.ip);
         if !options.command.is_empty() {
             let (environment, left_out) = inherited(std::env::vars_os());
             for name in left_out {

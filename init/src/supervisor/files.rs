@@ -18,7 +18,6 @@ use super::configuration::Configuration;
 use super::intent::Intents;
 use super::launchers::Personalities;
 use super::trial::Trial;
-use crate::boot::network;
 use crate::options::Options;
 
 /// The parts of PID 1 that take files up. Cheap to clone.
@@ -68,7 +67,6 @@ impl Files {
     /// As [`Self::read_again`], of what was read.
     pub(super) async fn take_up(&self, mut loaded: Loaded) -> Result<ReloadReport, ServicesError> {
         command::keep(&mut loaded, self.command());
-        network::add(&mut loaded.machine.network, &self.options.kernel.ip);
         let first = loaded.containerd && loaded.unread().is_none();
         // The first container has come: containers wait for it from their first moment on.
         if first && self.manager.get(containerd::NAME).is_none() {

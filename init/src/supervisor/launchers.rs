@@ -14,7 +14,7 @@ use kelson_spec::applied::{Answer, FOLDER, Question};
 use kelson_spec::wire::{self, WireError};
 use kelson_spec::{Diagnostic, Loaded, MachineSpec};
 
-use crate::boot::state_folder;
+use crate::boot::{network, state_folder};
 use crate::initramfs;
 use crate::options::{Mode, Options};
 
@@ -66,8 +66,7 @@ impl Personalities {
                 service: None,
                 message: format!("{failure}, no service is known"),
             }],
-            machine: options.mode.machine_defaults(),
-            ..Loaded::default()
+            ..defaults(options)
         })
     }
 
@@ -88,7 +87,9 @@ impl Personalities {
         let read_at = Some(SystemTime::now());
         let start = Start { arguments: arguments(options, containerd, purpose), ..Start::default() };
         let bytes = self.answer(start).await?;
-        Ok(Loaded { read_at, ..wire::decode(&bytes)? })
+        let mut loaded = Loaded { read_at, ..wire::decode(&bytes)? };
+        network::add(&mut loaded.machine.network, &options.kernel.ip);
+        Ok(loaded)
     }
 
     /// Has `kelson-load` answer a question about the configurations that were applied.
@@ -108,6 +109,7 @@ impl Personalities {
         let mut answer = wire::decode(&self.answer(start).await?)?;
         if let Answer::Applied { loaded, .. } = &mut answer {
             loaded.read_at = read_at;
+            network::add(&mut loaded.machine.network, &options.kernel.ip);
         }
         Ok(answer)
     }
@@ -122,6 +124,13 @@ impl Personalities {
             Ok(Err(why)) => Err(LoadFailure::Unanswered(why)),
         }
     }
+}
+
+/// The configuration of a host without files.
+pub fn defaults(options: &Options) -> Loaded {
+    let mut machine = options.mode.machine_defaults();
+    network::add(&mut machine.network, &options.kernel.ip);
+    Loaded { machine, ..Loaded::default() }
 }
 
 fn arguments(options: &Options, containerd: Option<&str>, purpose: &str) -> Vec<OsString> {

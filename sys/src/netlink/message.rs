@@ -69,9 +69,14 @@ pub struct Link {
 impl Link {
     /// Switched on, and able to carry packets.
     pub fn is_running(&self) -> bool {
-        let wanted = (libc::IFF_UP | libc::IFF_RUNNING).cast_unsigned();
-        self.flags & wanted == wanted
+        is_running(self.flags)
     }
+}
+
+/// Whether these flags (IFF_*) are of a link that is switched on, and able to carry packets.
+pub fn is_running(flags: u32) -> bool {
+    let wanted = (libc::IFF_UP | libc::IFF_RUNNING).cast_unsigned();
+    flags & wanted == wanted
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -8,6 +8,7 @@ use std::os::fd::AsRawFd;
 use nix::sys::socket::{MsgFlags, NetlinkAddr, SockProtocol, recv, sendto};
 
 use super::message::{Content, Messages};
+use crate::ipv4::broadcast;
 
 /// Make it if it is not there, or put it in the place of what is there.
 const SET: i32 = libc::NLM_F_CREATE | libc::NLM_F_REPLACE;
@@ -15,7 +16,9 @@ const SET: i32 = libc::NLM_F_CREATE | libc::NLM_F_REPLACE;
 /// The time of an address that the kernel keeps until somebody removes it.
 pub const FOREVER: u32 = u32::MAX;
 
-/// Of Linux's `rtnetlink.h`; not in the C library.
+/// Who made a route: DHCP. Of Linux's `rtnetlink.h`; not in the C library.
+pub const RTPROT_DHCP: u8 = 16;
+/// As above.
 const RTNH_F_ONLINK: u32 = 4;
 /// How often a dump is tried that changes overtake.
 const DUMPS: u32 = 10;
@@ -120,8 +123,7 @@ fn address_message(index: u32, address: IpAddr, prefix: u8, seconds: u32) -> Vec
     if let IpAddr::V4(v4) = address
         && prefix < 31
     {
-        let hosts = u32::MAX.checked_shr(u32::from(prefix)).unwrap_or(0);
-        message = message.attribute(libc::IFA_BROADCAST, &(u32::from(v4) | hosts).to_be_bytes());
+        message = message.attribute(libc::IFA_BROADCAST, &broadcast(v4, prefix).octets());
     }
     message.finish()
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use kelson_sys::netlink::{Address, Content, Link, Route};
+use kelson_sys::netlink::{Address, Content, Link, Route, is_running};
 
 /// The levels that conditions ask for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -44,7 +44,7 @@ impl Tables {
                     self.links.remove(&index).is_some()
                 } else {
                     let before = self.links.insert(index, (flags, name));
-                    before.is_some_and(|(before, _)| is_up(before) && !is_up(flags))
+                    before.is_some_and(|(before, _)| is_running(before) && !is_running(flags))
                 }
             }
             Content::Address { gone, address } => {
@@ -71,28 +71,22 @@ impl Tables {
 
     pub(super) fn levels(&self) -> Levels {
         let carries = |index: &u32| {
-            self.links.get(index).is_some_and(|(flags, _)| is_up(*flags) && !is_loopback(*flags))
+            self.links.get(index).is_some_and(|(flags, _)| is_running(*flags) && !is_loopback(*flags))
         };
-        let up = self.links.values().filter(|(flags, _)| is_up(*flags));
+        let up = self.links.values().filter(|(flags, _)| is_running(*flags));
         let mut running: Vec<String> = up.map(|(_, name)| name.clone()).collect();
         running.sort_unstable();
         Levels {
             addresses: self.addresses.iter().any(|address| carries(&address.index)),
             connectivity: self.routes.iter().any(|interfaces| match interfaces.as_slice() {
                 [] => self.links.keys().any(carries),
-                some => {
-                    some.iter().any(|index| self.links.get(index).is_some_and(|(flags, _)| is_up(*flags)))
-                }
+                some => some
+                    .iter()
+                    .any(|index| self.links.get(index).is_some_and(|(flags, _)| is_running(*flags))),
             }),
             running,
         }
     }
-}
-
-/// Up by the operator's will, and able to carry packets.
-fn is_up(flags: u32) -> bool {
-    let wanted = (libc::IFF_UP | libc::IFF_RUNNING).cast_unsigned();
-    flags & wanted == wanted
 }
 
 fn is_loopback(flags: u32) -> bool {

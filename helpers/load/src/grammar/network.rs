@@ -10,6 +10,7 @@ use crate::decode::quoted;
 use crate::schema::Kind;
 use kelson_spec::features::Feature;
 use kelson_spec::machine::{DhcpSpec, HARDWARE, InterfaceSpec};
+use kelson_sys::ipv4::same_network;
 
 /// The longest name of an interface, in bytes.
 const LONGEST_INTERFACE: usize = 15;
@@ -120,10 +121,7 @@ fn network() -> Codec<(IpAddr, u8)> {
 fn reaches(own: IpAddr, prefix: u8, gateway: IpAddr) -> bool {
     match (own, gateway) {
         // To a single address every gateway is outside; an author who writes one knows that.
-        (IpAddr::V4(own), IpAddr::V4(gateway)) if prefix < 32 => {
-            let mask = u32::MAX.checked_shl(32_u32.saturating_sub(u32::from(prefix))).unwrap_or(0);
-            own.to_bits() & mask == gateway.to_bits() & mask
-        }
+        (IpAddr::V4(own), IpAddr::V4(gateway)) if prefix < 32 => same_network(own, gateway, prefix),
         (IpAddr::V6(own), IpAddr::V6(gateway)) if prefix < 128 => {
             let mask = u128::MAX.checked_shl(128_u32.saturating_sub(u32::from(prefix))).unwrap_or(0);
             own.to_bits() & mask == gateway.to_bits() & mask || gateway.is_unicast_link_local()
