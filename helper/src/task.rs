@@ -10,6 +10,8 @@ use std::path::PathBuf;
 use std::slice::Iter;
 use std::time::Duration;
 
+use kelson_spec::network::InterfaceSpec;
+
 /// The name under which it runs.
 pub const NAME: &str = "kelson-task";
 
@@ -139,8 +141,8 @@ requests! {
     /// the later of both.
     "clock" => SetClock { saved: PathBuf },
     "loopback" => SetUpLoopback,
-    /// Set up an interface; one that has not come yet is waited for. An empty name: the first network card.
-    "interface" => SetUpInterface { name: String, patience: Duration, address: Prefixed, gateway: Option<IpAddr> },
+    /// Set up interfaces by their static settings; those that have not come yet are waited for.
+    "interfaces" => SetUpInterfaces { patience: Duration, interfaces: Vec<InterfaceSpec> },
     /// Write this file of name servers, and make `/etc/resolv.conf` lead to it.
     "resolver" => WriteResolver { resolver: PathBuf, servers: Vec<IpAddr> },
     /// Make the mounts of the machine read-only in the mount namespaces of what runs in these cgroups.
@@ -159,10 +161,6 @@ impl Request {
 /// Permissions, written as they are usually read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Octal(pub u32);
-
-/// An address and the length of its prefix: `10.0.2.15/24`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Prefixed(pub IpAddr, pub u8);
 
 /// One field of a request, as the words of a command line.
 trait Words: Sized {
@@ -242,10 +240,7 @@ words! {
     // In milliseconds.
     Duration: |time| time.as_millis().to_string(), |text| text.parse().ok().map(Duration::from_millis);
     Octal: |mode| format!("{:o}", mode.0), |text| u32::from_str_radix(text, 8).ok().map(Octal);
-    Prefixed: |address| format!("{}/{}", address.0, address.1), |text| {
-        let (address, prefix) = text.split_once('/')?;
-        Some(Prefixed(address.parse().ok()?, prefix.parse().ok()?))
-    };
+    InterfaceSpec: InterfaceSpec::to_word, |text| InterfaceSpec::from_word(text);
 }
 
 impl Word for PathBuf {
@@ -299,17 +294,16 @@ mod tests {
             Request::SetClock { saved: "/var/lib/kelson/clock".into() },
             Request::SaveClock { saved: "/var/lib/kelson/clock".into() },
             Request::SetUpLoopback,
-            Request::SetUpInterface {
-                name: "eth0".to_owned(),
+            Request::SetUpInterfaces {
                 patience: Duration::from_secs(5),
-                address: Prefixed("fd00::5".parse().unwrap(), 64),
-                gateway: Some("fd00::1".parse().unwrap()),
-            },
-            Request::SetUpInterface {
-                name: "eth1".to_owned(),
-                patience: Duration::ZERO,
-                address: Prefixed("10.0.2.15".parse().unwrap(), 24),
-                gateway: None,
+                interfaces: vec![
+                    InterfaceSpec {
+                        addresses: vec!["fd00::5/64".parse().unwrap()],
+                        gateway: Some("fd00::1".parse().unwrap()),
+                        ..InterfaceSpec::default()
+                    },
+                    InterfaceSpec { mtu: Some(9000), ..InterfaceSpec::default() },
+                ],
             },
             Request::WriteResolver {
                 resolver: path.clone(),
@@ -328,8 +322,7 @@ mod tests {
         assert!(ask(&[]).is_err());
         assert_eq!(ask(&["dance"]), Err("\"dance\" is not known".to_owned()));
         assert_eq!(ask(&["mount", "a"]), Err("\"mount\" needs more words after it".to_owned()));
-        for words in [&["sysctl", "a"][..], &["interface", "eth0", "2", "10.0.0.1"], &["resolver", "/r", "x"]]
-        {
+        for words in [&["sysctl", "a"][..], &["interfaces", "2", "eth0"], &["resolver", "/r", "x"]] {
             assert!(ask(words).is_err(), "{words:?}");
         }
     }

@@ -3,7 +3,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use kelson_spec::machine::{DhcpSpec, HARDWARE, InterfaceSpec};
+use kelson_spec::network::{ANY, DhcpSpec, InterfaceSpec, Matches, Prefixed};
 use kelson_sys::ipv4;
 
 /// The parameters of the kernel's command line that concern the root and the network.
@@ -23,7 +23,7 @@ pub struct KernelWords {
 /// One `ip=` word in the syntax of klibc's ipconfig: `client:server:gateway:netmask:hostname:device:protocol:dns0:dns1`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IpWord {
-    /// Its name is empty for a static address of the first network card.
+    /// Of a word without a device: [`ANY`] by DHCP, and for a static address the first network card.
     pub interface: InterfaceSpec,
     pub hostname: Option<String>,
 }
@@ -82,20 +82,14 @@ impl IpWord {
         let fields = fields(value);
         let field = |index: usize| fields.get(index).map(String::as_str).filter(|text| !text.is_empty());
         let protocol = if fields.len() == 1 && !value.contains('.') { Some(value) } else { field(6) };
-        let device = field(5).map(str::to_owned);
+        let device = Matches::Name(field(5).unwrap_or(ANY).to_owned());
         let hostname = field(4).map(str::to_owned);
         let dns = [7, 8].into_iter().filter_map(field).map(parse_address).collect::<Result<_, _>>()?;
         match protocol {
             None | Some("off" | "none" | "static") => {}
             Some("on" | "any" | "dhcp") => {
-                let interface = InterfaceSpec {
-                    interface: device.unwrap_or_else(|| HARDWARE.to_owned()),
-                    address: None,
-                    prefix: 0,
-                    gateway: None,
-                    dns,
-                    dhcp: Some(DhcpSpec { probe: true }),
-                };
+                let dhcp = Some(DhcpSpec { probe: true });
+                let interface = InterfaceSpec { dns, dhcp, ..InterfaceSpec::new(device) };
                 return Ok(Some(IpWord { interface, hostname }));
             }
             Some(other) => return Err(IpError::Protocol(other.to_owned())),
@@ -111,12 +105,10 @@ impl IpWord {
             (None, None) => usual_prefix(address),
         };
         let interface = InterfaceSpec {
-            interface: device.unwrap_or_default(),
-            address: Some(address),
-            prefix,
+            addresses: vec![Prefixed(address, prefix)],
             gateway: field(2).map(parse_address).transpose()?,
             dns,
-            dhcp: None,
+            ..InterfaceSpec::new(device)
         };
         Ok(Some(IpWord { interface, hostname }))
     }
@@ -189,24 +181,29 @@ mod tests {
     fn a_full_ip_word() {
         let IpWord { interface, hostname } =
             ip("10.0.2.15:10.0.2.2:10.0.2.1:255.255.254.0:edge:eth0:off:10.0.2.3:1.1.1.1");
-        assert_eq!(interface.address, Some([10, 0, 2, 15].into()));
-        assert_eq!(interface.prefix, 23);
+        assert_eq!(interface.addresses, [Prefixed([10, 0, 2, 15].into(), 23)]);
         assert_eq!(interface.gateway, Some([10, 0, 2, 1].into()));
         assert_eq!(hostname.as_deref(), Some("edge"));
-        assert_eq!(interface.interface, "eth0");
+        assert_eq!(interface.matches.name(), Some("eth0"));
         assert_eq!(interface.dns.len(), 2);
     }
 
     #[test]
     fn short_ip_words() {
         let of = |word| ip(word).interface;
-        assert_eq!(of("192.168.1.5").prefix, 24);
-        assert_eq!(of("10.1.2.3:::::eth1").prefix, 8);
-        assert_eq!(of("10.1.2.3/12:::::eth1").prefix, 12);
-        assert_eq!(of("[fd00::5]:::64::eth1").address, Some("fd00::5".parse().unwrap()));
+        assert_eq!(of("192.168.1.5").matches, Matches::Name(ANY.to_owned()));
+        for (word, address) in [
+            ("192.168.1.5", "192.168.1.5/24"),
+            ("10.1.2.3:::::eth1", "10.1.2.3/8"),
+            ("10.1.2.3/12:::::eth1", "10.1.2.3/12"),
+            ("[fd00::5]:::64::eth1", "fd00::5/64"),
+        ] {
+            assert_eq!(of(word).addresses, [address.parse().unwrap()], "{word}");
+        }
         for (word, name) in [("dhcp", "*"), ("on", "*"), (":::::eth0:dhcp", "eth0"), ("::::edge::any", "*")] {
             let interface = of(word);
-            assert_eq!((interface.interface.as_str(), interface.address), (name, None), "{word}");
+            assert_eq!(interface.matches, Matches::Name(name.to_owned()), "{word}");
+            assert_eq!(interface.addresses, []);
             assert_eq!(interface.dhcp, Some(DhcpSpec { probe: true }));
         }
         assert_eq!(IpWord::parse("off"), Ok(None));

@@ -3,6 +3,7 @@
 use crate::devices::DeviceRule;
 use crate::features::Feature;
 use crate::machine::MachineSpec;
+use crate::network::InterfaceSpec;
 use crate::service::{Readiness, Resources, ServiceSpec};
 
 /// A service that Kelson brings along. Others may depend on it, and the machine file may change it.
@@ -85,7 +86,7 @@ pub const BUILTINS: &[Builtin] = &[
     },
     Builtin {
         name: NET,
-        about: "gets addresses by DHCP, for interfaces of [`network`](#network)",
+        about: "follows the interfaces of [`network`](#network), and gets addresses by DHCP",
         changes: Changes::Service,
         feature: Some(Feature::Net),
         program: Some(net),
@@ -158,17 +159,14 @@ fn timesync(machine: &MachineSpec) -> Option<ServiceSpec> {
     Some(spec)
 }
 
-/// On where the machine file names an interface with `dhcp: true`, unless it says `enabled: false`.
+/// On where the machine file names an interface with `dhcp`, or says `enabled: true`, unless it says `enabled: false`.
 fn net(machine: &MachineSpec) -> Option<ServiceSpec> {
-    let dynamic = machine.network.iter().filter_map(|spec| Some((spec, spec.dhcp?)));
-    let interfaces: Vec<String> = dynamic
-        .map(|(spec, dhcp)| format!("{}={}", if dhcp.probe { "dhcp" } else { "unprobed" }, spec.interface))
-        .collect();
-    (!interfaces.is_empty() && machine.is_enabled(NET) != Some(false)).then_some(())?;
-    let servers = machine.network.iter().flat_map(|spec| &spec.dns).map(|server| format!("dns={server}"));
-    let words = [NET_PROGRAM.to_owned(), LEASES.to_owned()].into_iter().chain(servers).chain(interfaces);
+    let is_dynamic = machine.network.iter().any(|spec| spec.dhcp.is_some());
+    machine.is_enabled(NET).unwrap_or(is_dynamic).then_some(())?;
+    let interfaces = machine.network.iter().map(InterfaceSpec::to_word);
+    let words = [NET_PROGRAM.to_owned(), LEASES.to_owned()].into_iter().chain(interfaces);
     let mut spec = ServiceSpec::process(NET, words);
-    spec.description = "gets addresses by DHCP".into();
+    spec.description = "follows interfaces, and gets addresses by DHCP".into();
     spec.readiness = Readiness::Notify;
     spec.security.capabilities = Some(CHANGE_USER | CHOWN | NET_ADMIN | NET_BIND_SERVICE | NET_RAW);
     // Any host of the link may send answers that are worth a line.

@@ -13,7 +13,7 @@ pub enum Feature {
     Devices,
     /// Looking at the machine over the API: `kelson-inspect`.
     Inspect,
-    /// Addresses by DHCP: `kelson-net`.
+    /// Addresses by DHCP, and interfaces after the boot: `kelson-net`.
     Net,
     /// Checks over the network: `kelson-probe`.
     Probes,

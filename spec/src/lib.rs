@@ -17,6 +17,7 @@ pub mod loaded;
 pub mod machine;
 pub mod names;
 pub mod near;
+pub mod network;
 pub mod pattern;
 pub mod quote;
 pub mod reload;

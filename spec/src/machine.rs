@@ -1,6 +1,5 @@
 //! The machine file: what `/etc/kelson/machine.yaml` says; every key of it is optional.
 
-use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -8,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::devices::DevicesSpec;
 use crate::names::CONTAINERD;
+use crate::network::InterfaceSpec;
 use crate::service::{
     Check, Hooks, LogSpec, Requirement, ResourceLimit, Resources, RestartSpec, ServiceSpec, Stdout, StopSpec,
 };
@@ -104,32 +104,6 @@ impl Default for WatchdogSpec {
             expected: false,
         }
     }
-}
-
-/// The name that stands for every interface of Ethernet that belongs to a device.
-pub const HARDWARE: &str = "*";
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct InterfaceSpec {
-    /// Its name, or [`HARDWARE`].
-    pub interface: String,
-    /// `None`: it has no static address.
-    pub address: Option<IpAddr>,
-    /// Of the address.
-    #[serde(default)]
-    pub prefix: u8,
-    pub gateway: Option<IpAddr>,
-    pub dns: Vec<IpAddr>,
-    /// `None`: it gets no address by DHCP.
-    #[serde(default)]
-    pub dhcp: Option<DhcpSpec>,
-}
-
-/// How an interface gets its address by DHCP.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DhcpSpec {
-    /// Whether the link is asked for other hosts with the address before it is taken.
-    pub probe: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

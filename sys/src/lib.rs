@@ -4,6 +4,7 @@ pub mod capability;
 pub mod clock;
 pub mod command_line;
 pub mod descriptor;
+pub mod fnmatch;
 pub mod io_port;
 pub mod ipv4;
 mod lock;

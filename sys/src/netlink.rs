@@ -1,15 +1,19 @@
 //! Netlink: sockets, and the few rtnetlink messages that Kelson reads and writes.
 
+mod link;
 mod message;
 mod request;
+mod rule;
 
 use std::os::fd::{AsRawFd as _, OwnedFd};
 
+pub use link::{NewLink, create_link, set_down, set_master, set_mtu, set_up};
 pub use message::{Address, Content, HEADER, Link, Message, Messages, Route, is_running};
 pub use request::{
-    FOREVER, NewRoute, RTPROT_DHCP, Request, add_address, dump, lease_address, remove_address, remove_route,
-    set_default_route, set_mtu, set_route, set_up,
+    FOREVER, MAIN, NewRoute, RTPROT_DHCP, Request, add_address, dump, lease_address, remove_address,
+    remove_route, set_route,
 };
+pub use rule::{NewRule, add_rule};
 
 use nix::sys::socket::{AddressFamily, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, socket};
 

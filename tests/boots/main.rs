@@ -13,6 +13,7 @@ mod failed;
 mod health;
 mod hostile;
 mod hung_disk;
+mod links;
 mod main_service;
 mod power_cut;
 mod protection;

@@ -4,6 +4,7 @@
 mod access;
 mod apply;
 mod basics;
+mod cable;
 mod chaos;
 mod command_line;
 mod containers;
@@ -24,6 +25,7 @@ mod hooks;
 mod hostile;
 mod inspect;
 mod metrics;
+mod network;
 mod processes;
 mod recovery;
 mod restarts;

@@ -1,6 +1,7 @@
 //! The kernel's command line, and the arguments of `init`.
 
 use kelson_fuzz_init::options::{Mode, Options};
+use kelson_spec::network::Prefixed;
 use kelson_spec::{duration_text, parse_duration, parse_size, size_text};
 use kelson_task::MountOptions;
 
@@ -15,8 +16,9 @@ pub fn kernel_line(data: &[u8]) {
         assert!(options.config.is_absolute() && options.runtime_dir.is_absolute());
         assert!(options.state_dir.is_absolute());
         for ip in &options.kernel.ip {
-            let longest = ip.interface.address.map_or(0, |address| if address.is_ipv4() { 32 } else { 128 });
-            assert!(ip.interface.prefix <= longest, "{ip:?}");
+            for Prefixed(address, prefix) in &ip.interface.addresses {
+                assert!(*prefix <= if address.is_ipv4() { 32 } else { 128 }, "{ip:?}");
+            }
         }
     }
     for word in line.split(' ').take(64) {

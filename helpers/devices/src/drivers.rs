@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use kelson_sys::fnmatch::matches;
 use nix::errno::Errno;
 
 use crate::modules::{Loaded, ModuleError, Modules, canonical, folder, optional};
-use crate::pattern::matches;
 
 /// Which modules drive which devices.
 #[derive(Debug, Default)]

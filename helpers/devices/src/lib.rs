@@ -13,7 +13,6 @@ mod jobs;
 mod links;
 pub mod modules;
 mod partition_table;
-mod pattern;
 mod power_button;
 mod registry;
 mod rules;

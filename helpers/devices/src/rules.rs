@@ -7,9 +7,9 @@ use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _,
 use std::path::Path;
 
 use kelson_spec::devices::DeviceRule;
+use kelson_sys::fnmatch::matches;
 
 use crate::device::Device;
-use crate::pattern::matches;
 
 /// What the rules say of one device.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use kelson_proto::v1::{Link, LinkAddress, LinkRoute, NetworkLease};
 use kelson_spec::builtin::LEASES;
 use kelson_spec::quote::error_text;
-use kelson_sys::netlink::{self, Address, Content, FOREVER, RTPROT_DHCP, Route};
+use kelson_sys::netlink::{self, Address, Content, FOREVER, MAIN, RTPROT_DHCP, Route};
 use nix::time::{ClockId, clock_gettime};
 use prost::Message as _;
 use prost_types::Duration as Lasting;
@@ -15,8 +15,6 @@ use prost_types::Duration as Lasting;
 use crate::answer::Unanswered;
 use crate::system::bytes;
 
-/// `RT_TABLE_MAIN`.
-const MAIN: u32 = 254;
 /// Of Linux's `rtnetlink.h`: the kernel itself, an operator at boot, an operator, router advertisements.
 const KERNEL: u8 = 2;
 const BOOT: u8 = 3;

@@ -7,7 +7,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use kelson_helper::log::line;
-use kelson_sys::netlink::{self, FOREVER, Link, NewRoute, RTPROT_DHCP};
+use kelson_spec::network::InterfaceSpec;
+use kelson_sys::netlink::{self, FOREVER, Link, MAIN, NewRoute, RTPROT_DHCP};
 use kelson_sys::packet::{BROADCAST, Mac, PacketSocket, Protocol};
 use kelson_sys::units;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrIn, bind, setsockopt, socket, sockopt};
@@ -31,6 +32,8 @@ pub struct Interface {
     pub index: u32,
     pub hardware: Mac,
     client: Client,
+    /// The machine file says how long packets are.
+    has_own_mtu: bool,
     messages: PacketSocket,
     /// Those that tell of conflicts about the address, and whether probes count.
     conflicts: Vec<PacketSocket>,
@@ -50,7 +53,7 @@ impl Interface {
     /// When the kernel gives no socket for it.
     pub fn open(
         (name, index, hardware): (&str, u32, Mac),
-        probes: bool,
+        spec: &InterfaceSpec,
         folder: &Path,
         now: Moment,
     ) -> io::Result<Interface> {
@@ -66,11 +69,13 @@ impl Interface {
         let host_name = nix::unistd::gethostname()
             .ok()
             .and_then(|name| crate::names::sound(name.as_encoded_bytes()).filter(|name| name != "localhost"));
+        let probes = spec.dhcp.is_some_and(|dhcp| dhcp.probe);
         let mut interface = Interface {
             name: name.to_owned(),
             index,
             hardware,
             client: Client::new(hardware, host_name, probes, held.clone(), Box::new(random)),
+            has_own_mtu: spec.mtu.is_some(),
             messages,
             conflicts: Vec::new(),
             watched: None,
@@ -212,7 +217,7 @@ impl Interface {
             }
         };
         let mut done = vec![netlink::lease_address(self.index, lease.address.into(), lease.prefix, seconds)];
-        if let Some(mtu) = lease.mtu.filter(|_| is_new) {
+        if let Some(mtu) = lease.mtu.filter(|_| is_new && !self.has_own_mtu) {
             done.push(netlink::set_mtu(self.index, mtu));
         }
         for route in &lease.routes {
@@ -252,6 +257,7 @@ impl Interface {
             gateway: route.gateway.map(IpAddr::V4),
             gateway_on_link: route.gateway.is_some_and(|gateway| !lease.is_on_link(gateway)),
             metric: METRIC.saturating_add(self.index),
+            table: MAIN,
             protocol: RTPROT_DHCP,
         }
     }

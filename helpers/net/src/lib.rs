@@ -1,4 +1,4 @@
-//! `kelson-net`: addresses by DHCPv4, for the interfaces that the machine file names.
+//! `kelson-net`: follows the interfaces that the machine file names: their static settings, and addresses by DHCPv4.
 //!
 //! `kelson-net FOLDER WORD…` ([`settings`]). It stays root until it has made the folder for leases and for the file of name
 //! servers; from then on it has the capabilities for sockets and interfaces alone. What it has configured lives in the
@@ -7,10 +7,12 @@
 
 pub mod client;
 mod exchange;
+mod follower;
 pub mod frame;
 mod identity;
 mod interface;
 pub mod lease;
+pub mod links;
 pub mod message;
 pub mod names;
 mod record;
@@ -29,8 +31,9 @@ use kelson_helper::log::line;
 use kelson_helper::notify::Notifier;
 use kelson_helper::user::leave_root_with;
 use kelson_spec::names::NET_USER;
+use kelson_spec::network::InterfaceSpec;
 use kelson_sys::capability::{NET_ADMIN, NET_BIND_SERVICE, NET_RAW};
-use kelson_sys::netlink::{self, Content, Link};
+use kelson_sys::netlink::{self, Link};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{MsgFlags, SockProtocol, recv};
@@ -38,8 +41,10 @@ use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 
 use client::Input;
+use follower::Follower;
 use interface::Interface;
 use lease::Moment;
+use links::choice::{ETHERNET, choose};
 use settings::Settings;
 
 /// `argv[0]`.
@@ -73,7 +78,8 @@ fn run(settings: &Settings) -> io::Result<Never> {
     let groups = u32::try_from(libc::RTMGRP_LINK).unwrap_or_default();
     let changes = netlink::open(SockProtocol::NetlinkRoute, groups)?;
     let timer = TimerFd::new(ClockId::CLOCK_BOOTTIME, TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK)?;
-    let mut host = Host { settings, interfaces: Vec::new(), notifier, status: String::new() };
+    let follower = Follower::new(&settings.interfaces);
+    let mut host = Host { settings, follower, interfaces: Vec::new(), notifier, status: String::new() };
     host.look()?;
     host.write_resolver();
     loop {
@@ -153,6 +159,7 @@ fn now() -> io::Result<Moment> {
 
 struct Host<'a> {
     settings: &'a Settings,
+    follower: Follower<'a>,
     interfaces: Vec<Interface>,
     notifier: Notifier,
     /// As it was last reported.
@@ -162,13 +169,14 @@ struct Host<'a> {
 impl Host<'_> {
     /// Finds the interfaces as they are now.
     fn look(&mut self) -> io::Result<()> {
-        let links = netlink::dump(libc::RTM_GETLINK)?;
-        let links = links.iter().filter_map(|content| match content {
-            Content::Link { link, .. } => Some(link),
-            _ => None,
+        let specs = &self.settings.interfaces;
+        let found = self.follower.look()?;
+        let pairs = found.iter().zip(choose(specs, &found));
+        let links = pairs.filter_map(|(found, place)| {
+            let spec = specs.get(place?).filter(|spec| spec.dhcp.is_some())?;
+            (found.link.kind == ETHERNET && found.link.hardware.is_some()).then_some((&found.link, spec))
         });
-        let links: Vec<(&Link, bool)> =
-            links.filter_map(|link| Some((link, self.settings.of(link)?.probes))).collect();
+        let links: Vec<(&Link, &InterfaceSpec)> = links.collect();
         let is_there = |interface: &Interface| {
             let same = |link: &Link| {
                 (link.index, &link.name, link.hardware)
@@ -180,9 +188,9 @@ impl Host<'_> {
         self.interfaces.retain(is_there);
         let mut changed = self.interfaces.len() != before;
         let now = now()?;
-        for (link, probes) in links {
+        for (link, spec) in links {
             let known = self.interfaces.iter().position(|interface| interface.index == link.index);
-            let place = known.or_else(|| self.open(link, probes, now));
+            let place = known.or_else(|| self.open(link, spec, now));
             if let Some(interface) = place.and_then(|place| self.interfaces.get_mut(place)) {
                 changed |= interface.look(link, &self.settings.folder, now);
             }
@@ -193,9 +201,9 @@ impl Host<'_> {
         Ok(())
     }
 
-    fn open(&mut self, link: &Link, probes: bool, now: Moment) -> Option<usize> {
+    fn open(&mut self, link: &Link, spec: &InterfaceSpec, now: Moment) -> Option<usize> {
         let found = (link.name.as_str(), link.index, link.hardware?);
-        match Interface::open(found, probes, &self.settings.folder, now) {
+        match Interface::open(found, spec, &self.settings.folder, now) {
             Ok(interface) => {
                 self.interfaces.push(interface);
                 self.interfaces.len().checked_sub(1)
@@ -227,12 +235,12 @@ impl Host<'_> {
 
     fn write_resolver(&self) {
         let leases: Vec<_> = self.interfaces.iter().filter_map(Interface::lease).collect();
-        resolver::write(&self.settings.folder, &self.settings.name_servers, &leases);
+        resolver::write(&self.settings.folder, &self.settings.name_servers(), &leases);
     }
 
     fn report(&mut self) {
         let status: Vec<String> = self.interfaces.iter().map(Interface::status).collect();
-        let status = if status.is_empty() { "no interface is there".to_owned() } else { status.join("; ") };
+        let status = if status.is_empty() { self.follower.status() } else { status.join("; ") };
         if self.status != status {
             // The next change has a status, too.
             let _ = self.notifier.send(&format!("STATUS={status}"));

@@ -112,9 +112,7 @@ pub fn perform(request: &Request) -> Result<String, String> {
         Request::SetClock { saved } => clock::set(saved),
         Request::SaveClock { saved } => clock::save(saved),
         Request::SetUpLoopback => network::set_up_loopback(),
-        Request::SetUpInterface { name, patience, address, gateway } => {
-            network::set_up(name, *patience, *address, *gateway)
-        }
+        Request::SetUpInterfaces { patience, interfaces } => network::set_up(interfaces, *patience),
         Request::WriteResolver { resolver, servers } => network::write_resolver(servers, resolver),
         Request::ReadOnly { cgroups } => read_only::make_read_only(cgroups).map(|()| String::new()),
     }

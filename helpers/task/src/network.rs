@@ -1,12 +1,16 @@
 //! The calls of the network phase: interfaces up, addresses, routes, and the file of name servers.
 
 use std::fmt::Write as _;
+use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use kelson_helper::task::Prefixed;
+use kelson_devices::modules;
+use kelson_net::links::{LinkError, Outcome, settle};
+use kelson_spec::network::InterfaceSpec;
 use kelson_sys::netlink;
+use kelson_sys::text::first_of_many;
 use nix::mount::{MsFlags, mount};
 
 use crate::news::{self, INTERFACES};
@@ -19,33 +23,38 @@ pub fn set_up_loopback() -> Result<String, String> {
     Ok(String::new())
 }
 
-/// Waits for an interface, takes it up and gives it its address and the default route. Without a name it is the first
-/// network card.
-pub fn set_up(
-    name: &str,
-    patience: Duration,
-    Prefixed(address, prefix): Prefixed,
-    gateway: Option<IpAddr>,
-) -> Result<String, String> {
-    let find = || match name {
-        "" => first_card(),
-        name => netlink::index_of(name).map(|index| (index, name.to_owned())),
-    };
-    let (index, name) = news::wait(INTERFACES, patience, find).ok_or_else(|| {
-        format!(
-            "no {} has come within {} s (there are: {}); is its driver among the modules of machine.yaml?",
-            if name.is_empty() { "network card" } else { name },
+/// Sets up these interfaces, and waits for those that are not there yet.
+pub fn set_up(interfaces: &[InterfaceSpec], patience: Duration) -> Result<String, String> {
+    let mut last: io::Result<Vec<Outcome>> = Ok(Vec::new());
+    let load = |module: &str| modules::load(&[module.to_owned()]).map(drop);
+    let is_absent = |outcome: &Outcome| outcome.errors.iter().any(LinkError::is_absence);
+    let all_there = news::wait(INTERFACES, patience, || {
+        last = settle(interfaces, &|_| true, &load);
+        let waits = last.as_ref().is_ok_and(|outcomes| outcomes.iter().any(is_absent));
+        (!waits).then_some(())
+    });
+    let outcomes = last.map_err(|error| format!("the kernel does not tell of interfaces: {error}"))?;
+    let errors = outcomes.iter().flat_map(|outcome| {
+        outcome.errors.iter().map(|error| match error {
+            // It names the interface itself.
+            LinkError::Missing(_) => error.to_string(),
+            error => format!("{}: {error}", outcome.name),
+        })
+    });
+    let errors: Vec<String> = errors.collect();
+    if errors.is_empty() {
+        let texts = outcomes.iter().map(|outcome| outcome.has.as_str()).filter(|has| !has.is_empty());
+        return Ok(first_of_many(texts.collect::<Vec<_>>().into_iter(), "; "));
+    }
+    let hint = match all_there {
+        Some(()) => String::new(),
+        None => format!(
+            ", after {} s (there are: {}); is a driver missing among the modules of machine.yaml?",
             patience.as_secs(),
             names().join(", ")
-        )
-    })?;
-    netlink::set_up(index).map_err(|error| format!("{name}: taking it up: {error}"))?;
-    netlink::add_address(index, address, prefix)
-        .map_err(|error| format!("{name}: address {address}/{prefix}: {error}"))?;
-    let Some(gateway) = gateway else { return Ok(format!("{name} has {address}/{prefix}")) };
-    netlink::set_default_route(index, gateway)
-        .map_err(|error| format!("{name}: default route by {gateway}: {error}"))?;
-    Ok(format!("{name} has {address}/{prefix}, default route by {gateway}"))
+        ),
+    };
+    Err(format!("{}{hint}", first_of_many(errors.iter(), "; ")))
 }
 
 /// The names of all interfaces, sorted.
@@ -54,17 +63,6 @@ fn names() -> Vec<String> {
     let mut names: Vec<String> = folder.filter_map(|entry| entry.file_name().into_string().ok()).collect();
     names.sort();
     names
-}
-
-/// The network card that came first: the lowest number of those that are Ethernet and belong to a device.
-fn first_card() -> Option<(u32, String)> {
-    let is_card = |name: &String| {
-        let folder = Path::new("/sys/class/net").join(name);
-        let kind = std::fs::read_to_string(folder.join("type")).unwrap_or_default();
-        kind.trim() == "1" && folder.join("device").exists()
-    };
-    let cards = names().into_iter().filter(is_card);
-    cards.filter_map(|name| netlink::index_of(&name).map(|index| (index, name))).min()
 }
 
 /// Writes the file `resolver` and makes `/etc/resolv.conf` lead to it.
@@ -101,12 +99,16 @@ fn write_public(servers: &[IpAddr], resolver: &Path, public: &Path) -> Result<St
 #[cfg(test)]
 mod tests {
     use super::*;
+    use kelson_spec::network::Matches;
 
     #[test]
     fn a_card_that_never_comes_is_said() {
-        let address = Prefixed("10.0.0.1".parse().unwrap(), 24);
-        let error = set_up("nope0", Duration::from_millis(1), address, None).unwrap_err();
-        assert!(error.starts_with("no nope0 has come within 0 s (there are: "), "{error}");
+        let spec = InterfaceSpec {
+            addresses: vec!["10.0.0.1/24".parse().unwrap()],
+            ..InterfaceSpec::new(Matches::Name("nope0".to_owned()))
+        };
+        let error = set_up(&[spec], Duration::from_millis(1)).unwrap_err();
+        assert!(error.starts_with("nope0 is not there, after 0 s (there are: "), "{error}");
         assert!(names().contains(&"lo".to_owned()));
     }
 

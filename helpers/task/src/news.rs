@@ -16,7 +16,11 @@ pub const INTERFACES: Source = (SockProtocol::NetlinkRoute, libc::RTMGRP_LINK.ca
 
 /// Calls `look` at once and after news from the kernel, for at most `patience`. `None`: it found nothing by
 /// then.
-pub fn wait<T>((protocol, groups): Source, patience: Duration, look: impl Fn() -> Option<T>) -> Option<T> {
+pub fn wait<T>(
+    (protocol, groups): Source,
+    patience: Duration,
+    mut look: impl FnMut() -> Option<T>,
+) -> Option<T> {
     let deadline = Instant::now().checked_add(patience);
     // Before the first look, so that a device that comes between look and wait is not missed.
     let source = netlink::open(protocol, groups);

@@ -102,7 +102,7 @@ pub fn settings(options: &Options, machine: &MachineSpec, launcher: &Arc<dyn Lau
 #[cfg(test)]
 mod tests {
     use kelson_spec::devices::DevicesSpec;
-    use kelson_spec::machine::InterfaceSpec;
+    use kelson_spec::network::{InterfaceSpec, Matches};
 
     use super::*;
     use crate::boot::Sequence;
@@ -122,12 +122,9 @@ mod tests {
             }],
             sysctl: vec![("kernel.panic".to_owned(), "1".to_owned())],
             network: vec![InterfaceSpec {
-                interface: "lo".to_owned(),
-                address: Some("127.0.0.9".parse().unwrap()),
-                prefix: 8,
-                gateway: None,
+                addresses: vec!["127.0.0.9/8".parse().unwrap()],
                 dns: vec!["127.0.0.9".parse().unwrap()],
-                dhcp: None,
+                ..InterfaceSpec::new(Matches::Name("lo".to_owned()))
             }],
             ..MachineSpec::default()
         }
@@ -166,7 +163,7 @@ mod tests {
                 seconds("clock", 10),
                 seconds("random seed", 10),
                 seconds("loopback", 30),
-                seconds("lo", 35),
+                seconds("interfaces", 35),
                 seconds("name servers", 10),
             ]
         );

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kelson_helper::Launcher;
-use kelson_helper::task::{Prefixed, Request};
-use kelson_spec::machine::{HARDWARE, InterfaceSpec};
+use kelson_helper::task::Request;
+use kelson_spec::network::InterfaceSpec;
 
 use super::{Order, Phase, Task};
 use crate::kernel_words::IpWord;
@@ -20,29 +20,28 @@ const SET_UP: Duration = Duration::from_secs(30);
 /// How long the disk may take to keep the name servers.
 const RESOLVER: Duration = Duration::from_secs(10);
 
-/// The network phase. The service `net` does what is left of it: addresses by DHCP.
+/// The network phase. The service `net` does what is left of it: addresses by DHCP, and what comes later.
 pub fn phase(launcher: &Arc<dyn Launcher>, interfaces: &[InterfaceSpec], runtime: &Path) -> Phase {
     let servers = name_servers(interfaces);
     let named = !servers.is_empty() || interfaces.iter().any(|spec| spec.dhcp.is_some());
     let resolver = Request::WriteResolver { resolver: runtime.join("resolv.conf"), servers };
-    let set_up = |spec: &InterfaceSpec| {
-        let name = spec.interface.clone();
-        let task = if name.is_empty() { "first network card".to_owned() } else { name.clone() };
-        let address = Prefixed(spec.address?, spec.prefix);
-        let request = Request::SetUpInterface { name, patience: APPEAR, address, gateway: spec.gateway };
-        Some(Task::request(task, launcher, request, APPEAR.saturating_add(SET_UP)))
-    };
+    let is_static = interfaces.iter().any(InterfaceSpec::is_static);
+    // All of them: which one is meant depends on the others.
+    let set_up = Request::SetUpInterfaces { patience: APPEAR, interfaces: interfaces.to_vec() };
     Phase::new("network", Order::SideBySide)
         .task(Task::request("loopback", launcher, Request::SetUpLoopback, SET_UP))
-        .tasks(interfaces.iter().filter_map(set_up))
+        .task(
+            Task::request("interfaces", launcher, set_up, APPEAR.saturating_add(SET_UP))
+                .when(is_static, "none has static settings"),
+        )
         .task(Task::request("name servers", launcher, resolver, RESOLVER).when(named, "none are named"))
 }
 
 /// Adds the interfaces of the kernel's command line. One of the machine file wins over an `ip=` for the same one.
 pub fn add(configured: &mut Vec<InterfaceSpec>, from_kernel: &[IpWord]) {
-    let is_free = |word: &&IpWord| match word.interface.interface.as_str() {
-        "" | HARDWARE => configured.is_empty(),
-        name => configured.iter().all(|spec| spec.interface != name),
+    let is_free = |word: &&IpWord| match word.interface.matches.name() {
+        None => configured.is_empty(),
+        name => configured.iter().all(|spec| spec.matches.name() != name),
     };
     let words: Vec<InterfaceSpec> =
         from_kernel.iter().filter(is_free).map(|word| word.interface.clone()).collect();
@@ -62,16 +61,15 @@ fn name_servers(interfaces: &[InterfaceSpec]) -> Vec<IpAddr> {
 
 #[cfg(test)]
 mod tests {
+    use kelson_spec::network::{ANY, Matches, Prefixed};
+
     use super::*;
 
-    fn spec(interface: &str, address: &str, dns: &[&str]) -> InterfaceSpec {
+    fn spec(name: &str, address: &str, dns: &[&str]) -> InterfaceSpec {
         InterfaceSpec {
-            interface: interface.to_owned(),
-            address: Some(address.parse().unwrap()),
-            prefix: 24,
-            gateway: None,
+            addresses: vec![Prefixed(address.parse().unwrap(), 24)],
             dns: dns.iter().map(|server| server.parse().unwrap()).collect(),
-            dhcp: None,
+            ..InterfaceSpec::new(Matches::Name(name.to_owned()))
         }
     }
 
@@ -80,14 +78,13 @@ mod tests {
         let added = |configured: &[InterfaceSpec], device: &str| {
             let mut all = configured.to_vec();
             add(&mut all, &[IpWord { interface: spec(device, "10.0.0.9", &[]), hostname: None }]);
-            all.iter().filter_map(|one| one.address).map(|address| address.to_string()).collect::<Vec<_>>()
+            all.iter().flat_map(|one| &one.addresses).map(|one| one.0.to_string()).collect::<Vec<_>>()
         };
         let configured = [spec("eth0", "10.0.0.1", &[])];
         assert_eq!(added(&configured, "eth0"), ["10.0.0.1"]);
-        assert_eq!(added(&configured, ""), ["10.0.0.1"]);
-        assert_eq!(added(&configured, HARDWARE), ["10.0.0.1"]);
+        assert_eq!(added(&configured, ANY), ["10.0.0.1"]);
         assert_eq!(added(&configured, "eth1"), ["10.0.0.1", "10.0.0.9"]);
-        assert_eq!(added(&[], ""), ["10.0.0.9"]);
+        assert_eq!(added(&[], ANY), ["10.0.0.9"]);
     }
 
     #[test]

@@ -12,6 +12,9 @@ pub const HEADER: usize = 16;
 const NLM_F_DUMP_INTR: u16 = 0x10;
 /// Not in the C library.
 const IFA_FLAGS: u16 = 8;
+const IFLA_PERM_ADDRESS: u16 = 54;
+/// Within `IFLA_LINKINFO`.
+const IFLA_INFO_KIND: u16 = 1;
 
 /// One message, as far as Kelson reads it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,7 +53,7 @@ pub enum Content {
     Other,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Link {
     pub index: u32,
     /// IFF_*.
@@ -62,6 +65,12 @@ pub struct Link {
     pub hardware: Option<[u8; 6]>,
     /// The longest packet, in bytes.
     pub mtu: u32,
+    /// That of the hardware, where the kernel knows one: a member of a bond has the address of the bond besides.
+    pub permanent: Option<[u8; 6]>,
+    /// The kind of a link that exists in software alone: `vlan`, `bridge`; empty for hardware.
+    pub made_as: String,
+    /// The number of the bridge or of the bond that it is a member of, else 0.
+    pub master: u32,
     /// How often it began or ceased to carry packets.
     pub carrier_changes: u32,
 }
@@ -174,21 +183,14 @@ fn link(body: &[u8]) -> Option<Link> {
     if *body.first()? != 0 {
         return None;
     }
-    let mut link = Link {
-        index: u32_at(body, 4)?,
-        flags: u32_at(body, 8)?,
-        kind: u16_at(body, 2)?,
-        name: String::new(),
-        hardware: None,
-        mtu: 0,
-        carrier_changes: 0,
-    };
+    let mut link =
+        Link { index: u32_at(body, 4)?, flags: u32_at(body, 8)?, kind: u16_at(body, 2)?, ..Link::default() };
     for (kind, value) in attributes(body.get(16..)?) {
         match kind {
-            libc::IFLA_IFNAME => {
-                let name = value.split(|byte| *byte == 0).next().unwrap_or_default();
-                link.name = String::from_utf8_lossy(name).into_owned();
-            }
+            libc::IFLA_IFNAME => link.name = text(value),
+            IFLA_PERM_ADDRESS => link.permanent = value.try_into().ok(),
+            libc::IFLA_MASTER => link.master = u32_at(value, 0)?,
+            libc::IFLA_LINKINFO => link.made_as = made_as(value),
             libc::IFLA_ADDRESS => link.hardware = value.try_into().ok(),
             libc::IFLA_MTU => link.mtu = u32_at(value, 0)?,
             libc::IFLA_CARRIER_CHANGES => link.carrier_changes = u32_at(value, 0)?,
@@ -196,6 +198,17 @@ fn link(body: &[u8]) -> Option<Link> {
         }
     }
     Some(link)
+}
+
+fn made_as(information: &[u8]) -> String {
+    let kind = attributes(information).find(|(kind, _)| *kind == IFLA_INFO_KIND);
+    kind.map(|(_, value)| text(value)).unwrap_or_default()
+}
+
+/// Ends at the first zero byte.
+fn text(value: &[u8]) -> String {
+    let text = value.split(|byte| *byte == 0).next().unwrap_or_default();
+    String::from_utf8_lossy(text).into_owned()
 }
 
 /// struct ifaddrmsg: family, prefix length, flags, scope, index u32.
@@ -323,6 +336,9 @@ mod tests {
         body.extend(attribute(libc::IFLA_IFNAME, format!("{name}\0").as_bytes()));
         body.extend(attribute(libc::IFLA_ADDRESS, &[2, 0, 0, 0, 0, 1]));
         body.extend(attribute(libc::IFLA_MTU, &1500_u32.to_ne_bytes()));
+        body.extend(attribute(IFLA_PERM_ADDRESS, &[2, 0, 0, 0, 0, 9]));
+        body.extend(attribute(libc::IFLA_MASTER, &7_u32.to_ne_bytes()));
+        body.extend(attribute(libc::IFLA_LINKINFO, &attribute(IFLA_INFO_KIND, b"vlan\0")));
         body
     }
 
@@ -376,6 +392,9 @@ mod tests {
             name: "eth0".to_owned(),
             hardware: Some([2, 0, 0, 0, 0, 1]),
             mtu: 1500,
+            permanent: Some([2, 0, 0, 0, 0, 9]),
+            made_as: "vlan".to_owned(),
+            master: 7,
             carrier_changes: 0,
         };
         let route = default_route(vec![2]);

@@ -1,4 +1,4 @@
-//! Writing rtnetlink messages: a question for all objects of a kind, an interface up, addresses, routes. Our
+//! Writing rtnetlink messages: a question for all objects of a kind, addresses, routes. Our
 //! own, because the crates for it are larger than the whole of `init`'s boot (docs/decisions/003-netlink.md).
 
 use std::io;
@@ -16,6 +16,8 @@ const SET: i32 = libc::NLM_F_CREATE | libc::NLM_F_REPLACE;
 /// The time of an address that the kernel keeps until somebody removes it.
 pub const FOREVER: u32 = u32::MAX;
 
+/// The table of routes that is used where no policy rule leads to another.
+pub const MAIN: u32 = 254;
 /// Who made a route: DHCP. Of Linux's `rtnetlink.h`; not in the C library.
 pub const RTPROT_DHCP: u8 = 16;
 /// As above.
@@ -62,6 +64,15 @@ impl Request {
         request
     }
 
+    /// What is put into an attribute of another message.
+    pub(super) fn nested() -> Request {
+        Request(Vec::new())
+    }
+
+    pub(super) fn into_bytes(self) -> Vec<u8> {
+        self.0
+    }
+
     pub fn finish(mut self) -> Vec<u8> {
         let length = u32::try_from(self.0.len()).unwrap_or(u32::MAX).to_ne_bytes();
         for (slot, byte) in self.0.iter_mut().zip(length) {
@@ -71,36 +82,16 @@ impl Request {
     }
 }
 
-fn octets(address: IpAddr) -> Vec<u8> {
+pub(super) fn octets(address: IpAddr) -> Vec<u8> {
     match address {
         IpAddr::V4(v4) => v4.octets().to_vec(),
         IpAddr::V6(v6) => v6.octets().to_vec(),
     }
 }
 
-fn family(address: IpAddr) -> u8 {
+pub(super) fn family(address: IpAddr) -> u8 {
     // AF_INET and AF_INET6, which rtnetlink has as bytes.
     if address.is_ipv4() { 2 } else { 10 }
-}
-
-fn link_up_message(index: u32) -> Vec<u8> {
-    let up = u32::try_from(libc::IFF_UP).unwrap_or(1).to_ne_bytes();
-    // struct ifinfomsg: family, padding, type, index, flags, which of them to change
-    Request::new(libc::RTM_NEWLINK, libc::NLM_F_ACK, 1)
-        .put(&[0; 4])
-        .put(&index.to_ne_bytes())
-        .put(&up)
-        .put(&up)
-        .finish()
-}
-
-fn mtu_message(index: u32, mtu: u32) -> Vec<u8> {
-    Request::new(libc::RTM_NEWLINK, libc::NLM_F_ACK, 1)
-        .put(&[0; 4])
-        .put(&index.to_ne_bytes())
-        .put(&[0; 8])
-        .attribute(libc::IFLA_MTU, &mtu.to_ne_bytes())
-        .finish()
 }
 
 fn address_request(kind: u16, flags: i32, index: u32, address: IpAddr, prefix: u8) -> Request {
@@ -140,13 +131,15 @@ pub struct NewRoute {
     pub gateway_on_link: bool,
     /// Of several routes to the same destination the kernel takes the one with the lowest.
     pub metric: u32,
+    /// [`MAIN`], or one that a policy rule leads to.
+    pub table: u32,
     /// `RTPROT_*`: who made it.
     pub protocol: u8,
 }
 
 impl NewRoute {
     /// The default route of an operator.
-    fn default_by(gateway: IpAddr) -> NewRoute {
+    pub fn default_by(gateway: IpAddr) -> NewRoute {
         let zeroes: IpAddr =
             if gateway.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
         NewRoute {
@@ -155,6 +148,7 @@ impl NewRoute {
             gateway: Some(gateway),
             gateway_on_link: false,
             metric: 0,
+            table: MAIN,
             protocol: libc::RTPROT_STATIC,
         }
     }
@@ -165,7 +159,7 @@ fn route_message(kind: u16, flags: i32, index: u32, route: &NewRoute) -> Vec<u8>
     let on_link = if route.gateway_on_link { RTNH_F_ONLINK } else { 0 };
     // struct rtmsg: family, two prefix lengths, tos, table, protocol, scope, type, flags
     let mut request = Request::new(kind, libc::NLM_F_ACK | flags, 1)
-        .put(&[family(route.destination), route.prefix, 0, 0, libc::RT_TABLE_MAIN, route.protocol, scope])
+        .put(&[family(route.destination), route.prefix, 0, 0, libc::RT_TABLE_UNSPEC, route.protocol, scope])
         .put(&[libc::RTN_UNICAST])
         .put(&on_link.to_ne_bytes());
     if route.prefix > 0 {
@@ -177,11 +171,14 @@ fn route_message(kind: u16, flags: i32, index: u32, route: &NewRoute) -> Vec<u8>
     if route.metric > 0 {
         request = request.attribute(libc::RTA_PRIORITY, &route.metric.to_ne_bytes());
     }
-    request.attribute(libc::RTA_OIF, &index.to_ne_bytes()).finish()
+    request
+        .attribute(libc::RTA_TABLE, &route.table.to_ne_bytes())
+        .attribute(libc::RTA_OIF, &index.to_ne_bytes())
+        .finish()
 }
 
 /// Sends one request and reads its answer, which the kernel has put there before the send returns.
-fn ask(message: &[u8]) -> io::Result<()> {
+pub(super) fn ask(message: &[u8]) -> io::Result<()> {
     let fd = super::open(SockProtocol::NetlinkRoute, 0)?;
     sendto(fd.as_raw_fd(), message, &NetlinkAddr::new(0, 0), MsgFlags::empty())?;
     let mut answer = [0; 1024];
@@ -227,12 +224,6 @@ fn dump_once(kind: u16) -> io::Result<Option<Vec<Content>>> {
     }
 }
 
-/// # Errors
-/// What the kernel says.
-pub fn set_up(index: u32) -> io::Result<()> {
-    ask(&link_up_message(index))
-}
-
 /// Gives an interface an address; one that it has already is no error.
 ///
 /// # Errors
@@ -258,14 +249,6 @@ pub fn remove_address(index: u32, address: IpAddr, prefix: u8) -> io::Result<()>
     unless(libc::EADDRNOTAVAIL, ask(&message))
 }
 
-/// The longest packet of an interface, in bytes.
-///
-/// # Errors
-/// What the kernel says: EINVAL where its driver takes none of this length.
-pub fn set_mtu(index: u32, mtu: u32) -> io::Result<()> {
-    ask(&mtu_message(index, mtu))
-}
-
 /// Makes a route; one to the same destination with the same metric is replaced.
 ///
 /// # Errors
@@ -283,22 +266,17 @@ pub fn remove_route(index: u32, route: &NewRoute) -> io::Result<()> {
 }
 
 /// Success also where this is the error.
-fn unless(errno: i32, result: io::Result<()>) -> io::Result<()> {
+pub(super) fn unless(errno: i32, result: io::Result<()>) -> io::Result<()> {
     match result {
         Err(error) if error.raw_os_error() == Some(errno) => Ok(()),
         result => result,
     }
 }
 
-/// # Errors
-/// What the kernel says: "network is unreachable" where no address of the interface reaches the gateway.
-pub fn set_default_route(index: u32, gateway: IpAddr) -> io::Result<()> {
-    set_route(index, &NewRoute::default_by(gateway))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::netlink::{index_of, set_mtu, set_up};
 
     #[test]
     fn messages_have_the_kernels_form() {
@@ -310,9 +288,8 @@ mod tests {
         assert_eq!(message[44..48], [10, 0, 2, 255]);
         let message = address_message(3, "fd00::5".parse().unwrap(), 64, 60);
         assert_eq!(message.len(), 16 + 8 + 3 * 20);
-        assert_eq!(link_up_message(1).len(), 32);
         let route = NewRoute::default_by("10.0.0.1".parse().unwrap());
-        assert_eq!(route_message(0, 0, 1, &route).len(), 16 + 12 + 16);
+        assert_eq!(route_message(0, 0, 1, &route).len(), 16 + 12 + 24);
     }
 
     #[test]
@@ -321,12 +298,14 @@ mod tests {
         let done = std::thread::spawn(|| {
             // SAFETY: it changes this thread alone.
             assert_eq!(unsafe { libc::unshare(libc::CLONE_NEWNET) }, 0, "run it as root");
-            let loopback = super::super::index_of("lo").unwrap();
+            let loopback = index_of("lo").unwrap();
             set_up(loopback).unwrap();
             add_address(loopback, "10.9.8.7".parse().unwrap(), 24).unwrap();
             add_address(loopback, "10.9.8.7".parse().unwrap(), 24).unwrap();
-            set_default_route(loopback, "10.9.8.1".parse().unwrap()).unwrap();
-            let unreachable = set_default_route(loopback, "10.1.1.1".parse().unwrap()).unwrap_err();
+            let default =
+                |gateway: &str| set_route(loopback, &NewRoute::default_by(gateway.parse().unwrap()));
+            default("10.9.8.1").unwrap();
+            let unreachable = default("10.1.1.1").unwrap_err();
             assert_eq!(unreachable.raw_os_error(), Some(libc::ENETUNREACH));
             assert!(set_up(4711).is_err());
             let leased: IpAddr = "10.9.7.7".parse().unwrap();
@@ -339,9 +318,10 @@ mod tests {
                 gateway: Some("10.1.1.1".parse().unwrap()),
                 gateway_on_link: true,
                 metric: 1025,
+                table: MAIN,
                 protocol: 16,
             };
-            let near = NewRoute { gateway: None, gateway_on_link: false, ..far };
+            let near = NewRoute { gateway: None, gateway_on_link: false, table: 1000, ..far };
             for route in [far, near] {
                 set_route(loopback, &route).unwrap();
                 set_route(loopback, &route).unwrap();

@@ -106,11 +106,7 @@ mod tests {
     const UP: u32 = 0x41;
 
     fn link(gone: bool, index: u32, flags: u32) -> Content {
-        let (name, hardware) = (String::new(), None);
-        Content::Link {
-            gone,
-            link: Link { index, flags, kind: 1, name, hardware, mtu: 1500, carrier_changes: 0 },
-        }
+        Content::Link { gone, link: Link { index, flags, kind: 1, ..Link::default() } }
     }
 
     fn address(gone: bool, index: u32, scope: u8, flags: u32, bytes: &[u8]) -> Content {

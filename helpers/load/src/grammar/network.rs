@@ -5,126 +5,328 @@ use std::net::IpAddr;
 use super::at::At;
 use super::codec::Codec;
 use super::mapping::{Mapping, keys};
-use super::values::{address, boolean, word};
-use crate::decode::quoted;
+use super::seen::Seen;
+use super::values::{address, boolean, choice, number, some_text, word};
+use crate::decode::{Decoder, quoted};
 use crate::schema::Kind;
 use kelson_spec::features::Feature;
-use kelson_spec::machine::{DhcpSpec, HARDWARE, InterfaceSpec};
-use kelson_sys::ipv4::same_network;
+use kelson_spec::network::{
+    BondMode, BondSpec, BridgeSpec, DhcpSpec, InterfaceSpec, LinkKind, Matches, Prefixed, RouteSpec,
+    RuleSpec, VlanSpec, is_pattern, mac, mac_text,
+};
+use kelson_sys::ipv4::{mask, same_network};
+use kelson_sys::netlink::MAIN;
 
 /// The longest name of an interface, in bytes.
 const LONGEST_INTERFACE: usize = 15;
+/// The kinds of links that Kelson makes.
+const KINDS: [&str; 4] = ["vlan", "bond", "bridge", "dummy"];
+/// IPv4 wants no less.
+const LEAST_MTU: u32 = 68;
+const MOST_MTU: u32 = 65_536;
+/// Before that of the table `main`.
+const PRIORITY: u32 = 1000;
 
-/// An interface with a static address, or one by DHCP.
+/// An interface, or several.
 pub fn interface() -> Mapping<InterfaceSpec> {
-    let network_at = At::new(
-        |interface: &InterfaceSpec| Some((interface.address?, interface.prefix)),
-        |interface, (address, prefix)| {
-            interface.address = Some(address);
-            interface.prefix = prefix;
+    let name_at = At::new(
+        |spec: &InterfaceSpec| match &spec.matches {
+            Matches::Name(name) => Some(name.clone()),
+            _ => None,
         },
+        |spec, name| spec.matches = Matches::Name(name),
     );
-    let initial = || InterfaceSpec {
-        interface: String::new(),
-        address: None,
-        prefix: 0,
-        gateway: None,
-        dns: Vec::new(),
-        dhcp: None,
-    };
-    let dhcp = Mapping::codec(dhcp);
-    let kind = dhcp.kind.clone();
-    let dhcp = dhcp
+    let mac_at = At::new(
+        |spec: &InterfaceSpec| match spec.matches {
+            Matches::Mac(mac) => Some(mac),
+            _ => None,
+        },
+        |spec, mac| spec.matches = Matches::Mac(mac),
+    );
+    let driver_at = At::new(
+        |spec: &InterfaceSpec| match &spec.matches {
+            Matches::Driver(driver) => Some(driver.clone()),
+            _ => None,
+        },
+        |spec, driver| spec.matches = Matches::Driver(driver),
+    );
+    // Shown as `addresses`.
+    let address_at = At::new(|_: &InterfaceSpec| None, |spec, address| spec.addresses.push(address));
+    let vlan_at = At::new(
+        |spec: &InterfaceSpec| match &spec.kind {
+            Some(LinkKind::Vlan(vlan)) => Some(vlan.clone()),
+            _ => None,
+        },
+        |spec, vlan| spec.kind = Some(LinkKind::Vlan(vlan)),
+    );
+    let bond_at = At::new(
+        |spec: &InterfaceSpec| match &spec.kind {
+            Some(LinkKind::Bond(bond)) => Some(bond.clone()),
+            _ => None,
+        },
+        |spec, bond| spec.kind = Some(LinkKind::Bond(bond)),
+    );
+    let bridge_at = At::new(
+        |spec: &InterfaceSpec| match &spec.kind {
+            Some(LinkKind::Bridge(bridge)) => Some(bridge.clone()),
+            _ => None,
+        },
+        |spec, bridge| spec.kind = Some(LinkKind::Bridge(bridge)),
+    );
+    let dummy_at = At::new(
+        |spec: &InterfaceSpec| (spec.kind == Some(LinkKind::Dummy)).then_some(()),
+        |spec, ()| spec.kind = Some(LinkKind::Dummy),
+    );
+    keys! {
+        Mapping::new("interface", InterfaceSpec::default);
+        alternative "interface" (name_at) = interface_pattern(),
+            "the name of the interface, at most 15 characters, or a pattern such as `eth*`: each Ethernet \
+             interface of that name that is a device";
+        alternative "mac" (mac_at) = hardware(), "instead of a name: the address of its hardware";
+        alternative "driver" (driver_at) = driver(),
+            "instead of a name: the kernel's driver of the device, such as `igb`";
+        means "vlan" (vlan_at) = Mapping::codec(vlan), "none", "make the interface: a VLAN";
+        means "bond" (bond_at) = Mapping::codec(bond), "none", "make the interface: a bond of others";
+        means "bridge" (bridge_at) = Mapping::codec(bridge), "none", "make the interface: a bridge";
+        means "dummy" (dummy_at) = Mapping::codec(|| Mapping::new("dummy", || ())), "none",
+            "`{}`: make the interface, which leads nowhere and carries addresses";
+        means "mtu" mtu = number(LEAST_MTU..=MOST_MTU).optional(), "the driver's, or that of DHCP",
+            "the longest packet, in bytes";
+        means "address" (address_at) = prefixed(), "none",
+            "a static IPv4 or IPv6 address with the length of its prefix";
+        key "addresses" addresses = prefixed().list("a list of addresses"),
+            "several static addresses, instead of `address`";
+        means "gateway" gateway = address("").optional(), "none",
+            "a default route through it. It must be within the network of an address, or link-local (IPv6)";
+        key "routes" routes = Mapping::codec(route).list("a list of routes"), "static routes";
+        key "rules" rules = Mapping::codec(rule).list("a list of rules"),
+            "policy rules: packets that look into another table of routes";
+        key "dns" dns = address("").list("a list of addresses"),
+            "name servers, which Kelson writes to `/run/kelson/resolv.conf`, before those that DHCP gives. It \
+             makes `/etc/resolv.conf` a link to this file, unless that is a link to another one";
+        means "dhcp" dhcp = dhcp(), "`false`",
+            "`true`: an IPv4 address [by DHCP](howto/network.md#dhcp), besides static ones";
+    }
+    .one_of(&["interface", "mac", "driver"])
+    .check(check)
+    .needs(Feature::Net, &["dhcp"])
+}
+
+fn check(d: &mut Decoder<'_>, seen: &Seen<'_, '_>, spec: &mut InterfaceSpec) {
+    if seen.has("address") && seen.has("addresses") {
+        seen.exclude(d, "address", "addresses", "address and addresses");
+    }
+    let mut kinds = KINDS.into_iter().filter(|kind| seen.has(kind));
+    if let (Some(one), Some(other)) = (kinds.next(), kinds.next()) {
+        seen.exclude(d, one, other, format_args!("{one} and {other}"));
+    }
+    if let Some(kind) = KINDS.into_iter().find(|kind| seen.has(kind))
+        && spec.matches.name().is_none()
+        && ["interface", "mac", "driver"].into_iter().filter(|key| seen.is_right(key)).count() == 1
+    {
+        seen.wrong_key(d, kind, "an interface that Kelson makes needs a name; write interface: NAME");
+        spec.kind = None;
+    }
+    let judged = !seen.is_wrong("address") && !seen.is_wrong("addresses");
+    if let Some(gateway) = spec.gateway
+        && judged
+        && !spec.addresses.iter().any(|address| reaches(*address, gateway))
+    {
+        let text = match spec.addresses.as_slice() {
+            [] if spec.dhcp.is_some() => "gateway belongs to address; DHCP brings its own".to_owned(),
+            [] => "gateway belongs to address; write one such as 192.0.2.7/24".to_owned(),
+            [_] => format!("{gateway} is not within the network of address"),
+            _ => format!("{gateway} is not within the network of an address"),
+        };
+        seen.wrong_value(d, "gateway", text);
+        spec.gateway = None;
+    }
+}
+
+/// The name of an interface of the network.
+pub fn interface_name() -> Codec<String> {
+    word("name of an interface", "^[!-.0-9;-~]{1,15}$", "eth0").but(|text| {
+        let sound = is_name(text) && !is_pattern(text);
+        (!sound).then(|| format!("{} is not the name of an interface, such as eth0", quoted(text)))
+    })
+}
+
+fn interface_pattern() -> Codec<String> {
+    word("name or pattern of interfaces", "^[!-.0-9;-~]{1,15}$", "eth0").but(|text| {
+        (!is_name(text)).then(|| format!("{} is not the name of an interface, such as eth0", quoted(text)))
+    })
+}
+
+fn is_name(text: &str) -> bool {
+    text.len() <= LONGEST_INTERFACE
+        && !matches!(text, "." | "..")
+        && text.bytes().all(|b| b.is_ascii_graphic() && b != b'/' && b != b':')
+}
+
+fn hardware() -> Codec<[u8; 6]> {
+    word("address of Ethernet", "^([0-9A-Fa-f]{2}:){5}[0-9A-Fa-f]{2}$", "52:54:00:12:34:56").parsed(
+        |text| {
+            let wrong = || format!("{} is not an address such as 52:54:00:12:34:56", quoted(text));
+            mac(text).ok_or_else(wrong)
+        },
+        |mac| mac_text(*mac),
+    )
+}
+
+fn driver() -> Codec<String> {
+    word("driver", "^[A-Za-z0-9_-]+$", "virtio_net").but(|text| {
+        let sound = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte));
+        (!sound).then(|| format!("{} is not the name of a driver, such as virtio_net", quoted(text)))
+    })
+}
+
+fn vlan() -> Mapping<VlanSpec> {
+    keys! {
+        Mapping::new("vlan", || VlanSpec { id: 0, on: String::new() });
+        needed "id" id = number(1..=4094), "id: 5", "the number of the VLAN";
+        needed "on" on = interface_name(), "on: eth0", "the interface whose packets carry the number";
+    }
+    .strict()
+}
+
+fn bond() -> Mapping<BondSpec> {
+    keys! {
+        Mapping::new("bond", || BondSpec { mode: BondMode::ActiveBackup, members: Vec::new() });
+        key "mode" mode = choice(BondMode::ALL), "how it uses its members";
+        needed "members" members = members(), "members: [eth1, eth2]", "the interfaces that it consists of";
+    }
+}
+
+fn bridge() -> Mapping<BridgeSpec> {
+    keys! {
+        Mapping::new("bridge", || BridgeSpec { members: Vec::new(), stp: false });
+        key "members" members = members(), "the interfaces that it connects";
+        key "stp" stp = boolean(), "it speaks the spanning tree protocol";
+    }
+}
+
+fn members() -> Codec<Vec<String>> {
+    interface_name().list("a list of names")
+}
+
+fn route() -> Mapping<RouteSpec> {
+    let initial = || RouteSpec { to: Prefixed([0, 0, 0, 0].into(), 0), via: None, metric: 0, table: MAIN };
+    keys! {
+        Mapping::new("route", initial);
+        needed "to" to = destination(), "to: 198.51.100.0/24", "a network, or `default`";
+        means "via" via = address("").optional(), "the network is on the link itself",
+            "the router. One outside the networks of the static addresses is taken to be on the link";
+        key "metric" metric = number(0..=u32::MAX),
+            "of several routes to the same network, the kernel takes the one with the lowest. 0: the kernel's";
+        key "table" table = number(1..=u32::MAX), "the table that it belongs to. 254: the one called `main`";
+    }
+    .check(|d, seen, route| {
+        let Some(via) = route.via else { return };
+        if route.to.0.is_ipv6() == via.is_ipv6() {
+            return;
+        }
+        if seen.get("to").is_some_and(|node| node.is("default")) {
+            route.to = Prefixed([0; 16].into(), 0);
+        } else if seen.is_right("to") {
+            seen.wrong_value(d, "via", format!("{via} is of another family than {}", route.to));
+        }
+    })
+    .strict()
+}
+
+fn rule() -> Mapping<RuleSpec> {
+    keys! {
+        Mapping::new("rule", || RuleSpec { from: None, to: None, table: MAIN, priority: PRIORITY });
+        means "from" from = destination().optional(), "from anywhere", "the network that packets come from. Without `from` and `to` the rule is for all of IPv4";
+        means "to" to = destination().optional(), "to anywhere", "the network that packets go to";
+        needed "table" table = number(1..=u32::MAX), "table: 1000", "the table of routes that they look into";
+        key "priority" priority = number(1..=32_765),
+            "the rule with the lowest comes first. The kernel's own rules have 0, 32766 and 32767";
+    }
+    .check(|d, seen, rule| match (rule.from, rule.to) {
+        (None, None) => rule.from = Some(Prefixed([0, 0, 0, 0].into(), 0)),
+        (Some(from), Some(to)) if from.0.is_ipv6() != to.0.is_ipv6() => {
+            seen.wrong_value(d, "to", format!("{to} is of another family than {from}"));
+        }
+        _ => {}
+    })
+    .strict()
+}
+
+/// Whether, and how.
+fn dhcp() -> Codec<Option<DhcpSpec>> {
+    let mapping = Mapping::codec(|| {
+        keys! {
+            Mapping::new("dhcp", || DhcpSpec { probe: true });
+            key "probe" probe = boolean(),
+                "before Kelson uses an address, it asks the link for 4 to 7 s whether another host has it (RFC 5227)";
+        }
+    });
+    let kind = mapping.kind.clone();
+    mapping
+        .optional()
         .around(|d, node, inner| match node.scalar() {
-            Some(_) if node.is("true") => Some(DhcpSpec { probe: true }),
-            Some(_) if node.is("false") => {
-                d.refuse(node, "the interface has no address; write dhcp: true, or address: 10.0.2.15/24")
-            }
+            Some(_) if node.is("true") => Some(Some(DhcpSpec { probe: true })),
+            Some(_) if node.is("false") => Some(None),
             Some(text) => {
                 d.refuse(node, format_args!("{} is not true; write true, or {{probe: false}}", quoted(text)))
             }
             None => inner(d, node),
         })
         .of_kind(move || Kind::Either(vec![Kind::Boolean, kind()]))
-        .optional();
-    keys! {
-        Mapping::new("interface", initial);
-        needed "interface" interface = interface_name(), "interface: eth0", "the name of the interface, at most 15 \
-             characters; with `dhcp`, `\"*\"` stands for each Ethernet interface that is a device and has no \
-             mapping of its own";
-        alternative "address" (network_at) = network(), "an IPv4 or IPv6 address with the length of its prefix";
-        means "gateway" gateway = address("").optional(), "none",
-            "a default route through it. It must be within the network of `address`, or link-local (IPv6)";
-        key "dns" dns = address("").list("a list of addresses"),
-            "name servers, which Kelson writes to `/run/kelson/resolv.conf`, before those that DHCP gives. It \
-             makes `/etc/resolv.conf` a link to this file, unless that is a link to another one";
-        alternative "dhcp" dhcp = dhcp, "`true`: an IPv4 address [by DHCP](howto/network.md#dhcp)";
-    }
-    .one_of(&["address", "dhcp"])
-    .check(|d, seen, interface| {
-        let address = interface.address.map(|address| (address, interface.prefix));
-        if let Some(gateway) = interface.gateway
-            && (seen.is_right("address") || seen.is_right("dhcp"))
-            && !address.is_some_and(|(address, prefix)| reaches(address, prefix, gateway))
-        {
-            let text = match address {
-                Some(_) => format!("{gateway} is not within the network of address"),
-                None => "gateway belongs to address; DHCP brings its own".to_owned(),
-            };
-            seen.wrong_value(d, "gateway", text);
-            interface.gateway = None;
-        }
-        if address.is_some() && interface.interface == HARDWARE {
-            seen.wrong_value(d, "interface", "several interfaces cannot have the same address; write a name");
-        }
-    })
-    .needs(Feature::Net, &["dhcp"])
 }
 
-/// The name of an interface of the network.
-pub fn interface_name() -> Codec<String> {
-    word("name of an interface", "^[!-.0-9;-~]{1,15}$", "eth0").but(|text| {
-        let sound = text.len() <= LONGEST_INTERFACE
-            && !matches!(text.as_str(), "." | "..")
-            && text.bytes().all(|b| b.is_ascii_graphic() && b != b'/' && b != b':');
-        (!sound).then(|| format!("{} is not the name of an interface, such as eth0", quoted(text)))
-    })
-}
+/// The pattern of an address with its prefix.
+const PREFIXED: &str = "^[0-9A-Fa-f]*[.:][0-9A-Fa-f.:]*/[0-9]+$";
 
-fn dhcp() -> Mapping<DhcpSpec> {
-    keys! {
-        Mapping::new("dhcp", || DhcpSpec { probe: true });
-        key "probe" probe = boolean(),
-            "before Kelson uses an address, it asks the link for 4 to 7 s whether another host has it (RFC 5227)";
-    }
-}
-
-fn network() -> Codec<(IpAddr, u8)> {
-    let pattern = "^[0-9A-Fa-f]*[.:][0-9A-Fa-f.:]*/[0-9]+$";
-    word("address with its prefix", pattern, "192.0.2.15/24").parsed(
+/// An address with its prefix.
+fn prefixed() -> Codec<Prefixed> {
+    word("address with its prefix", PREFIXED, "192.0.2.15/24").parsed(
         |text| {
-            let parsed = text.split_once('/').and_then(|(address, prefix)| {
-                let address: IpAddr = address.parse().ok()?;
-                let longest = if address.is_ipv4() { 32 } else { 128 };
-                let prefix = u8::try_from(kelson_spec::units::number(prefix)?).ok()?;
-                (prefix <= longest).then_some((address, prefix))
-            });
-            parsed.ok_or_else(|| {
+            text.parse().map_err(|_| {
                 format!("{} is not an address with its prefix; write such as 10.0.2.15/24", quoted(text))
             })
         },
-        |(address, prefix)| format!("{address}/{prefix}"),
+        Prefixed::to_string,
     )
 }
 
+/// A network, or `default`.
+fn destination() -> Codec<Prefixed> {
+    let form = Kind::Form(crate::schema::form("network", PREFIXED, "198.51.100.0/24"));
+    let kind = move || Kind::Either(vec![Kind::Choice(vec!["default"]), form.clone()]);
+    some_text().of_kind(kind).parsed(
+        |text| match text.as_str() {
+            "default" => Ok(Prefixed([0, 0, 0, 0].into(), 0)),
+            text => network(text),
+        },
+        Prefixed::to_string,
+    )
+}
+
+fn network(text: &str) -> Result<Prefixed, String> {
+    let known: Prefixed = text
+        .parse()
+        .map_err(|_| format!("{} is not a network; write such as 198.51.100.0/24", quoted(text)))?;
+    let address = match known.0 {
+        IpAddr::V4(v4) => IpAddr::from((v4.to_bits() & mask(known.1)).to_be_bytes()),
+        IpAddr::V6(v6) => IpAddr::from((v6.to_bits() & mask_of_ipv6(known.1)).to_be_bytes()),
+    };
+    let right = Prefixed(address, known.1);
+    if right == known { Ok(known) } else { Err(format!("{known} is not a whole network; write {right}")) }
+}
+
+fn mask_of_ipv6(prefix: u8) -> u128 {
+    u128::MAX.checked_shl(128_u32.saturating_sub(prefix.into())).unwrap_or(0)
+}
+
 /// Whether the kernel takes `gateway` for an interface of this address: within its network, or link-local.
-fn reaches(own: IpAddr, prefix: u8, gateway: IpAddr) -> bool {
+fn reaches(Prefixed(own, prefix): Prefixed, gateway: IpAddr) -> bool {
     match (own, gateway) {
         // To a single address every gateway is outside; an author who writes one knows that.
         (IpAddr::V4(own), IpAddr::V4(gateway)) if prefix < 32 => same_network(own, gateway, prefix),
         (IpAddr::V6(own), IpAddr::V6(gateway)) if prefix < 128 => {
-            let mask = u128::MAX.checked_shl(128_u32.saturating_sub(u32::from(prefix))).unwrap_or(0);
-            own.to_bits() & mask == gateway.to_bits() & mask || gateway.is_unicast_link_local()
+            (own.to_bits() ^ gateway.to_bits()) & mask_of_ipv6(prefix) == 0 || gateway.is_unicast_link_local()
         }
         (own, gateway) => own.is_ipv4() == gateway.is_ipv4(),
     }

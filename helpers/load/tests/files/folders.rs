@@ -109,15 +109,19 @@ fn a_mistake_in_the_machine_file_leaves_the_rest_of_it() {
 modules: [overlay, "a b"]
 sysctl: {ip_forward: 1, vm.swappiness: 10, vm.a: }
 network:
-  - {interface: "*", address: 10.0.2.15/24}
-  - {interface: eth0, dhcp: false}
+  - {interface: "*", vlan: {id: 4095, on: "eth*"}}
+  - {mac: 52-54-00-12-34-56}
   - {interface: eth0, dhcp: true, gateway: 10.0.2.2}
-  - {interface: eth0, address: 10.0.2.15/24, dhcp: yes}
+  - {interface: eth0, address: 10.0.2.15/24, addresses: [], dhcp: yes}
   - {interface: eth0, address: 10.0.2.15}
   - {interface: eth0, address: 10.0.2.15/33}
   - {interface: eth0, address: 10.0.2.15/24, gateway: 10.0.3.2}
   - {interface: a/b, address: 10.0.2.15/24, dns: [x]}
   - {address: 10.0.2.15/24}
+  - {interface: a0, dummy: {}, bridge: {}, driver: x}
+  - {interface: "e*", bond: {mode: fast}}
+  - {interface: eth0, mtu: 20, routes: [{to: 10.1.2.3/8}, {to: default, via: "fe80::1"}, {to: 10.0.0.0/8, via: "fe80::1"}, {via: 10.0.0.1}]}
+  - {interface: eth0, gateway: 10.0.0.1, rules: [{table: 5}, {from: 10.0.0.0/8, to: "fd00::/8", table: 5}, {from: 10.0.0.0/8}]}
 mounts: [{source: LABEL=STATE, target: var}]
 api: {listen: [localhost:50000], ca: /a, certificate: /b}
 builtins: {containers: {}, containerd: {limit: {}, enabled: maybe, user: root}, probe: {logs: {}}}
@@ -135,37 +139,52 @@ hostnmae: x
             "machine.yaml:2:20: modules[1]: \"a b\" is not the name of a kernel module; write such as virtio_net",
             "machine.yaml:3:10: sysctl: \"ip_forward\" is not a key such as net.ipv4.ip_forward",
             "machine.yaml:3:44: sysctl.vm.a: this key has no value; give it one or remove it",
-            "machine.yaml:5:17: network[0].interface: several interfaces cannot have the same address; write a name",
-            "machine.yaml:6:29: network[1].dhcp: the interface has no address; write dhcp: true, or address: 10.0.2.15/24",
+            "machine.yaml:5:22: network[0].vlan: an interface that Kelson makes needs a name; write interface: NAME",
+            "machine.yaml:5:33: network[0].vlan.id: 4095 is out of range; write a number from 1 to 4094",
+            "machine.yaml:5:43: network[0].vlan.on: \"eth*\" is not the name of an interface, such as eth0",
+            "machine.yaml:6:11: network[1].mac: \"52-54-00-12-34-56\" is not an address such as 52:54:00:12:34:56",
             "machine.yaml:7:44: network[2].gateway: gateway belongs to address; DHCP brings its own",
-            "machine.yaml:8:46: network[3]: address and dhcp exclude each other; keep one",
+            "machine.yaml:8:46: network[3]: address and addresses exclude each other; keep one",
+            "machine.yaml:8:67: network[3].dhcp: \"yes\" is not true; write true, or {probe: false}",
             "machine.yaml:9:32: network[4].address: \"10.0.2.15\" is not an address with its prefix; write such as 10.0.2.15/24",
             "machine.yaml:10:32: network[5].address: \"10.0.2.15/33\" is not an address with its prefix; write such as 10.0.2.15/24",
             "machine.yaml:11:55: network[6].gateway: 10.0.3.2 is not within the network of address",
             "machine.yaml:12:17: network[7].interface: \"a/b\" is not the name of an interface, such as eth0",
             "machine.yaml:12:51: network[7].dns[0]: \"x\" is not an IP address",
-            "machine.yaml:13:5: network[8].interface: this key is missing; write interface: eth0",
-            "machine.yaml:14:10: mounts[0].type: this key is missing; write type: ext4",
-            "machine.yaml:14:40: mounts[0].target: \"var\" is not a path from the root; write it with / first",
-            "machine.yaml:15:6: api.key: this key is missing; write key: PATH",
-            "machine.yaml:15:16: api.listen[0]: \"localhost:50000\" is not ADDRESS:PORT; write such as 0.0.0.0:50000 or [::]:50000",
-            "machine.yaml:16:12: builtins.containers: this is not one of the built-in services apid, containerd, devices, devlog, logd, net, probe, timesync; did you mean containerd?",
-            "machine.yaml:16:41: builtins.containerd.limit: this key is not known; did you mean limits? Allowed here: enabled, environment, environmentFiles, depends, restart, required, startTimeout, health, hooks, stop, resources, limits, logs",
-            "machine.yaml:16:61: builtins.containerd.enabled: \"maybe\" is not true or false",
-            "machine.yaml:16:68: builtins.containerd.user: this is settled for containerd and cannot be changed; allowed here: enabled, environment, environmentFiles, depends, restart, required, startTimeout, health, hooks, stop, resources, limits, logs",
-            "machine.yaml:16:89: builtins.probe.logs: probe is there as long as a service has tcp, http or grpc checks and cannot be changed in this; allowed here: resources",
-            "machine.yaml:17:21: shutdown.timeout: 0s is out of range; write a duration from 1s to 365d",
-            "machine.yaml:18:10: images[0]: \"images\" is not a path from the root; write it with / first",
-            "machine.yaml:19:18: time.servers[0]: \"a b\" is not a server; write such as ntp.example.com, 192.0.2.1 or 192.0.2.1:123",
-            "machine.yaml:19:23: time.servers[1]: \"ntp:0\" is not a server; write such as ntp.example.com, 192.0.2.1 or 192.0.2.1:123",
-            "machine.yaml:19:49: time.servers[3]: \"ntp..x\" is not a server; write such as ntp.example.com, 192.0.2.1 or 192.0.2.1:123",
-            "machine.yaml:20:19: devices.rules[0].subsystem: this key is missing; write subsystem: tty",
-            "machine.yaml:20:44: devices.rules[1].subsystem: a pattern has no space; write ? for one",
-            "machine.yaml:20:57: devices.rules[1].mode: \"9\" is not a mode; write such as \"0660\"",
-            "machine.yaml:20:82: devices.rules[2].link: \"../x\" is not a name below /dev; write such as serial/gps",
-            "machine.yaml:20:95: devices.rules[2].group: group \"nobodys\" is not in /etc/group",
-            "machine.yaml:20:117: devices.rules[2].attributes: \"../a\" is not the name of an attribute, such as idVendor",
-            "machine.yaml:21:1: hostnmae: this key is not known; did you mean hostname? Allowed here: hostname, modules, sysctl, network, mounts, api, builtins, health, shutdown, watchdog, images, main, time, devices, logs",
+            "machine.yaml:13:5: network[8]: one of the keys interface, mac, driver is missing",
+            "machine.yaml:14:32: network[9]: bridge and dummy exclude each other; keep one",
+            "machine.yaml:14:44: network[9]: interface and driver exclude each other; keep one",
+            "machine.yaml:15:23: network[10].bond: an interface that Kelson makes needs a name; write interface: NAME",
+            "machine.yaml:15:29: network[10].bond.members: this key is missing; write members: [eth1, eth2]",
+            "machine.yaml:15:36: network[10].bond.mode: \"fast\" is not one of balance-rr, active-backup, balance-xor, broadcast, 802.3ad, balance-tlb, balance-alb",
+            "machine.yaml:16:28: network[11].mtu: 20 is out of range; write a number from 68 to 65536",
+            "machine.yaml:16:46: network[11].routes[0].to: 10.1.2.3/8 is not a whole network; write 10.0.0.0/8",
+            "machine.yaml:16:112: network[11].routes[2].via: fe80::1 is of another family than 10.0.0.0/8",
+            "machine.yaml:16:124: network[11].routes[3].to: this key is missing; write to: 198.51.100.0/24",
+            "machine.yaml:17:32: network[12].gateway: gateway belongs to address; write one such as 192.0.2.7/24",
+            "machine.yaml:17:85: network[12].rules[1].to: fd00::/8 is of another family than 10.0.0.0/8",
+            "machine.yaml:17:108: network[12].rules[2].table: this key is missing; write table: 1000",
+            "machine.yaml:18:10: mounts[0].type: this key is missing; write type: ext4",
+            "machine.yaml:18:40: mounts[0].target: \"var\" is not a path from the root; write it with / first",
+            "machine.yaml:19:6: api.key: this key is missing; write key: PATH",
+            "machine.yaml:19:16: api.listen[0]: \"localhost:50000\" is not ADDRESS:PORT; write such as 0.0.0.0:50000 or [::]:50000",
+            "machine.yaml:20:12: builtins.containers: this is not one of the built-in services apid, containerd, devices, devlog, logd, net, probe, timesync; did you mean containerd?",
+            "machine.yaml:20:41: builtins.containerd.limit: this key is not known; did you mean limits? Allowed here: enabled, environment, environmentFiles, depends, restart, required, startTimeout, health, hooks, stop, resources, limits, logs",
+            "machine.yaml:20:61: builtins.containerd.enabled: \"maybe\" is not true or false",
+            "machine.yaml:20:68: builtins.containerd.user: this is settled for containerd and cannot be changed; allowed here: enabled, environment, environmentFiles, depends, restart, required, startTimeout, health, hooks, stop, resources, limits, logs",
+            "machine.yaml:20:89: builtins.probe.logs: probe is there as long as a service has tcp, http or grpc checks and cannot be changed in this; allowed here: resources",
+            "machine.yaml:21:21: shutdown.timeout: 0s is out of range; write a duration from 1s to 365d",
+            "machine.yaml:22:10: images[0]: \"images\" is not a path from the root; write it with / first",
+            "machine.yaml:23:18: time.servers[0]: \"a b\" is not a server; write such as ntp.example.com, 192.0.2.1 or 192.0.2.1:123",
+            "machine.yaml:23:23: time.servers[1]: \"ntp:0\" is not a server; write such as ntp.example.com, 192.0.2.1 or 192.0.2.1:123",
+            "machine.yaml:23:49: time.servers[3]: \"ntp..x\" is not a server; write such as ntp.example.com, 192.0.2.1 or 192.0.2.1:123",
+            "machine.yaml:24:19: devices.rules[0].subsystem: this key is missing; write subsystem: tty",
+            "machine.yaml:24:44: devices.rules[1].subsystem: a pattern has no space; write ? for one",
+            "machine.yaml:24:57: devices.rules[1].mode: \"9\" is not a mode; write such as \"0660\"",
+            "machine.yaml:24:82: devices.rules[2].link: \"../x\" is not a name below /dev; write such as serial/gps",
+            "machine.yaml:24:95: devices.rules[2].group: group \"nobodys\" is not in /etc/group",
+            "machine.yaml:24:117: devices.rules[2].attributes: \"../a\" is not the name of an attribute, such as idVendor",
+            "machine.yaml:25:1: hostnmae: this key is not known; did you mean hostname? Allowed here: hostname, modules, sysctl, network, mounts, api, builtins, health, shutdown, watchdog, images, main, time, devices, logs",
         ]
     );
     let loaded = folder.load();
@@ -176,7 +195,7 @@ hostnmae: x
         (None, ["overlay".to_owned()].as_slice())
     );
     assert_eq!(machine.sysctl, [("vm.swappiness".to_owned(), "10".to_owned())]);
-    assert_eq!(machine.network.len(), 3, "an address is kept where only the gateway is wrong");
+    assert_eq!(machine.network.len(), 9, "an address is kept where only the gateway is wrong");
     assert_eq!((machine.mounts.len(), machine.api.is_none()), (0, true));
     assert_eq!(machine.builtins.len(), 2);
     assert_eq!((machine.shutdown_timeout.as_secs(), machine.images.len()), (60, 1));

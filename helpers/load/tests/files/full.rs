@@ -6,8 +6,10 @@ use crate::folder::Folder;
 use kelson_load::written;
 use kelson_spec::devices::{DeviceRule, DevicesSpec};
 use kelson_spec::machine::{
-    ApiSpec, BuiltinSpec, DhcpSpec, InterfaceSpec, MachineSpec, MountSpec, NodeHealthSpec, TimeSpec,
-    WatchdogSpec,
+    ApiSpec, BuiltinSpec, MachineSpec, MountSpec, NodeHealthSpec, TimeSpec, WatchdogSpec,
+};
+use kelson_spec::network::{
+    BondMode, BondSpec, BridgeSpec, DhcpSpec, InterfaceSpec, LinkKind, Matches, RouteSpec, RuleSpec, VlanSpec,
 };
 use kelson_spec::service::*;
 use kelson_spec::{Loaded, wire};
@@ -394,7 +396,13 @@ network:
   - {interface: eth0, address: 10.0.2.15/24, gateway: 10.0.2.2, dns: [10.0.2.3, "fd00::1"]}
   - {interface: eth1, address: "fd00::2/64", gateway: "fe80::1"}
   - {interface: eth2, dhcp: true}
-  - {interface: "*", dhcp: {probe: false}}
+  - {interface: "eth?", dhcp: {probe: false}, mtu: 9000, addresses: [192.0.2.1/32]}
+  - {mac: "52:54:00:12:34:aB", dhcp: false}
+  - {driver: igb, routes: [{to: 198.51.100.0/24, via: 192.0.2.1, metric: 5, table: 1000}, {to: default, via: "fe80::1"}]}
+  - {interface: lan5, vlan: {id: 5, on: eth0}, rules: [{from: 192.0.2.0/24, table: 1000}, {to: "fd00::/8", table: 7, priority: 9}]}
+  - {interface: bond0, bond: {mode: 802.3ad, members: [eth1, eth2]}}
+  - {interface: br0, bridge: {members: [bond0], stp: true}}
+  - {interface: local, dummy: {}}
 mounts: [{source: LABEL=STATE, target: /var, type: ext4, options: [noatime]}]
 api: {listen: ["0.0.0.0:50000", "[::]:50000"], ca: /etc/kelson/pki/ca.pem, certificate: /etc/kelson/pki/c.pem, key: /etc/kelson/pki/k.pem, connectionLifetime: 30m}
 builtins:
@@ -429,31 +437,59 @@ logs: {stdout: only}
     folder.service("web", "name: web\nprocess: {command: [/bin/web]}\n");
     let loaded = folder.load();
     assert_eq!(loaded.diagnostics, []);
-    let interface = |name: &str, address: &str, prefix, gateway: &str, dns: &[&str]| InterfaceSpec {
-        interface: name.into(),
-        address: Some(address.parse().unwrap()),
-        prefix,
+    let named = |name: &str| InterfaceSpec::new(Matches::Name(name.into()));
+    let made = |name: &str, kind| InterfaceSpec { kind: Some(kind), ..named(name) };
+    let interface = |name: &str, address: &str, gateway: &str, dns: &[&str]| InterfaceSpec {
+        addresses: vec![address.parse().unwrap()],
         gateway: Some(gateway.parse().unwrap()),
         dns: dns.iter().map(|ip| ip.parse().unwrap()).collect(),
-        dhcp: None,
+        ..named(name)
     };
-    let dynamic = |name: &str, probe| InterfaceSpec {
-        interface: name.into(),
-        address: None,
-        prefix: 0,
-        gateway: None,
-        dns: Vec::new(),
-        dhcp: Some(DhcpSpec { probe }),
+    let route = |to: &str, via: &str, metric, table| RouteSpec {
+        to: to.parse().unwrap(),
+        via: Some(via.parse().unwrap()),
+        metric,
+        table,
     };
+    let rule = |from: Option<&str>, to: Option<&str>, table, priority| RuleSpec {
+        from: from.map(|from| from.parse().unwrap()),
+        to: to.map(|to| to.parse().unwrap()),
+        table,
+        priority,
+    };
+    let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
     let expected = MachineSpec {
         hostname: Some("edge-1".into()),
         modules: vec!["overlay".into(), "virtio_net".into()],
         sysctl: vec![pair("net.ipv4.ip_forward", "1"), pair("vm.swappiness", "10")],
         network: vec![
-            interface("eth0", "10.0.2.15", 24, "10.0.2.2", &["10.0.2.3", "fd00::1"]),
-            interface("eth1", "fd00::2", 64, "fe80::1", &[]),
-            dynamic("eth2", true),
-            dynamic("*", false),
+            interface("eth0", "10.0.2.15/24", "10.0.2.2", &["10.0.2.3", "fd00::1"]),
+            interface("eth1", "fd00::2/64", "fe80::1", &[]),
+            InterfaceSpec { dhcp: Some(DhcpSpec { probe: true }), ..named("eth2") },
+            InterfaceSpec {
+                dhcp: Some(DhcpSpec { probe: false }),
+                mtu: Some(9000),
+                addresses: vec!["192.0.2.1/32".parse().unwrap()],
+                ..named("eth?")
+            },
+            InterfaceSpec::new(Matches::Mac([0x52, 0x54, 0, 0x12, 0x34, 0xab])),
+            InterfaceSpec {
+                routes: vec![
+                    route("198.51.100.0/24", "192.0.2.1", 5, 1000),
+                    route("::/0", "fe80::1", 0, 254),
+                ],
+                ..InterfaceSpec::new(Matches::Driver("igb".into()))
+            },
+            InterfaceSpec {
+                rules: vec![rule(Some("192.0.2.0/24"), None, 1000, 1000), rule(None, Some("fd00::/8"), 7, 9)],
+                ..made("lan5", LinkKind::Vlan(VlanSpec { id: 5, on: "eth0".into() }))
+            },
+            made(
+                "bond0",
+                LinkKind::Bond(BondSpec { mode: BondMode::Lacp, members: names(&["eth1", "eth2"]) }),
+            ),
+            made("br0", LinkKind::Bridge(BridgeSpec { members: names(&["bond0"]), stp: true })),
+            made("local", LinkKind::Dummy),
         ],
         mounts: vec![MountSpec {
             source: "LABEL=STATE".into(),

@@ -1,0 +1,201 @@
+//! A host and its neighbour, each in a network namespace of its own, with a cable between them.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+
+use kelson_tests::paths::binary;
+use kelson_tests::{PATIENCE, eventually, until};
+
+/// Mappings of the machine file, as PID 1 writes them.
+pub const PROBED: &str = r#"{"matches":{"Name":"eth0"},"dhcp":{"probe":true},"dns":["192.0.2.54"]}"#;
+pub const UNPROBED: &str = r#"{"matches":{"Name":"eth0"},"dhcp":{"probe":false},"dns":["192.0.2.54"]}"#;
+
+/// A process that ends with the test.
+pub struct Guard(pub Child);
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The lines that a process has written.
+#[derive(Clone, Default)]
+pub struct Log(Arc<Mutex<Vec<String>>>);
+
+impl Log {
+    pub fn of(pipe: impl std::io::Read + Send + 'static) -> Log {
+        let lines = Log::default();
+        let kept = lines.clone();
+        std::thread::spawn(move || {
+            for line in BufReader::new(pipe).lines().map_while(Result::ok) {
+                kept.0.lock().expect("nobody panics with it").push(line);
+            }
+        });
+        lines
+    }
+
+    pub fn all(&self) -> Vec<String> {
+        self.0.lock().expect("nobody panics with it").clone()
+    }
+
+    pub fn count(&self, part: &str) -> usize {
+        self.all().iter().filter(|line| line.contains(part)).count()
+    }
+}
+
+/// A network namespace: a process that holds it.
+pub struct Namespace(Guard);
+
+impl Namespace {
+    pub fn new() -> Namespace {
+        let holder = Command::new("unshare")
+            .args(["--net", "sh", "-c", "echo there; exec sleep 3600"])
+            .stdout(Stdio::piped())
+            .spawn();
+        let mut holder = holder.expect("unshare is installed");
+        let mut line = String::new();
+        BufReader::new(holder.stdout.as_mut().expect("piped")).read_line(&mut line).expect("a line");
+        assert_eq!(line, "there\n");
+        Namespace(Guard(holder))
+    }
+
+    pub fn id(&self) -> String {
+        self.0.0.id().to_string()
+    }
+
+    pub fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        let mut command = Command::new("nsenter");
+        command.args(["--net", "--target", &self.id(), "--"]).arg(program);
+        command
+    }
+
+    pub fn ip(&self, words: &str) -> String {
+        let done = self.command("ip").args(words.split(' ')).output().expect("ip is installed");
+        assert!(done.status.success(), "ip {words}: {}", String::from_utf8_lossy(&done.stderr));
+        String::from_utf8(done.stdout).expect("text")
+    }
+
+    /// Runs `make` in the namespace, and returns its socket.
+    pub fn socket<T: Send + 'static>(&self, make: impl FnOnce() -> T + Send + 'static) -> T {
+        let namespace = fs::File::open(format!("/proc/{}/ns/net", self.id())).expect("it is held");
+        let thread = std::thread::spawn(move || {
+            let raw = std::os::fd::AsRawFd::as_raw_fd(&namespace);
+            // SAFETY: it changes this thread alone, which ends here.
+            assert_eq!(unsafe { libc::setns(raw, libc::CLONE_NEWNET) }, 0);
+            make()
+        });
+        thread.join().expect("the namespace is there")
+    }
+}
+
+/// `eth0` of a host, and `srv` of its server, which has 192.0.2.1.
+pub struct Cable {
+    pub host: Namespace,
+    pub server: Namespace,
+    pub folder: PathBuf,
+}
+
+impl Drop for Cable {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+impl Cable {
+    pub fn new() -> Cable {
+        let (host, server) = (Namespace::new(), Namespace::new());
+        let folder = std::env::temp_dir().join(format!("kelson-dhcp-{}", host.id()));
+        fs::create_dir(&folder).expect("a new folder");
+        // Also for a user who is not root.
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).expect("it is ours");
+        host.ip("link set lo up");
+        host.ip(&format!("link add eth0 type veth peer name srv netns {}", server.id()));
+        server.ip("address add 192.0.2.1/24 dev srv");
+        server.ip("link set srv up");
+        Cable { host, server, folder }
+    }
+
+    /// A server that gives 192.0.2.`last` for some seconds, and its messages.
+    pub fn serve(&self, last: u8, seconds: u32) -> (Guard, Log) {
+        let path = |name: &str| self.folder.join(name).display().to_string();
+        let (leases, pid) = (path(&format!("leases-{last}")), path("pid"));
+        fs::write(&leases, "").expect("a file");
+        let text = format!(
+            "start 192.0.2.{last}\nend 192.0.2.{last}\ndecline_time 1\ninterface srv\nlease_file {leases}\npidfile {pid}\nmin_lease 1\n\
+             opt lease {seconds}\nopt subnet 255.255.255.0\nopt router 192.0.2.1\nopt dns 192.0.2.53\n\
+             opt domain example.test\nopt mtu 1400\nopt ntpsrv 192.0.2.123\n"
+        );
+        fs::write(path("udhcpd.conf"), text).expect("a file");
+        let server = self
+            .server
+            .command("busybox")
+            .args(["udhcpd", "-f", "-a", "1", &path("udhcpd.conf")])
+            .stderr(Stdio::piped())
+            .spawn();
+        let mut server = Guard(server.expect("busybox is installed"));
+        let lines = Log::of(server.0.stderr.take().expect("piped"));
+        eventually("udhcpd to have started", || lines.count("started") > 0);
+        (server, lines)
+    }
+
+    /// `kelson-net` for these interfaces, and what it logs.
+    pub fn client(&self, interfaces: &[&str]) -> (Guard, Log) {
+        let mut command = self.host.command("bash");
+        // nsenter cannot change the name under which a program runs.
+        command.args(["-c", "exec -a kelson-net \"$@\"", "bash"]).arg(binary("init")).arg(self.state());
+        command.args(interfaces).stdout(Stdio::piped());
+        let mut client = Guard(command.spawn().expect("nsenter is installed"));
+        let lines = Log::of(client.0.stdout.take().expect("piped"));
+        (client, lines)
+    }
+
+    /// Whether the host has this link.
+    pub fn has_link(&self, name: &str) -> bool {
+        self.host.ip("-oneline link show").contains(&format!(" {name}: "))
+    }
+
+    pub fn state(&self) -> PathBuf {
+        self.folder.join("net")
+    }
+
+    /// The IPv4 addresses of `eth0`.
+    pub fn addresses(&self) -> Vec<String> {
+        let text = self.host.ip("-4 -oneline address show dev eth0");
+        text.lines().filter_map(|line| line.split_whitespace().nth(3)).map(str::to_owned).collect()
+    }
+
+    pub fn wait_for(&self, address: &str) {
+        until(address, PATIENCE, || (self.addresses() == [address]).then_some(()));
+    }
+
+    /// What changes from now on.
+    pub fn monitor(&self) -> (Guard, Log) {
+        let monitor = self
+            .host
+            .command("ip")
+            .args(["-4", "monitor", "address", "route"])
+            .stdout(Stdio::piped())
+            .spawn();
+        let mut monitor = Guard(monitor.expect("ip is installed"));
+        let lines = Log::of(monitor.0.stdout.take().expect("piped"));
+        // It listens once it sees this.
+        eventually("ip to listen", || {
+            self.host.ip("address replace 198.51.100.1/32 dev lo");
+            self.host.ip("address del 198.51.100.1/32 dev lo");
+            lines.count("198.51.100.1") > 0
+        });
+        (monitor, lines)
+    }
+}
+
+/// The changes of a kind, except those that show that the monitor listens.
+pub fn deleted(lines: &Log) -> Vec<String> {
+    let own = |line: &String| line.starts_with("Deleted") && !line.contains("198.51.100.1");
+    lines.all().into_iter().filter(own).collect()
+}
