@@ -86,7 +86,7 @@ pub const BUILTINS: &[Builtin] = &[
     },
     Builtin {
         name: NET,
-        about: "follows the interfaces of [`network`](#network), and gets addresses by DHCP",
+        about: "follows the interfaces and routers of [`network`](#network), and gets addresses by DHCP",
         changes: Changes::Service,
         feature: Some(Feature::Net),
         program: Some(net),
@@ -159,14 +159,14 @@ fn timesync(machine: &MachineSpec) -> Option<ServiceSpec> {
     Some(spec)
 }
 
-/// On where the machine file names an interface with `dhcp`, or says `enabled: true`, unless it says `enabled: false`.
+/// On where the machine file names an interface with `dhcp` or `routerAdvertisements`, or says `enabled: true`, unless it says `enabled: false`.
 fn net(machine: &MachineSpec) -> Option<ServiceSpec> {
-    let is_dynamic = machine.network.iter().any(|spec| spec.dhcp.is_some());
+    let is_dynamic = machine.network.iter().any(InterfaceSpec::is_dynamic);
     machine.is_enabled(NET).unwrap_or(is_dynamic).then_some(())?;
     let interfaces = machine.network.iter().map(InterfaceSpec::to_word);
     let words = [NET_PROGRAM.to_owned(), LEASES.to_owned()].into_iter().chain(interfaces);
     let mut spec = ServiceSpec::process(NET, words);
-    spec.description = "follows interfaces, and gets addresses by DHCP".into();
+    spec.description = "follows interfaces and routers, and gets addresses by DHCP".into();
     spec.readiness = Readiness::Notify;
     spec.security.capabilities = Some(CHANGE_USER | CHOWN | NET_ADMIN | NET_BIND_SERVICE | NET_RAW);
     // Any host of the link may send answers that are worth a line.

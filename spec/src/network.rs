@@ -27,6 +27,8 @@ pub struct InterfaceSpec {
     pub dns: Vec<IpAddr>,
     /// `None`: it gets no address by DHCP.
     pub dhcp: Option<DhcpSpec>,
+    /// Whether the kernel takes in router advertisements; `None`: as the kernel does by itself.
+    pub router_advertisements: Option<bool>,
 }
 
 impl InterfaceSpec {
@@ -42,7 +44,13 @@ impl InterfaceSpec {
             rules: Vec::new(),
             dns: Vec::new(),
             dhcp: None,
+            router_advertisements: None,
         }
+    }
+
+    /// Whether something of it is followed while the host runs.
+    pub fn is_dynamic(&self) -> bool {
+        self.dhcp.is_some() || self.router_advertisements == Some(true)
     }
 
     /// One word of a command line.
@@ -60,6 +68,7 @@ impl InterfaceSpec {
     pub fn is_static(&self) -> bool {
         self.kind.is_some()
             || self.mtu.is_some()
+            || self.router_advertisements.is_some()
             || !(self.addresses.is_empty() && self.routes.is_empty() && self.rules.is_empty())
     }
 

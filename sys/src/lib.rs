@@ -5,6 +5,7 @@ pub mod clock;
 pub mod command_line;
 pub mod descriptor;
 pub mod fnmatch;
+pub mod icmpv6;
 pub mod io_port;
 pub mod ipv4;
 mod lock;

@@ -28,6 +28,9 @@ pub fn open(protocol: SockProtocol, groups: u32) -> nix::Result<OwnedFd> {
     Ok(socket)
 }
 
+/// The group (a bit) of the options that a router advertisement has for programs.
+pub const ADVERTISEMENTS: u32 = 1 << (libc::RTNLGRP_ND_USEROPT - 1);
+
 /// The number of an interface; `None`: there is none of that name.
 pub fn index_of(name: &str) -> Option<u32> {
     nix::net::if_::if_nametoindex(name).ok()

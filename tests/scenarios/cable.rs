@@ -81,6 +81,18 @@ impl Namespace {
         String::from_utf8(done.stdout).expect("text")
     }
 
+    /// Gives a kernel parameter of its network this value.
+    pub fn sysctl(&self, key: &str, value: &str) {
+        let path = format!("/proc/sys/{}", key.replace('.', "/"));
+        let done = self.command("sh").args(["-c", &format!("echo {value} >{path}")]).status();
+        assert!(done.expect("nsenter is installed").success(), "{key}");
+    }
+
+    pub fn read_sysctl(&self, key: &str) -> String {
+        let read = self.command("cat").arg(format!("/proc/sys/{}", key.replace('.', "/"))).output();
+        String::from_utf8_lossy(&read.expect("nsenter is installed").stdout).trim().to_owned()
+    }
+
     /// Runs `make` in the namespace, and returns its socket.
     pub fn socket<T: Send + 'static>(&self, make: impl FnOnce() -> T + Send + 'static) -> T {
         let namespace = fs::File::open(format!("/proc/{}/ns/net", self.id())).expect("it is held");

@@ -1,8 +1,11 @@
-//! `kelson-net` and the interfaces of a host: static settings.
+//! `kelson-net` and the interfaces of a host: static settings, and the advertisements of radvd.
 
-use kelson_tests::eventually;
+use std::fs;
+use std::process::Stdio;
 
-use super::cable::Cable;
+use kelson_tests::{PATIENCE, eventually, until};
+
+use super::cable::{Cable, Guard, Log};
 
 #[test]
 fn static_settings_are_kept_while_links_come_and_go() {
@@ -41,4 +44,61 @@ fn static_settings_are_kept_while_links_come_and_go() {
     assert!(!cable.host.ip("link show eth1").contains(",UP"));
     cable.host.ip("link del br0");
     eventually("another bridge", || cable.has_link("br0") && is_set() && is_member("eth0"));
+}
+
+const ROUTED: &str = r#"{"matches":{"Name":"eth0"},"router_advertisements":true}"#;
+
+/// radvd on the server's end, whose name servers last for some seconds.
+fn advertise(cable: &Cable, seconds: u32) -> Guard {
+    cable.server.sysctl("net.ipv6.conf.all.forwarding", "1");
+    let text = format!(
+        "interface srv {{ AdvSendAdvert on; MinRtrAdvInterval 3; MaxRtrAdvInterval 4; AdvDefaultLifetime 60;\n\
+         prefix 2001:db8:5::/64 {{ AdvValidLifetime 600; AdvPreferredLifetime 300; }};\n\
+         RDNSS 2001:db8:5::53 {{ AdvRDNSSLifetime {seconds}; }};\n\
+         DNSSL example.test {{ AdvDNSSLLifetime {seconds}; }}; }};\n"
+    );
+    let path = |name: &str| cable.folder.join(name).display().to_string();
+    fs::write(path("radvd.conf"), text).expect("a file");
+    let mut command = cable.server.command("radvd");
+    command.args(["--nodaemon", "--logmethod", "stderr", "--config", &path("radvd.conf")]);
+    command.args(["--pidfile", &path("radvd.pid")]).stderr(Stdio::piped());
+    let mut router = Guard(command.spawn().expect("radvd is installed"));
+    // Its words are of no interest, but have to go somewhere.
+    let _ = Log::of(router.0.stderr.take().expect("piped"));
+    router
+}
+
+#[test]
+fn names_of_a_router_last_as_long_as_it_says_also_on_a_host_that_forwards() {
+    let cable = Cable::new();
+    cable.host.sysctl("net.ipv6.conf.all.forwarding", "1");
+    let router = advertise(&cable, 8);
+    let (client, log) = cable.client(&[ROUTED]);
+    let resolver = || fs::read_to_string(cable.folder.join("resolv.conf")).unwrap_or_default();
+    let has_names = || resolver().ends_with("nameserver 2001:db8:5::53\nsearch example.test\n");
+    until("the names", PATIENCE, || has_names().then_some(()));
+    eventually("the address", || {
+        cable.host.ip("-6 -oneline address show dev eth0").contains("inet6 2001:db8:5:")
+    });
+    eventually("the route", || cable.host.ip("-6 route show default").contains("proto ra"));
+    assert_eq!(log.count("name server 2001:db8:5::53, domain example.test"), 1, "{:?}", log.all());
+
+    // The next process knows them at once, and asks for them.
+    drop(client);
+    let (_client, log) = cable.client(&[ROUTED]);
+    assert!(has_names(), "{}", resolver());
+    drop(router);
+    until("the names to go", PATIENCE, || (!resolver().contains("2001:db8:5::53")).then_some(()));
+    assert!(log.count("eth0: no names by router advertisements") <= 1);
+    assert_eq!(cable.host.ip("-6 route show default").matches("proto ra").count(), 1, "it lasts longer");
+
+    let _router = advertise(&cable, 600);
+    until("the names of the next router", PATIENCE, || has_names().then_some(()));
+}
+
+#[test]
+fn a_host_that_wants_no_advertisements_takes_none() {
+    let cable = Cable::new();
+    let (_client, _) = cable.client(&[&ROUTED.replace("true", "false")]);
+    eventually("the setting", || cable.host.read_sysctl("net.ipv6.conf.eth0.accept_ra") == "0");
 }

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use kelson_api::client::Client;
-use kelson_proto::v1::{Link, LinkAddress, LinkRoute, NetworkLease, NetworkRequest};
+use kelson_proto::v1::{
+    Advertised, AdvertisedName, Link, LinkAddress, LinkRoute, NetworkLease, NetworkRequest,
+};
 
 use super::looking::gather;
 use crate::call::{Call, Run};
@@ -30,13 +32,21 @@ pub struct Arguments {
 views! {
     // `lease`: null where it has none by DHCP. `valid`: how long the kernel keeps the address, null without an end.
     Link: link {
-        index, name, hardware: some(&link.hardware), up, running, mtu, addresses, routes, lease,
+        index, name, hardware: some(&link.hardware), up, running, mtu, addresses, routes, lease, advertised,
     }
     LinkAddress: address {
         address, origin, valid_ms: address.valid, tentative,
     }
     LinkRoute: route {
         destination, gateway: some(&route.gateway), metric, origin: some(&route.origin),
+    }
+    // What routers say about names.
+    Advertised: advertised {
+        name_servers, search,
+    }
+    // The time that is left; null without an end.
+    AdvertisedName: advertised {
+        name, ends_in_ms: advertised.end,
     }
     // The times that are left; null where the lease has no end.
     NetworkLease: lease {

@@ -1,8 +1,8 @@
 //! The machine itself: mounts, memory, processors, disks, cgroups, the clock.
 
 use kelson_proto::v1::{
-    Cgroup, CgroupsResponse, ClockResponse, CpuResponse, CpuTimes, Disk, Link, LinkAddress, LinkRoute,
-    MemoryResponse, Mount, NetworkLease, Pressure,
+    Advertised, AdvertisedName, Cgroup, CgroupsResponse, ClockResponse, CpuResponse, CpuTimes, Disk, Link,
+    LinkAddress, LinkRoute, MemoryResponse, Mount, NetworkLease, Pressure,
 };
 use prost_types::Timestamp;
 
@@ -195,6 +195,10 @@ fn links() -> Vec<Link> {
             ],
             routes: vec![route("default", "10.0.2.2", "dhcp"), route("10.0.2.0/24", "", "kernel")],
             lease: Some(lease),
+            advertised: Some(Advertised {
+                name_servers: vec![AdvertisedName { name: "fe80::1%eth0".to_owned(), end: wire(600, 0) }],
+                search: Vec::new(),
+            }),
         },
         Link { index: 3, name: "eth1".to_owned(), up: true, mtu: 1500, ..Link::default() },
     ]

@@ -27,6 +27,7 @@ mod paths;
 mod place;
 mod played;
 mod probe;
+mod routers;
 mod spawns;
 mod state;
 mod superblock;
@@ -84,6 +85,7 @@ pub const TARGETS: &[Target] = &[
     target("notify", notify::datagram, 4096, Some("notify")),
     target("path_frames", paths::frames, 1024, None),
     target("probe_frames", probe::frames, 4096, None),
+    target("router_options", routers::options, 2048, None),
     target("service_file", configuration::service_file, 4096, Some("yaml")),
     target("spawns", spawns::file, 5000, None),
     target("state_files", state::files, 8192, None),

@@ -4,12 +4,12 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use kelson_proto::v1::{Link, LinkAddress, LinkRoute, NetworkLease};
+use kelson_proto::v1::{Advertised, Link, LinkAddress, LinkRoute, NetworkLease};
 use kelson_spec::builtin::LEASES;
 use kelson_spec::quote::error_text;
 use kelson_sys::netlink::{self, Address, Content, FOREVER, MAIN, RTPROT_DHCP, Route};
 use nix::time::{ClockId, clock_gettime};
-use prost::Message as _;
+use prost::Message;
 use prost_types::Duration as Lasting;
 
 use crate::answer::Unanswered;
@@ -38,6 +38,7 @@ pub fn read() -> Result<Vec<Link>, Unanswered> {
                 running: link.is_running(),
                 mtu: link.mtu,
                 lease: lease(Path::new(LEASES), &link.name, now.into()),
+                advertised: advertised(Path::new(LEASES), &link.name, now.into()),
                 name: link.name,
                 ..Link::default()
             });
@@ -74,14 +75,30 @@ fn shown(hardware: [u8; 6]) -> String {
     hardware.map(|byte| format!("{byte:02x}")).join(":")
 }
 
-/// The record of the interface, if it has one that can be read, with the times that are left.
+/// The record of the interface's lease, if it has one that can be read, with the times that are left.
 fn lease(folder: &Path, interface: &str, now: Duration) -> Option<NetworkLease> {
-    let record = bytes(&folder.join(format!("{interface}.lease"))).ok()?;
-    let mut lease = NetworkLease::decode(record.as_slice()).ok()?;
+    let mut lease: NetworkLease = record(folder, interface, "lease")?;
     for time in [&mut lease.renew, &mut lease.rebind, &mut lease.end] {
-        *time = time.and_then(|time| Duration::try_from(time).ok()?.saturating_sub(now).try_into().ok());
+        *time = left(*time, now);
     }
     Some(lease)
+}
+
+/// The record of what routers say, as [`lease`].
+fn advertised(folder: &Path, interface: &str, now: Duration) -> Option<Advertised> {
+    let mut advertised: Advertised = record(folder, interface, "advertised")?;
+    for name in advertised.name_servers.iter_mut().chain(&mut advertised.search) {
+        name.end = left(name.end, now);
+    }
+    Some(advertised)
+}
+
+fn record<T: Message + Default>(folder: &Path, interface: &str, kind: &str) -> Option<T> {
+    T::decode(bytes(&folder.join(format!("{interface}.{kind}"))).ok()?.as_slice()).ok()
+}
+
+fn left(end: Option<Lasting>, now: Duration) -> Option<Lasting> {
+    Duration::try_from(end?).ok()?.saturating_sub(now).try_into().ok()
 }
 
 fn entry(address: &Address, lease: Option<&NetworkLease>) -> Option<LinkAddress> {
@@ -122,6 +139,7 @@ fn route_entry(route: &Route) -> LinkRoute {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use kelson_proto::v1::AdvertisedName;
 
     #[test]
     fn the_loopback_of_this_host_is_there() {
@@ -181,5 +199,10 @@ mod tests {
         let left = lease("eth0").unwrap();
         assert_eq!((left.renew, left.rebind, left.end), (seconds(0), None, seconds(60)));
         assert_eq!(lease("eth1"), None);
+        let server = AdvertisedName { name: "2001:db8::53".to_owned(), end: seconds(160) };
+        let record = Advertised { name_servers: vec![server], search: Vec::new() };
+        std::fs::write(folder.path().join("eth0.advertised"), record.encode_to_vec()).unwrap();
+        let advertised = advertised(folder.path(), "eth0", Duration::from_secs(100)).unwrap();
+        assert_eq!(advertised.name_servers[0].end, seconds(60));
     }
 }

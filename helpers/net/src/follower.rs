@@ -60,7 +60,7 @@ impl<'a> Follower<'a> {
 
     /// A line for the status of a service without an interface that gets an address by DHCP.
     pub fn status(&self) -> String {
-        if self.specs.iter().any(|spec| spec.dhcp.is_some()) {
+        if self.specs.iter().any(InterfaceSpec::is_dynamic) {
             return "no interface is there".to_owned();
         }
         format!("follows {} of the machine file", self.specs.len())

@@ -1,10 +1,12 @@
-//! `kelson-net`: follows the interfaces that the machine file names: their static settings, and addresses by DHCPv4.
+//! `kelson-net`: follows the interfaces that the machine file names: their static settings, addresses by DHCPv4, and the
+//! name servers of router advertisements.
 //!
 //! `kelson-net FOLDER WORD…` ([`settings`]). It stays root until it has made the folder for leases and for the file of name
 //! servers; from then on it has the capabilities for sockets and interfaces alone. What it has configured lives in the
 //! kernel and in the folder: if this process ends, nothing changes, and the next one continues where it was.
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::arithmetic_side_effects, clippy::indexing_slicing))]
 
+pub mod advertisement;
 pub mod client;
 mod exchange;
 mod follower;
@@ -17,6 +19,7 @@ pub mod message;
 pub mod names;
 mod record;
 mod resolver;
+mod routers;
 mod settings;
 mod state;
 
@@ -33,7 +36,7 @@ use kelson_helper::user::leave_root_with;
 use kelson_spec::names::NET_USER;
 use kelson_spec::network::InterfaceSpec;
 use kelson_sys::capability::{NET_ADMIN, NET_BIND_SERVICE, NET_RAW};
-use kelson_sys::netlink::{self, Link};
+use kelson_sys::netlink::{self, ADVERTISEMENTS, Content, Link, Messages};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{MsgFlags, SockProtocol, recv};
@@ -45,6 +48,7 @@ use follower::Follower;
 use interface::Interface;
 use lease::Moment;
 use links::choice::{ETHERNET, choose};
+use routers::Routers;
 use settings::Settings;
 
 /// `argv[0]`.
@@ -75,11 +79,14 @@ fn run(settings: &Settings) -> io::Result<Never> {
     if !leave_root_with(NET_USER, NET_USER, NET_ADMIN | NET_BIND_SERVICE | NET_RAW)? {
         eprintln!("this user namespace has no user {}: it stays root", NET_USER);
     }
-    let groups = u32::try_from(libc::RTMGRP_LINK).unwrap_or_default();
+    let has_routers = settings.interfaces.iter().any(|spec| spec.router_advertisements == Some(true));
+    let groups = libc::RTMGRP_LINK.cast_unsigned() | if has_routers { ADVERTISEMENTS } else { 0 };
     let changes = netlink::open(SockProtocol::NetlinkRoute, groups)?;
     let timer = TimerFd::new(ClockId::CLOCK_BOOTTIME, TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK)?;
     let follower = Follower::new(&settings.interfaces);
-    let mut host = Host { settings, follower, interfaces: Vec::new(), notifier, status: String::new() };
+    let routers = Routers::new(&settings.folder);
+    let mut host =
+        Host { settings, follower, routers, interfaces: Vec::new(), notifier, status: String::new() };
     host.look()?;
     host.write_resolver();
     loop {
@@ -87,9 +94,11 @@ fn run(settings: &Settings) -> io::Result<Never> {
         wait(&host, &changes, &timer)?;
         // First, because it takes the errors that an interface leaves in its sockets when it goes down.
         host.receive()?;
-        if drain(&changes)? {
+        let news = take(&changes)?;
+        if news.is_change {
             host.look()?;
         }
+        host.hear(&news.advertised)?;
     }
 }
 
@@ -116,7 +125,7 @@ fn prepare(folder: &Path) -> io::Result<()> {
 /// Waits until something comes, or the time of an interface.
 fn wait(host: &Host<'_>, changes: &OwnedFd, timer: &TimerFd) -> io::Result<()> {
     let now = now()?;
-    let first = host.interfaces.iter().filter_map(Interface::deadline).min();
+    let first = host.interfaces.iter().filter_map(Interface::deadline).chain(host.routers.deadline()).min();
     match first {
         // A timer of zero would be none.
         Some(at) => {
@@ -137,19 +146,37 @@ fn wait(host: &Host<'_>, changes: &OwnedFd, timer: &TimerFd) -> io::Result<()> {
     }
 }
 
-/// Whether interfaces have changed. What the messages say is not read: a look at all interfaces follows.
-fn drain(changes: &OwnedFd) -> io::Result<bool> {
+/// What the kernel reports.
+#[derive(Default)]
+struct News {
+    /// Interfaces have changed. How is not read from the messages: a look at all of them follows.
+    is_change: bool,
+    /// The options of router advertisements, by the numbers of interfaces.
+    advertised: Vec<(u32, Vec<u8>)>,
+}
+
+fn take(changes: &OwnedFd) -> io::Result<News> {
     let mut buffer = [0; 16 << 10];
-    let mut changed = false;
-    loop {
+    let mut news = News::default();
+    // A flood must not keep the rest waiting.
+    for _ in 0..256 {
         match recv(changes.as_raw_fd(), &mut buffer, MsgFlags::empty()) {
+            Ok(length) => {
+                for message in Messages::new(buffer.get(..length).unwrap_or_default()) {
+                    match message.content {
+                        Content::Advertised { index, options } => news.advertised.push((index, options)),
+                        _ => news.is_change = true,
+                    }
+                }
+            }
             // Messages were lost.
-            Ok(_) | Err(Errno::ENOBUFS) => changed = true,
-            Err(Errno::EAGAIN) => return Ok(changed),
+            Err(Errno::ENOBUFS) => news.is_change = true,
+            Err(Errno::EAGAIN) => break,
             Err(Errno::EINTR) => {}
             Err(error) => return Err(error.into()),
         }
     }
+    Ok(news)
 }
 
 /// Since the boot.
@@ -160,6 +187,7 @@ fn now() -> io::Result<Moment> {
 struct Host<'a> {
     settings: &'a Settings,
     follower: Follower<'a>,
+    routers: Routers,
     interfaces: Vec<Interface>,
     notifier: Notifier,
     /// As it was last reported.
@@ -171,10 +199,17 @@ impl Host<'_> {
     fn look(&mut self) -> io::Result<()> {
         let specs = &self.settings.interfaces;
         let found = self.follower.look()?;
-        let pairs = found.iter().zip(choose(specs, &found));
-        let links = pairs.filter_map(|(found, place)| {
-            let spec = specs.get(place?).filter(|spec| spec.dhcp.is_some())?;
-            (found.link.kind == ETHERNET && found.link.hardware.is_some()).then_some((&found.link, spec))
+        let chosen = choose(specs, &found);
+        let now = now()?;
+        let pairs =
+            || found.iter().zip(&chosen).filter_map(|(found, place)| Some((found, specs.get((*place)?)?)));
+        let routed = pairs().filter(|(_, spec)| spec.router_advertisements == Some(true));
+        let routed =
+            routed.map(|(found, _)| (found.link.index, found.link.name.as_str(), found.link.is_running()));
+        let mut changed = self.routers.look(routed, now);
+        let links = pairs().filter_map(|(found, spec)| {
+            let is_ethernet = found.link.kind == ETHERNET && found.link.hardware.is_some();
+            (is_ethernet && spec.dhcp.is_some()).then_some((&found.link, spec))
         });
         let links: Vec<(&Link, &InterfaceSpec)> = links.collect();
         let is_there = |interface: &Interface| {
@@ -186,8 +221,7 @@ impl Host<'_> {
         };
         let before = self.interfaces.len();
         self.interfaces.retain(is_there);
-        let mut changed = self.interfaces.len() != before;
-        let now = now()?;
+        changed |= self.interfaces.len() != before;
         for (link, spec) in links {
             let known = self.interfaces.iter().position(|interface| interface.index == link.index);
             let place = known.or_else(|| self.open(link, spec, now));
@@ -220,7 +254,7 @@ impl Host<'_> {
     fn receive(&mut self) -> io::Result<()> {
         let now = now()?;
         let folder = &self.settings.folder;
-        let mut changed = false;
+        let mut changed = self.routers.deadline().is_some_and(|at| at <= now) && self.routers.time(now);
         for interface in &mut self.interfaces {
             changed |= interface.receive(folder, now);
             if interface.deadline().is_some_and(|deadline| deadline <= now) {
@@ -233,13 +267,27 @@ impl Host<'_> {
         Ok(())
     }
 
+    /// Takes in what routers say about names.
+    fn hear(&mut self, advertised: &[(u32, Vec<u8>)]) -> io::Result<()> {
+        let now = now()?;
+        let mut changed = false;
+        for (index, options) in advertised {
+            changed |= self.routers.take(*index, options, now);
+        }
+        if changed {
+            self.write_resolver();
+        }
+        Ok(())
+    }
+
     fn write_resolver(&self) {
         let leases: Vec<_> = self.interfaces.iter().filter_map(Interface::lease).collect();
-        resolver::write(&self.settings.folder, &self.settings.name_servers(), &leases);
+        resolver::write(&self.settings.folder, &self.settings.name_servers(), &leases, &self.routers);
     }
 
     fn report(&mut self) {
-        let status: Vec<String> = self.interfaces.iter().map(Interface::status).collect();
+        let leases = self.interfaces.iter().map(Interface::status);
+        let status: Vec<String> = leases.chain(self.routers.status()).collect();
         let status = if status.is_empty() { self.follower.status() } else { status.join("; ") };
         if self.status != status {
             // The next change has a status, too.

@@ -137,6 +137,9 @@ fn perform(step: &Step, load: &LoadModule) -> Result<(), LinkError> {
         Step::Master(index, master) => {
             doing(netlink::set_master(*index, *master), &|| format!("taking link {index} as a member"))
         }
+        Step::Advertisements(name, takes) => {
+            doing(set_advertisements(name, *takes), &|| "router advertisements".to_owned())
+        }
         Step::Up(index) => doing(netlink::set_up(*index), &|| "switching it on".to_owned()),
         Step::Address(index, address) => {
             doing(netlink::add_address(*index, address.0, address.1), &|| format!("address {address}"))
@@ -147,6 +150,12 @@ fn perform(step: &Step, load: &LoadModule) -> Result<(), LinkError> {
         }),
         Step::Rule(rule) => doing(netlink::add_rule(rule), &|| format!("rule of priority {}", rule.priority)),
     }
+}
+
+/// With 2 the kernel takes them in on a router, too.
+fn set_advertisements(name: &str, takes: bool) -> io::Result<()> {
+    let path = format!("/proc/sys/net/ipv6/conf/{name}/accept_ra");
+    std::fs::write(path, if takes { "2" } else { "0" })
 }
 
 fn create(name: &str, new: NewLink, load: &LoadModule) -> Result<(), LinkError> {

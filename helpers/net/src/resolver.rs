@@ -1,4 +1,5 @@
-//! The file of name servers, which has one owner: those of the machine file first, then those of the leases.
+//! The file of name servers, which has one owner: those of the machine file first, then those of the leases, then those of
+//! router advertisements.
 
 use std::fmt::Write as _;
 use std::net::IpAddr;
@@ -8,6 +9,7 @@ use kelson_helper::log::line;
 
 use crate::lease::Lease;
 use crate::record;
+use crate::routers::Routers;
 
 /// In the folder of the leases; `/run/kelson/resolv.conf` leads to it.
 pub const FILE: &str = "resolv.conf";
@@ -18,10 +20,10 @@ const SERVERS: usize = 3;
 const DOMAINS: usize = 6;
 
 /// Writes both files.
-pub fn write(folder: &Path, configured: &[IpAddr], leases: &[&Lease]) {
+pub fn write(folder: &Path, configured: &[IpAddr], leases: &[&Lease], routers: &Routers) {
     let ntp = leases.iter().flat_map(|lease| &lease.ntp_servers);
     let ntp: String = ntp.map(|server| format!("{server}\n")).collect();
-    for (file, content) in [(FILE, text(configured, leases)), (NTP_FILE, ntp)] {
+    for (file, content) in [(FILE, text(configured, leases, routers)), (NTP_FILE, ntp)] {
         let path = folder.join(file);
         if std::fs::read_to_string(&path).is_ok_and(|before| before == content) {
             continue;
@@ -32,11 +34,15 @@ pub fn write(folder: &Path, configured: &[IpAddr], leases: &[&Lease]) {
     }
 }
 
-fn text(configured: &[IpAddr], leases: &[&Lease]) -> String {
-    let leased = leases.iter().flat_map(|lease| lease.name_servers.iter().map(|server| IpAddr::V4(*server)));
-    let servers = first(configured.iter().copied().chain(leased), SERVERS);
-    let domains = first(leases.iter().flat_map(|lease| lease.search.iter().cloned()), DOMAINS);
-    let mut text = String::from("# Written by Kelson from the machine file and from leases of DHCP.\n");
+fn text(configured: &[IpAddr], leases: &[&Lease], routers: &Routers) -> String {
+    let leased = leases.iter().flat_map(|lease| lease.name_servers.iter().map(ToString::to_string));
+    let all = configured.iter().map(ToString::to_string).chain(leased).chain(routers.name_servers());
+    let servers = first(all, SERVERS);
+    let leased = leases.iter().flat_map(|lease| &lease.search);
+    let domains = first(leased.chain(routers.domains()).cloned(), DOMAINS);
+    let mut text = String::from(
+        "# Written by Kelson from the machine file, from leases of DHCP and from router advertisements.\n",
+    );
     for server in servers {
         let _ = writeln!(text, "nameserver {server}");
     }
@@ -60,6 +66,8 @@ fn first<T: PartialEq>(all: impl Iterator<Item = T>, most: usize) -> Vec<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::advertisement::testing::option;
+    use crate::lease::Moment;
     use crate::lease::testing::ack;
     use crate::message::code;
 
@@ -68,14 +76,21 @@ mod tests {
         let lease = |options: &[(u8, &[u8])]| Lease::read(&ack(600, options), Default::default()).unwrap();
         let one = lease(&[(code::NAME_SERVER, &[9, 9, 9, 9, 1, 1, 1, 1]), (code::DOMAIN_NAME, b"a.example")]);
         let two = lease(&[(code::NAME_SERVER, &[8, 8, 8, 8]), (code::NTP_SERVER, &[192, 0, 2, 3])]);
-        let configured = ["1.1.1.1".parse().unwrap()];
+        let configured: [IpAddr; 1] = ["1.1.1.1".parse().unwrap()];
         let folder = tempfile::tempdir().unwrap();
-        write(folder.path(), &configured, &[&one, &two]);
+        let mut routers = Routers::new(folder.path());
+        write(folder.path(), &configured, &[&one, &two], &routers);
         let read = |file| std::fs::read_to_string(folder.path().join(file)).unwrap();
         let expected = "nameserver 1.1.1.1\nnameserver 9.9.9.9\nnameserver 8.8.8.8\nsearch a.example\n";
         assert!(read(FILE).ends_with(expected), "{}", read(FILE));
         assert_eq!(read(NTP_FILE), "192.0.2.3\n");
-        write(folder.path(), &[], &[]);
+        write(folder.path(), &[], &[], &routers);
         assert_eq!((read(FILE).lines().count(), read(NTP_FILE).as_str()), (1, ""));
+        routers.look([(2, "eth0", false)].into_iter(), Moment::ZERO);
+        routers.take(2, &option(25, 100, &[0x20; 16]), Moment::ZERO);
+        routers.take(2, &option(31, 100, b"\x01b\x07example\x00"), Moment::ZERO);
+        write(folder.path(), &configured, &[&one], &routers);
+        let expected = "nameserver 9.9.9.9\nnameserver 2020:2020:2020:2020:2020:2020:2020:2020\nsearch a.example b.example\n";
+        assert!(read(FILE).ends_with(expected), "{}", read(FILE));
     }
 }

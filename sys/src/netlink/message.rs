@@ -10,6 +10,8 @@ pub const HEADER: usize = 16;
 
 /// As the field has it; the C library has it as an int.
 const NLM_F_DUMP_INTR: u16 = 0x10;
+/// A type of ICMPv6 (RFC 4861, 4.2).
+const ROUTER_ADVERTISEMENT: u8 = 134;
 /// Not in the C library.
 const IFA_FLAGS: u16 = 8;
 const IFLA_PERM_ADDRESS: u16 = 54;
@@ -49,6 +51,11 @@ pub enum Content {
     Route {
         gone: bool,
         route: Route,
+    },
+    /// Options of a router advertisement that the kernel leaves to programs.
+    Advertised {
+        index: u32,
+        options: Vec<u8>,
     },
     Other,
 }
@@ -164,6 +171,7 @@ fn content(kind: u16, body: &[u8]) -> Option<Content> {
             libc::RTM_DELADDR => Content::Address { gone: true, address: address(body)? },
             libc::RTM_NEWROUTE => route_content(false, body)?,
             libc::RTM_DELROUTE => route_content(true, body)?,
+            libc::RTM_NEWNDUSEROPT => advertised(body)?,
             _ => Content::Other,
         },
     })
@@ -175,6 +183,16 @@ fn route_content(gone: bool, body: &[u8]) -> Option<Content> {
         0 => Content::DefaultRoute { gone, route },
         _ => Content::Route { gone, route },
     })
+}
+
+/// struct nduseroptmsg: family, pad, length of the options u16, index i32, type and code of ICMPv6, six unused; the options.
+fn advertised(body: &[u8]) -> Option<Content> {
+    if body.get(8) != Some(&ROUTER_ADVERTISEMENT) {
+        return None;
+    }
+    let length = usize::from(u16_at(body, 2)?);
+    let options = body.get(16..16_usize.checked_add(length)?)?.to_vec();
+    Some(Content::Advertised { index: u32_at(body, 4)?, options })
 }
 
 /// struct ifinfomsg: family, pad, type u16, index i32, flags u32, change u32.
@@ -410,6 +428,24 @@ mod tests {
                 Content::Done,
             ]
         );
+    }
+
+    #[test]
+    fn options_of_an_advertisement_are_as_long_as_the_kernel_says() {
+        let body = |kind: u8, length: u16| {
+            let mut body = vec![10, 0];
+            body.extend(length.to_ne_bytes());
+            body.extend(7_u32.to_ne_bytes());
+            body.extend([kind, 0, 0, 0, 0, 0, 0, 0]);
+            body.extend([25, 1, 0, 0, 0, 0, 0, 1]);
+            body.extend(attribute(1, &[0xfe; 16]));
+            body
+        };
+        let advertised = |kind, length| contents(&message(libc::RTM_NEWNDUSEROPT, &body(kind, length)));
+        let options = vec![25, 1, 0, 0, 0, 0, 0, 1];
+        assert_eq!(advertised(134, 8), [Content::Advertised { index: 7, options }]);
+        assert_eq!(advertised(136, 8), [Content::Other]);
+        assert_eq!(advertised(134, 80), [Content::Other]);
     }
 
     #[test]

@@ -65,7 +65,11 @@ impl Tables {
                 // A route that the kernel reports unasked may have replaced another.
                 new && !asked && self.routes.len() > 1
             }
-            Content::Done | Content::Error(_) | Content::Route { .. } | Content::Other => false,
+            Content::Done
+            | Content::Error(_)
+            | Content::Route { .. }
+            | Content::Advertised { .. }
+            | Content::Other => false,
         }
     }
 

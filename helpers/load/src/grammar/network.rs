@@ -106,10 +106,13 @@ pub fn interface() -> Mapping<InterfaceSpec> {
              makes `/etc/resolv.conf` a link to this file, unless that is a link to another one";
         means "dhcp" dhcp = dhcp(), "`false`",
             "`true`: an IPv4 address [by DHCP](howto/network.md#dhcp), besides static ones";
+        means "routerAdvertisements" router_advertisements = boolean().optional(), "the kernel's",
+            "`true`: IPv6 addresses and routes [by router advertisements](howto/network.md#router-advertisements), \
+             also on a router, and their name servers. `false`: none of them";
     }
     .one_of(&["interface", "mac", "driver"])
     .check(check)
-    .needs(Feature::Net, &["dhcp"])
+    .needs(Feature::Net, &["dhcp", "routerAdvertisements"])
 }
 
 fn check(d: &mut Decoder<'_>, seen: &Seen<'_, '_>, spec: &mut InterfaceSpec) {

@@ -397,7 +397,7 @@ network:
   - {interface: eth1, address: "fd00::2/64", gateway: "fe80::1"}
   - {interface: eth2, dhcp: true}
   - {interface: "eth?", dhcp: {probe: false}, mtu: 9000, addresses: [192.0.2.1/32]}
-  - {mac: "52:54:00:12:34:aB", dhcp: false}
+  - {mac: "52:54:00:12:34:aB", dhcp: false, routerAdvertisements: true}
   - {driver: igb, routes: [{to: 198.51.100.0/24, via: 192.0.2.1, metric: 5, table: 1000}, {to: default, via: "fe80::1"}]}
   - {interface: lan5, vlan: {id: 5, on: eth0}, rules: [{from: 192.0.2.0/24, table: 1000}, {to: "fd00::/8", table: 7, priority: 9}]}
   - {interface: bond0, bond: {mode: 802.3ad, members: [eth1, eth2]}}
@@ -472,7 +472,10 @@ logs: {stdout: only}
                 addresses: vec!["192.0.2.1/32".parse().unwrap()],
                 ..named("eth?")
             },
-            InterfaceSpec::new(Matches::Mac([0x52, 0x54, 0, 0x12, 0x34, 0xab])),
+            InterfaceSpec {
+                router_advertisements: Some(true),
+                ..InterfaceSpec::new(Matches::Mac([0x52, 0x54, 0, 0x12, 0x34, 0xab]))
+            },
             InterfaceSpec {
                 routes: vec![
                     route("198.51.100.0/24", "192.0.2.1", 5, 1000),

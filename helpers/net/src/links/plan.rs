@@ -35,6 +35,8 @@ pub enum Step {
     Mtu(u32, u32),
     Down(u32),
     Master(u32, u32),
+    /// Whether the interface of this name takes in router advertisements.
+    Advertisements(String, bool),
     Up(u32),
     Address(u32, Prefixed),
     Route(u32, NewRoute),
@@ -88,6 +90,7 @@ pub fn plan(
             plan.up(*place, below, is_new);
         }
         for found in own(*place) {
+            plan.advertisements(*place, spec, found, is_new);
             plan.up(*place, found, is_new);
             if found.is_up() || is_new(found.link.index) {
                 plan.contents(*place, spec, found.link.index, state);
@@ -126,6 +129,19 @@ impl Plan {
     fn mtu(&mut self, place: usize, spec: &InterfaceSpec, found: &Found) {
         let wanted = spec.mtu.filter(|mtu| *mtu != found.link.mtu);
         self.steps.extend(wanted.map(|mtu| (place, Step::Mtu(found.link.index, mtu))));
+    }
+
+    /// Before the link is switched on, since the kernel asks for an advertisement then.
+    fn advertisements(
+        &mut self,
+        place: usize,
+        spec: &InterfaceSpec,
+        found: &Found,
+        is_new: &dyn Fn(u32) -> bool,
+    ) {
+        let wanted = spec.router_advertisements.filter(|_| is_new(found.link.index));
+        let name = &found.link.name;
+        self.steps.extend(wanted.map(|takes| (place, Step::Advertisements(name.clone(), takes))));
     }
 
     fn members(&mut self, place: usize, spec: &InterfaceSpec, state: &State, is_new: &dyn Fn(u32) -> bool) {
@@ -228,8 +244,8 @@ fn is_same(known: &Route, index: u32, wanted: &NewRoute) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use crate::links::choice::testing::{card, named};
     use super::*;
+    use crate::links::choice::testing::{card, named};
     use kelson_spec::network::{BondMode, BondSpec, BridgeSpec, RuleSpec, VlanSpec};
     use kelson_sys::netlink::MAIN;
 
@@ -354,6 +370,9 @@ mod tests {
     #[test]
     fn what_is_not_there_is_named() {
         assert_eq!(troubles(&[static_one()], &state(&[])), ["eth0 is not there"]);
+        let routed = InterfaceSpec { router_advertisements: Some(true), ..named("eth0") };
+        let advertisements = Step::Advertisements("eth0".to_owned(), true);
+        assert_eq!(steps(&[routed], &state(&[card(2, "eth0")])), [advertisements, Step::Up(2)]);
         let pattern = InterfaceSpec { mtu: Some(9000), ..named("*") };
         assert_eq!(troubles(&[pattern], &state(&[])), [""; 0], "a pattern may match nothing");
         assert_eq!(troubles(&[vlan("lan5", 5, "eth9")], &state(&[])), ["eth9, which it is on, is not there"]);
