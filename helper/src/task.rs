@@ -46,12 +46,6 @@ pub fn read_answer(answer: &[u8]) -> Option<Result<String, String>> {
     }
 }
 
-/// Whether the source of a mount names a disk rather than something that the file system makes up (`tmpfs`, `overlay`).
-pub fn names_disk(source: &str) -> bool {
-    let kind = source.split_once('=').map(|(kind, _)| kind);
-    source.starts_with("/dev/") || matches!(kind, Some("LABEL" | "UUID" | "PARTUUID" | "PARTLABEL" | "ID"))
-}
-
 /// Makes the requests, their words, and both directions between them.
 macro_rules! requests {
     ($($(#[$doc:meta])* $verb:literal => $name:ident $({ $($field:ident: $kind:ty),* })?,)*) => {
@@ -325,13 +319,5 @@ mod tests {
         for words in [&["sysctl", "a"][..], &["interfaces", "2", "eth0"], &["resolver", "/r", "x"]] {
             assert!(ask(words).is_err(), "{words:?}");
         }
-    }
-
-    #[test]
-    fn a_disk_is_told_from_what_a_file_system_makes_up() {
-        for disk in ["/dev/sda", "LABEL=a", "UUID=\"ab\"", "PARTUUID=1"] {
-            assert!(names_disk(disk), "{disk}");
-        }
-        assert!(!names_disk("tmpfs") && !names_disk("/srv"));
     }
 }

@@ -9,13 +9,13 @@ use kelson_sys::ipv4;
 /// The parameters of the kernel's command line that concern the root and the network.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct KernelWords {
-    /// A device path, `LABEL=…` or `UUID=…`.
+    /// A [name of a disk](kelson_spec::disk::DiskName).
     pub root: Option<String>,
     pub root_fs_type: Option<String>,
     pub root_flags: Option<String>,
     /// `ro` or `rw`, whichever came last.
     pub read_only: Option<bool>,
-    /// The disk that holds what is written over the image: a device path, `LABEL=…` or `UUID=…`.
+    /// The disk that holds what is written over the image: a [name of a disk](kelson_spec::disk::DiskName).
     pub disk: Option<String>,
     pub ip: Vec<IpWord>,
 }

@@ -8,6 +8,7 @@
 pub mod applied;
 pub mod builtin;
 pub mod devices;
+pub mod disk;
 pub mod features;
 pub mod graph;
 pub mod group;

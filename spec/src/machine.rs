@@ -108,7 +108,7 @@ impl Default for WatchdogSpec {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MountSpec {
-    /// A device path, `LABEL=…`, `UUID=…`, or what the file system takes (`tmpfs`).
+    /// A [name of a disk](crate::disk::DiskName), or what the file system takes (`tmpfs`).
     pub source: String,
     pub target: PathBuf,
     pub fs_type: String,

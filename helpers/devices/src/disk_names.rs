@@ -6,6 +6,8 @@ use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
+use kelson_spec::disk::NameKind;
+
 use crate::device::{Device, attribute, below};
 use crate::links::plain;
 use crate::partition_table::partition_uuid;
@@ -16,43 +18,70 @@ const SECTOR: u64 = 512;
 
 /// The names of this block device. `sys` and `dev`: where sysfs and the nodes are.
 pub fn names(sys: &Path, dev: &Path, device: &Device) -> BTreeSet<String> {
-    let mut names = BTreeSet::new();
-    let mut put = |folder: &str, text: Option<String>| {
-        names.extend(text.and_then(|text| plain(&text)).map(|name| format!("disk/{folder}/{name}")));
-    };
-    let folder = below(sys, &device.path);
-    let is_empty = attribute(&folder, "size").is_none_or(|size| size == "0");
-    let part = device.get("PARTN").and_then(|number| number.parse::<u32>().ok());
-    let disk = part.and(device.parent()).unwrap_or(&device.path);
-    for id in ids(&below(sys, disk)) {
-        put("by-id", Some(part.map_or(id.clone(), |number| format!("{id}-part{number}"))));
-    }
-    // An empty drive has nothing to be read.
-    if is_empty {
-        return names;
-    }
-    put("by-partlabel", device.get("PARTNAME").map(str::to_owned));
-    if let Some(number) = part {
-        let known = device.get("PARTUUID").map(str::to_owned);
-        put(
-            "by-partuuid",
-            known.or_else(|| {
-                let sector = attribute(&below(sys, disk), "queue/logical_block_size");
-                let sector = sector.and_then(|size| size.parse().ok()).unwrap_or(SECTOR);
-                let node = Device::read(sys, disk)?;
-                partition_uuid(&open(&dev.join(node.node()?))?, sector, number)
-            }),
-        );
-    }
-    if let Some(found) = device.node().and_then(|node| identify(&open(&dev.join(node))?)) {
-        put("by-label", found.label);
-        put("by-uuid", found.uuid);
-    }
-    names
+    own_names(sys, device).into_iter().chain(read_names(sys, dev, device)).collect()
 }
 
-fn open(path: &Path) -> Option<File> {
+/// The names that the disk itself has, whatever is on it.
+pub fn own_names(sys: &Path, device: &Device) -> Vec<String> {
+    let (disk, part) = place(device);
+    let folder = below(sys, disk);
+    let of_part = |name: String| part.map_or(name.clone(), |number| format!("{name}-part{number}"));
+    let serial = serial(&folder).map(|serial| (NameKind::Serial, of_part(serial)));
+    let ids = ids(&folder).into_iter().map(|id| (NameKind::Id, of_part(id)));
+    ids.chain(serial).filter_map(|(kind, name)| link(kind, &name)).collect()
+}
+
+/// The names that are read from the disk: of its table of partitions and of its file system.
+pub fn read_names(sys: &Path, dev: &Path, device: &Device) -> Vec<String> {
+    // An empty drive has nothing to be read.
+    if attribute(&below(sys, &device.path), "size").is_none_or(|size| size == "0") {
+        return Vec::new();
+    }
+    let (disk, part) = place(device);
+    let from_table = |number| {
+        let sector = attribute(&below(sys, disk), "queue/logical_block_size");
+        let sector = sector.and_then(|size| size.parse().ok()).unwrap_or(SECTOR);
+        let node = Device::read(sys, disk)?;
+        partition_uuid(&open(&dev.join(node.node()?))?, sector, number)
+    };
+    let known = device.get("PARTUUID").map(str::to_owned);
+    let found = device.node().and_then(|node| identify(&open(&dev.join(node))?));
+    let (label, uuid) = found.map_or((None, None), |found| (found.label, found.uuid));
+    let names = [
+        (NameKind::PartitionLabel, device.get("PARTNAME").map(str::to_owned)),
+        (NameKind::PartitionUuid, part.and_then(|number| known.or_else(|| from_table(number)))),
+        (NameKind::Label, label),
+        (NameKind::Uuid, uuid),
+    ];
+    names.into_iter().filter_map(|(kind, name)| link(kind, &name?)).collect()
+}
+
+/// The name of a link below `/dev`.
+fn link(kind: NameKind, name: &str) -> Option<String> {
+    plain(name).map(|name| format!("disk/{}/{name}", kind.folder()))
+}
+
+/// The path of the disk, and the number of the partition on it.
+fn place(device: &Device) -> (&str, Option<u32>) {
+    let part = device.get("PARTN").and_then(|number| number.parse().ok());
+    (part.and(device.parent()).unwrap_or(&device.path), part)
+}
+
+pub fn open(path: &Path) -> Option<File> {
     File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path).ok()
+}
+
+/// The serial number of a disk.
+fn serial(disk: &Path) -> Option<String> {
+    let named = ["serial", "device/serial"].into_iter().find_map(|name| attribute(disk, name));
+    // Of a SCSI or ATA disk: a page that names itself, and the length of the text after four bytes.
+    let page = || {
+        let page = std::fs::read(disk.join("device/vpd_pg80")).ok()?;
+        let ([_, 0x80, high, low], text) = page.split_first_chunk::<4>()? else { return None };
+        let text = text.get(..usize::from(u16::from_be_bytes([*high, *low])))?;
+        Some(String::from_utf8_lossy(text).trim_matches(['\0', ' ']).to_owned())
+    };
+    named.or_else(page).filter(|serial| !serial.is_empty())
 }
 
 /// The names that the makers of a disk gave it, as udev writes them.
@@ -113,6 +142,7 @@ mod tests {
                 "disk/by-label/DATA".to_owned(),
                 "disk/by-partlabel/my\\x20data".to_owned(),
                 "disk/by-partuuid/12345678-01".to_owned(),
+                "disk/by-serial/KELSON\\x201-part1".to_owned(),
                 format!("disk/by-uuid/{uuid}"),
             ]
         );

@@ -8,6 +8,7 @@
 mod coldplug;
 mod device;
 mod disk_names;
+mod disk_search;
 mod drivers;
 mod jobs;
 mod links;
@@ -38,6 +39,7 @@ use registry::Registry;
 use uevent::{Action, Listener, News};
 
 pub use coldplug::load_drivers;
+pub use disk_search::{NoDisk, find_disk};
 pub use partition_table::partition_uuid;
 pub use superblock::{ReadAt, Superblock, identify};
 

@@ -10,8 +10,14 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 /// The folders of which Kelson makes all links.
-pub const FOLDERS: [&str; 5] =
-    ["disk/by-id", "disk/by-label", "disk/by-partlabel", "disk/by-partuuid", "disk/by-uuid"];
+pub const FOLDERS: [&str; 6] = [
+    "disk/by-id",
+    "disk/by-label",
+    "disk/by-partlabel",
+    "disk/by-partuuid",
+    "disk/by-serial",
+    "disk/by-uuid",
+];
 
 /// All links.
 #[derive(Debug)]

@@ -12,6 +12,8 @@ pub struct Superblock {
     pub fs_type: &'static str,
     pub label: Option<String>,
     pub uuid: Option<String>,
+    /// Of a file system that lies on several disks: the UUID of this one. They have the label and the UUID above in common.
+    pub member: Option<String>,
 }
 
 /// Reads `length` bytes at an offset, or `None` past the end.
@@ -37,13 +39,23 @@ pub fn identify(disk: &impl ReadAt) -> Option<Superblock> {
 type Read<'a> = &'a dyn Fn(u64, usize) -> Option<Vec<u8>>;
 
 fn squashfs(read: Read) -> Option<Superblock> {
-    (read(0, 4)? == b"hsqs").then_some(Superblock { fs_type: "squashfs", label: None, uuid: None })
+    (read(0, 4)? == b"hsqs").then_some(Superblock {
+        fs_type: "squashfs",
+        label: None,
+        uuid: None,
+        member: None,
+    })
 }
 
 fn xfs(read: Read) -> Option<Superblock> {
     let block = read(0, 120)?;
     (block.get(..4)? == b"XFSB").then_some(())?;
-    Some(Superblock { fs_type: "xfs", label: text(block.get(108..120)?), uuid: uuid(block.get(32..48)?) })
+    Some(Superblock {
+        fs_type: "xfs",
+        label: text(block.get(108..120)?),
+        uuid: uuid(block.get(32..48)?),
+        member: None,
+    })
 }
 
 /// Features that ext3 and ext2 do not have; the kernel's ext4 mounts all three, so one name serves.
@@ -54,16 +66,20 @@ fn ext4(read: Read) -> Option<Superblock> {
         fs_type: "ext4",
         label: text(block.get(0x78..0x88)?),
         uuid: uuid(block.get(0x68..0x78)?),
+        member: None,
     })
 }
 
 fn btrfs(read: Read) -> Option<Superblock> {
     let block = read(65536, 0x22B)?;
     (block.get(0x40..0x48)? == b"_BHRfS_M").then_some(())?;
+    let disks = u64::from_le_bytes(*block.get(0x88..)?.first_chunk()?);
+    let member = block.get(0x10B..0x11B).filter(|_| disks > 1).and_then(uuid);
     Some(Superblock {
         fs_type: "btrfs",
         label: text(block.get(0x12B..0x22B)?),
         uuid: uuid(block.get(0x20..0x30)?),
+        member,
     })
 }
 
@@ -71,7 +87,12 @@ fn swap(read: Read) -> Option<Superblock> {
     // The page size of every machine that Kelson is built for.
     (read(4086, 10)? == b"SWAPSPACE2").then_some(())?;
     let block = read(1024, 44)?;
-    Some(Superblock { fs_type: "swap", label: text(block.get(28..44)?), uuid: uuid(block.get(12..28)?) })
+    Some(Superblock {
+        fs_type: "swap",
+        label: text(block.get(28..44)?),
+        uuid: uuid(block.get(12..28)?),
+        member: None,
+    })
 }
 
 fn vfat(read: Read) -> Option<Superblock> {
@@ -87,7 +108,7 @@ fn vfat(read: Read) -> Option<Superblock> {
     let id = u32::from_le_bytes(id.try_into().ok()?);
     let label = text(label).filter(|label| label != "NO NAME");
     let uuid = Some(format!("{:04X}-{:04X}", id >> 16, id & 0xFFFF));
-    Some(Superblock { fs_type: "vfat", label, uuid })
+    Some(Superblock { fs_type: "vfat", label, uuid, member: None })
 }
 
 /// A label: up to its first NUL, without spaces behind it; an empty one is none.
@@ -116,6 +137,10 @@ mod tests {
 
     const UUID: &str = "3f2c1d74-8d6a-4b7e-9c11-0a1b2c3d4e5f";
 
+    fn superblock(fs_type: &'static str, label: &str, uuid: &str) -> Superblock {
+        Superblock { fs_type, label: Some(label.to_owned()), uuid: Some(uuid.to_owned()), member: None }
+    }
+
     /// A file of its own that `tool` formats.
     fn image(name: &str, megabytes: u64, tool: &str, args: &[&str]) -> Option<Superblock> {
         let path = std::env::temp_dir().join(format!("kelson-superblock-{}-{name}", std::process::id()));
@@ -132,10 +157,7 @@ mod tests {
     fn ext4_with_label_and_uuid() {
         let found =
             image("ext4", 4, "/sbin/mke2fs", &["-q", "-t", "ext4", "-L", "STATE", "-U", UUID]).unwrap();
-        assert_eq!(
-            found,
-            Superblock { fs_type: "ext4", label: Some("STATE".to_owned()), uuid: Some(UUID.to_owned()) }
-        );
+        assert_eq!(found, superblock("ext4", "STATE", UUID));
     }
 
     #[test]
@@ -148,10 +170,7 @@ mod tests {
     #[test]
     fn swap_space() {
         let found = image("swap", 4, "/sbin/mkswap", &["-q", "-L", "SWAP", "-U", UUID]).unwrap();
-        assert_eq!(
-            found,
-            Superblock { fs_type: "swap", label: Some("SWAP".to_owned()), uuid: Some(UUID.to_owned()) }
-        );
+        assert_eq!(found, superblock("swap", "SWAP", UUID));
     }
 
     /// A disk that is zero but for these bytes at these offsets.
@@ -181,20 +200,22 @@ mod tests {
             (0x47, b"EFI        FAT32   "),
             (510, &[0x55, 0xAA]),
         ]));
-        assert_eq!(
-            fat,
-            Some(Superblock {
-                fs_type: "vfat",
-                label: Some("EFI".to_owned()),
-                uuid: Some("1234-5678".to_owned())
-            })
-        );
+        assert_eq!(fat, Some(superblock("vfat", "EFI", "1234-5678")));
         let btrfs = identify(&Sparse(&[
             (65536 + 0x20, &[0x11; 16]),
             (65536 + 0x40, b"_BHRfS_M"),
             (65536 + 0x12B, b"data"),
         ]));
-        assert_eq!(btrfs.unwrap().uuid.unwrap(), "11111111-1111-1111-1111-111111111111");
+        let btrfs = btrfs.unwrap();
+        assert_eq!(btrfs.uuid.unwrap(), "11111111-1111-1111-1111-111111111111");
+        assert_eq!(btrfs.member, None);
+        let of_two = identify(&Sparse(&[
+            (65536 + 0x20, &[0x11; 16]),
+            (65536 + 0x40, b"_BHRfS_M"),
+            (65536 + 0x88, &[2]),
+            (65536 + 0x10B, &[0x33; 16]),
+        ]));
+        assert_eq!(of_two.unwrap().member.unwrap(), "33333333-3333-3333-3333-333333333333");
         let xfs = identify(&Sparse(&[(0, b"XFSB"), (32, &[0x22; 16]), (108, b"logs")])).unwrap();
         assert_eq!((xfs.fs_type, xfs.label.as_deref()), ("xfs", Some("logs")));
         assert_eq!(identify(&Sparse(&[(0, b"hsqs")])).unwrap().fs_type, "squashfs");

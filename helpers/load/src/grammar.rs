@@ -16,6 +16,7 @@ mod hooks;
 mod machine;
 mod mapping;
 mod membership;
+mod mount;
 mod network;
 mod probes;
 mod requirement;

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use kelson_devices::identify;
-use kelson_helper::task::names_disk;
+use kelson_spec::disk::DiskName;
 use kelson_sys::mountinfo;
 use nix::errno::Errno;
 use nix::mount as sys;
@@ -58,7 +58,7 @@ pub fn mount(
     patience: Duration,
 ) -> Result<String, String> {
     let options = MountOptions::parse([options]);
-    let device = if names_disk(source) && !options.flags.contains(MsFlags::MS_BIND) {
+    let device = if DiskName::parse(source).is_some() && !options.flags.contains(MsFlags::MS_BIND) {
         disk::find(source, patience)?.to_string_lossy().into_owned()
     } else {
         source.to_owned()

@@ -31,7 +31,7 @@ pub fn set_up(interfaces: &[InterfaceSpec], patience: Duration) -> Result<String
     let all_there = news::wait(INTERFACES, patience, || {
         last = settle(interfaces, &|_| true, &load);
         let waits = last.as_ref().is_ok_and(|outcomes| outcomes.iter().any(is_absent));
-        (!waits).then_some(())
+        if waits { Err(()) } else { Ok(()) }
     });
     let outcomes = last.map_err(|error| format!("the kernel does not tell of interfaces: {error}"))?;
     let errors = outcomes.iter().flat_map(|outcome| {
@@ -47,8 +47,8 @@ pub fn set_up(interfaces: &[InterfaceSpec], patience: Duration) -> Result<String
         return Ok(first_of_many(texts.collect::<Vec<_>>().into_iter(), "; "));
     }
     let hint = match all_there {
-        Some(()) => String::new(),
-        None => format!(
+        Ok(()) => String::new(),
+        Err(()) => format!(
             ", after {} s (there are: {}); is a driver missing among the modules of machine.yaml?",
             patience.as_secs(),
             names().join(", ")

@@ -14,23 +14,26 @@ pub const DEVICES: Source = (SockProtocol::NetlinkKObjectUEvent, 1);
 /// Of network interfaces.
 pub const INTERFACES: Source = (SockProtocol::NetlinkRoute, libc::RTMGRP_LINK.cast_unsigned());
 
-/// Calls `look` at once and after news from the kernel, for at most `patience`. `None`: it found nothing by
-/// then.
-pub fn wait<T>(
+/// Calls `look` at once and after news from the kernel, until it succeeds, for at most `patience`.
+///
+/// # Errors
+/// The last failure.
+pub fn wait<T, E>(
     (protocol, groups): Source,
     patience: Duration,
-    mut look: impl FnMut() -> Option<T>,
-) -> Option<T> {
+    mut look: impl FnMut() -> Result<T, E>,
+) -> Result<T, E> {
     let deadline = Instant::now().checked_add(patience);
     // Before the first look, so that a device that comes between look and wait is not missed.
     let source = netlink::open(protocol, groups);
     loop {
-        if let Some(found) = look() {
-            return Some(found);
-        }
+        let failure = match look() {
+            Ok(found) => return Ok(found),
+            Err(failure) => failure,
+        };
         let left = deadline.map_or(Duration::ZERO, |at| at.saturating_duration_since(Instant::now()));
-        if !has_news(source.as_ref().ok()?, left) {
-            return None;
+        if !source.as_ref().is_ok_and(|source| has_news(source, left)) {
+            return Err(failure);
         }
     }
 }

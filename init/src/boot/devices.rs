@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use kelson_helper::task::names_disk;
+use kelson_spec::disk::DiskName;
 use kelson_spec::machine::MountSpec;
 
 use super::{Task, TaskFailure};
@@ -77,7 +77,7 @@ async fn carry_out(launcher: &dyn Launcher, mount: MountSpec) -> Result<String, 
 fn is_checked(mount: &MountSpec) -> bool {
     let words = || mount.options.iter().flat_map(|option| option.split(',')).map(str::trim);
     let read_only = words().rfind(|word| matches!(*word, "ro" | "rw")) == Some("ro");
-    names_disk(&mount.source)
+    DiskName::parse(&mount.source).is_some()
         && !read_only
         && !words().any(|word| matches!(word, "bind" | "rbind"))
         && matches!(mount.fs_type.as_str(), "" | "auto" | "ext2" | "ext3" | "ext4")

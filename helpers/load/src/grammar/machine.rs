@@ -13,21 +13,21 @@ use super::environment::environments;
 use super::group::{LEAST_DEADLINE, within_deadline};
 use super::hooks::hooks;
 use super::mapping::{Mapping, keys};
+use super::mount::mount;
 use super::network::interface;
 use super::requirement::{Use, requirements};
 use super::restart::restart;
 use super::service::service_file;
 use super::time::time;
 use super::values::{
-    any_word, boolean, duration, duration_from, duration_within, host_name, map, name, path, start_timeout,
-    text, word,
+    boolean, duration, duration_from, duration_within, host_name, map, name, path, start_timeout, text, word,
 };
 use crate::decode::{Decoder, quoted};
 use crate::schema::Kind;
 use crate::tree::{Node, Position, Value};
 use kelson_spec::builtin::{self, BUILTINS, Builtin, Changes};
 use kelson_spec::features::Feature;
-use kelson_spec::machine::{ApiSpec, BuiltinSpec, MachineSpec, MountSpec, NodeHealthSpec, WatchdogSpec};
+use kelson_spec::machine::{ApiSpec, BuiltinSpec, MachineSpec, NodeHealthSpec, WatchdogSpec};
 use kelson_spec::near::near;
 use kelson_spec::service::{ServiceKind, Stdout};
 
@@ -119,29 +119,6 @@ fn machine_logs() -> Mapping<Stdout> {
         Mapping::new("host-logs", Stdout::default);
         key "stdout" (At::whole()) = stdout(),
             "`logs.stdout` of each [service file](service-file.md#logs) that does not have it";
-    }
-}
-
-fn mount() -> Mapping<MountSpec> {
-    let initial = || MountSpec {
-        source: String::new(),
-        target: PathBuf::new(),
-        fs_type: String::new(),
-        options: Vec::new(),
-    };
-    keys! {
-        Mapping::new("mount", initial);
-        needed "source" source = any_word("text", "LABEL=STATE"), "source: DEVICE or LABEL=NAME",
-            "a device path, `LABEL=…`, `UUID=…`, or another source that the file system accepts \
-             (`tmpfs`). Kelson reads labels and UUIDs from the disks, without udev. `PARTUUID=` is not \
-             supported";
-        needed "target" target = path(), "target: PATH",
-            "the mount point, which Kelson creates if it does not exist. `/` changes the options of the \
-             root file system";
-        needed "type" fs_type = any_word("text", "ext4"), "type: ext4", "the type of the file system: \
-             `ext4`, `tmpfs`, … or `auto`";
-        key "options" options = text().list("a list of texts"),
-            "the options of mount(8) that belong to the kernel, and the options of the file system";
     }
 }
 

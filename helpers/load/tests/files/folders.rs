@@ -122,7 +122,7 @@ network:
   - {interface: "e*", bond: {mode: fast}}
   - {interface: eth0, mtu: 20, routes: [{to: 10.1.2.3/8}, {to: default, via: "fe80::1"}, {to: 10.0.0.0/8, via: "fe80::1"}, {via: 10.0.0.1}]}
   - {interface: eth0, gateway: 10.0.0.1, rules: [{table: 5}, {from: 10.0.0.0/8, to: "fd00::/8", table: 5}, {from: 10.0.0.0/8}]}
-mounts: [{source: LABEL=STATE, target: var}]
+mounts: [{source: LABEL=STATE, target: var}, {source: LABEL=, target: /a, type: ext4}, {source: LABLE=a, target: /b, type: ext4}]
 api: {listen: [localhost:50000], ca: /a, certificate: /b}
 builtins: {containers: {}, containerd: {limit: {}, enabled: maybe, user: root}, probe: {logs: {}}}
 shutdown: {timeout: 0s}
@@ -166,6 +166,8 @@ hostnmae: x
             "machine.yaml:17:108: network[12].rules[2].table: this key is missing; write table: 1000",
             "machine.yaml:18:10: mounts[0].type: this key is missing; write type: ext4",
             "machine.yaml:18:40: mounts[0].target: \"var\" is not a path from the root; write it with / first",
+            "machine.yaml:18:55: mounts[1].source: there is nothing after LABEL=; write a name",
+            "machine.yaml:18:97: mounts[2].source: \"LABLE=a\" is no name of a disk; did you mean LABEL=?",
             "machine.yaml:19:6: api.key: this key is missing; write key: PATH",
             "machine.yaml:19:16: api.listen[0]: \"localhost:50000\" is not ADDRESS:PORT; write such as 0.0.0.0:50000 or [::]:50000",
             "machine.yaml:20:12: builtins.containers: this is not one of the built-in services apid, containerd, devices, devlog, logd, net, probe, timesync; did you mean containerd?",

@@ -1,0 +1,96 @@
+//! The names by which a configuration names a disk: a path below `/dev`, or `KIND=VALUE`.
+
+use std::path::Path;
+
+/// How a name leads to a disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NameKind {
+    /// The label of the file system.
+    Label,
+    /// The UUID of the file system.
+    Uuid,
+    /// The name of the partition in a GPT.
+    PartitionLabel,
+    /// The UUID of the partition.
+    PartitionUuid,
+    /// The serial number of the disk; `-partN` after it stands for a partition.
+    Serial,
+    /// The name below `/dev/disk/by-id`.
+    Id,
+}
+
+impl NameKind {
+    pub const ALL: [NameKind; 6] = [
+        NameKind::Label,
+        NameKind::Uuid,
+        NameKind::PartitionLabel,
+        NameKind::PartitionUuid,
+        NameKind::Serial,
+        NameKind::Id,
+    ];
+
+    /// The word before the `=`.
+    pub fn word(self) -> &'static str {
+        match self {
+            NameKind::Label => "LABEL",
+            NameKind::Uuid => "UUID",
+            NameKind::PartitionLabel => "PARTLABEL",
+            NameKind::PartitionUuid => "PARTUUID",
+            NameKind::Serial => "SERIAL",
+            NameKind::Id => "ID",
+        }
+    }
+
+    /// The folder below `/dev/disk` of the links for such names.
+    pub fn folder(self) -> &'static str {
+        match self {
+            NameKind::Label => "by-label",
+            NameKind::Uuid => "by-uuid",
+            NameKind::PartitionLabel => "by-partlabel",
+            NameKind::PartitionUuid => "by-partuuid",
+            NameKind::Serial => "by-serial",
+            NameKind::Id => "by-id",
+        }
+    }
+
+    /// Whether a disk has the name without a file system on it.
+    pub fn is_of_blank_disk(self) -> bool {
+        !matches!(self, NameKind::Label | NameKind::Uuid)
+    }
+}
+
+/// The name of a disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DiskName<'a> {
+    Path(&'a Path),
+    Named(NameKind, &'a str),
+}
+
+impl<'a> DiskName<'a> {
+    /// Reads the source of a mount. `None`: it is no name of a disk, but such as `tmpfs` or the path of a folder.
+    pub fn parse(source: &'a str) -> Option<DiskName<'a>> {
+        if source.starts_with("/dev/") {
+            return Some(DiskName::Path(Path::new(source)));
+        }
+        let (word, value) = source.split_once('=')?;
+        let kind = NameKind::ALL.into_iter().find(|kind| kind.word() == word)?;
+        Some(DiskName::Named(kind, value.trim_matches('"')))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_told_apart() {
+        let parse = DiskName::parse;
+        assert_eq!(parse("LABEL=STATE"), Some(DiskName::Named(NameKind::Label, "STATE")));
+        assert_eq!(parse("UUID=\"ab\""), Some(DiskName::Named(NameKind::Uuid, "ab")));
+        assert_eq!(parse("SERIAL=a=b"), Some(DiskName::Named(NameKind::Serial, "a=b")));
+        assert_eq!(parse("/dev/vda1"), Some(DiskName::Path(Path::new("/dev/vda1"))));
+        for other in ["tmpfs", "/srv", "label=a", "server:/export", "LABLE=a"] {
+            assert_eq!(parse(other), None, "{other}");
+        }
+    }
+}
