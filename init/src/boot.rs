@@ -4,6 +4,7 @@
 //! the boot goes on, unless the task is essential: then nothing that comes after can work, and the boot has failed
 //! ([`crate::failure`]).
 
+pub mod absent;
 pub mod container;
 pub mod devices;
 pub mod file_limit;

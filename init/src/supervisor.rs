@@ -5,6 +5,7 @@
 //! [`context`], which serves the host until it is to end; [`serve`] then stops everything in order and hands over to
 //! [`crate::shutdown`].
 
+mod absent_disks;
 mod api;
 mod applied;
 mod begin;

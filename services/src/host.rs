@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use kelson_spec::Features;
 use kelson_spec::applied::{Change, Generation};
+use kelson_spec::machine::MountSpec;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
@@ -87,6 +88,8 @@ pub struct BootReport {
     pub kernel: Option<Duration>,
     /// From PID 1's start until every service that the boot starts was up or had ended.
     pub total: Option<Duration>,
+    /// The mounts whose disks have not come yet.
+    pub absent: Vec<MountSpec>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, serde::Serialize, serde::Deserialize)]

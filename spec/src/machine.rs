@@ -107,12 +107,27 @@ impl Default for WatchdogSpec {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct MountSpec {
     /// A [name of a disk](crate::disk::DiskName), or what the file system takes (`tmpfs`).
     pub source: String,
     pub target: PathBuf,
     pub fs_type: String,
     pub options: Vec<String>,
+    /// How long the boot waits for the disk. One that comes later is mounted then.
+    pub wait: Duration,
+}
+
+impl Default for MountSpec {
+    fn default() -> Self {
+        MountSpec {
+            source: String::new(),
+            target: PathBuf::new(),
+            fs_type: String::new(),
+            options: Vec::new(),
+            wait: Duration::from_secs(10),
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

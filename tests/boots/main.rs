@@ -9,6 +9,7 @@ mod crash_limit;
 mod demo;
 mod devices;
 mod dhcp;
+mod disks;
 mod failed;
 mod health;
 mod hostile;

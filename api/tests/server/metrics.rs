@@ -51,7 +51,7 @@ async fn what_is_told_is_so() {
     world.boot.send_replace(BootReport {
         phases: vec![phase("mounts", Some(Duration::from_millis(250))), phase("services", None)],
         kernel: Some(Duration::from_millis(1500)),
-        total: None,
+        ..BootReport::default()
     });
     world.manager.start(&names(&["db"]), true).await;
     world.manager.restart(&names(&["db"]), true).await;

@@ -1,11 +1,13 @@
 //! Finding a disk by its name, and waiting for one that the kernel has not found yet.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use kelson_devices::find_disk;
 use kelson_spec::disk::DiskName;
 
+use crate::failure::at;
 use crate::news::{self, DEVICES};
 
 /// The device that `source` names, waited for at most `patience`. So is a name that several disks have: one of them may
@@ -14,7 +16,23 @@ use crate::news::{self, DEVICES};
 /// # Errors
 /// A sentence, when there is no such device by then, or more than one.
 pub fn find(source: &str, patience: Duration) -> Result<PathBuf, String> {
-    news::wait(DEVICES, patience, || look(source))
+    wait(source, patience, || look(source))
+}
+
+/// As [`find`], and opened: a drive may have no medium yet.
+///
+/// # Errors
+/// As [`find`].
+pub fn open(source: &str, patience: Duration) -> Result<(PathBuf, File), String> {
+    wait(source, patience, || {
+        let device = look(source)?;
+        let file = File::open(&device).map_err(|error| at(&device, error))?;
+        Ok((device, file))
+    })
+}
+
+fn wait<T>(source: &str, patience: Duration, look: impl Fn() -> Result<T, String>) -> Result<T, String> {
+    news::wait(DEVICES, patience, look)
         .map_err(|why| format!("no disk {source} has come within {} s: {why}", patience.as_secs()))
 }
 

@@ -74,8 +74,7 @@ pub fn perform(request: &Request) -> Result<String, String> {
             mount::mount(source, target, fs_type, options, *patience)
         }
         Request::Identify { source, patience } => {
-            let device = disk::find(source, *patience)?;
-            let file = File::open(&device).map_err(|error| at(&device, error))?;
+            let (device, file) = disk::open(source, *patience)?;
             Ok(format!("{} {}", identify(&file).map_or("-", |found| found.fs_type), device.display()))
         }
         Request::Remount { target, options } => mount::remount(target, options),

@@ -68,15 +68,24 @@ pub fn mount(
         given => given,
     };
     std::fs::create_dir_all(target).map_err(|error| at(target, error))?;
-    sys::mount(Some(device.as_str()), target, Some(fs_type), options.flags, Some(options.data.as_str()))
-        .map_err(|errno| {
+    match sys::mount(Some(device.as_str()), target, Some(fs_type), options.flags, Some(options.data.as_str()))
+    {
+        // A previous incarnation of PID 1 had it mounted, and did not see the answer.
+        Err(Errno::EBUSY) if is_mounted(&device, target) => {}
+        result => result.map_err(|errno| {
             format!("{device} on {}: {}{}", target.display(), errno.desc(), hint(errno, fs_type))
-        })?;
+        })?,
+    }
     if let Some(flags) = options.after_bind() {
         sys::mount(None::<&str>, target, None::<&str>, flags, None::<&str>)
             .map_err(|errno| at(target, format!("bound, but its options: {}", errno.desc())))?;
     }
     Ok(format!("{device} on {}", target.display()))
+}
+
+fn is_mounted(device: &str, target: &Path) -> bool {
+    let mounts = mountinfo::read().unwrap_or_default();
+    mountinfo::topmost(&mounts, target).is_some_and(|mount| mount.source == device)
 }
 
 fn hint(errno: Errno, fs_type: &str) -> String {

@@ -11,13 +11,12 @@ use std::time::Duration;
 use kelson_spec::disk::DiskName;
 use kelson_spec::machine::MountSpec;
 
+use super::absent::{Absent, follows, task_name};
 use super::{Task, TaskFailure};
 use kelson_helper::Launcher;
 
-use crate::task::{self, Request};
+use crate::task::{self, Request, TaskError};
 
-/// How long a disk may take to appear.
-const APPEAR: Duration = Duration::from_secs(10);
 /// How long a disk may take to say what is on it.
 const LOOK: Duration = Duration::from_secs(20);
 /// How long a check may take: of a large disk with errors, minutes.
@@ -25,31 +24,83 @@ const CHECK: Duration = Duration::from_secs(600);
 /// How long the mount itself may take: a journal is replayed.
 const MOUNT: Duration = Duration::from_secs(90);
 
+/// Why a mount was not made.
+#[derive(Debug)]
+pub enum MountFailure {
+    /// Its disk has not come, or is not the only one of its name. It may come.
+    NoDisk(TaskError),
+    Mount(TaskFailure),
+}
+
+impl From<TaskError> for MountFailure {
+    fn from(error: TaskError) -> MountFailure {
+        MountFailure::Mount(error.into())
+    }
+}
+
+/// A disk that has come.
+struct Found {
+    /// `None`: none that is known.
+    fs_type: Option<String>,
+    device: String,
+}
+
 /// One task a mount, in groups: those of a group can go side by side, because none lies within another.
-pub fn tasks(launcher: &Arc<dyn Launcher>, mounts: &[MountSpec]) -> Vec<Vec<Task>> {
+pub fn tasks(launcher: &Arc<dyn Launcher>, mounts: &[MountSpec], absent: &Absent) -> Vec<Vec<Task>> {
     groups(mounts)
         .into_iter()
-        .map(|group| group.into_iter().map(|mount| mount_task(launcher.clone(), mount.clone())).collect())
+        .map(|group| {
+            group
+                .into_iter()
+                .map(|mount| mount_task(launcher.clone(), mount.clone(), absent.clone()))
+                .collect()
+        })
         .collect()
 }
 
-fn mount_task(launcher: Arc<dyn Launcher>, mount: MountSpec) -> Task {
-    let name = format!("mount {}", mount.target.display());
-    let longest = APPEAR.saturating_add(LOOK).saturating_add(CHECK).saturating_add(MOUNT).saturating_mul(2);
-    Task::new(name, async move { carry_out(launcher.as_ref(), mount).await }).within(longest)
+fn mount_task(launcher: Arc<dyn Launcher>, mount: MountSpec, absent: Absent) -> Task {
+    let name = task_name(&mount);
+    let longest =
+        mount.wait.saturating_add(LOOK).saturating_add(CHECK).saturating_add(MOUNT).saturating_mul(2);
+    let work = async move {
+        if let Some(first) = absent.holds_up(&mount) {
+            absent.put(mount);
+            return Err(TaskFailure::from(format!(
+                "it waits for {}, whose disk has not come",
+                first.display()
+            )));
+        }
+        match carry_out(launcher.as_ref(), &mount, mount.wait).await {
+            Ok(done) => Ok(done),
+            Err(MountFailure::Mount(failure)) => Err(failure),
+            Err(MountFailure::NoDisk(error)) => {
+                absent.put(mount);
+                Err(TaskFailure::from(format!("{error}; it is mounted when it comes")))
+            }
+        }
+    };
+    Task::new(name, work).within(longest)
 }
 
-async fn carry_out(launcher: &dyn Launcher, mount: MountSpec) -> Result<String, TaskFailure> {
+/// Waits at most `wait` for the disk, checks and mounts it.
+///
+/// # Errors
+/// When it has not come by then, or cannot be mounted.
+pub async fn carry_out(
+    launcher: &dyn Launcher,
+    mount: &MountSpec,
+    wait: Duration,
+) -> Result<String, MountFailure> {
     let mut options = mount.options.join(",");
     if mount.target == Path::new("/") {
         // The root is there already; its options are what can be changed.
-        let request = Request::Remount { target: mount.target, options };
+        let request = Request::Remount { target: mount.target.clone(), options };
         return Ok(task::run(launcher, &request, MOUNT).await?);
     }
+    let found = if is_disk(mount) { Some(find(launcher, &mount.source, wait).await?) } else { None };
     let (mut said, mut unsound) = (String::new(), None);
-    if is_checked(&mount)
-        && let Some(device) = ext4_device(launcher, &mount.source).await?
-    {
+    if let Some(found) = found.as_ref().filter(|found| is_checked(mount, found)) {
+        let device = PathBuf::from(&found.device);
         match task::run(launcher, &Request::Check { device }, CHECK).await {
             Ok(text) => said = text,
             Err(error) => {
@@ -59,46 +110,56 @@ async fn carry_out(launcher: &dyn Launcher, mount: MountSpec) -> Result<String, 
         }
     }
     let request = Request::Mount {
-        source: mount.source,
-        target: mount.target,
-        fs_type: mount.fs_type,
+        source: found.map_or_else(|| mount.source.clone(), |found| found.device),
+        target: mount.target.clone(),
+        fs_type: mount.fs_type.clone(),
         options,
-        patience: APPEAR,
+        patience: Duration::ZERO,
     };
-    let done = task::run(launcher, &request, APPEAR.saturating_add(MOUNT)).await?;
+    let done = task::run(launcher, &request, MOUNT).await?;
     match unsound {
-        Some(error) => Err(TaskFailure::from(format!("{done}, read-only, as it is not sound: {error}"))),
+        Some(error) => {
+            let text = format!("{done}, read-only, as it is not sound: {error}");
+            Err(MountFailure::Mount(TaskFailure::from(text)))
+        }
         None if said.is_empty() => Ok(done),
         None => Ok(format!("{done}; {said}")),
     }
 }
 
+/// The words of all options.
+fn words(mount: &MountSpec) -> impl DoubleEndedIterator<Item = &str> {
+    mount.options.iter().flat_map(|option| option.split(',')).map(str::trim)
+}
+
+fn is_disk(mount: &MountSpec) -> bool {
+    DiskName::parse(&mount.source).is_some() && !words(mount).any(|word| matches!(word, "bind" | "rbind"))
+}
+
 /// A check writes to the disk, and is for ext4 and its forerunners.
-fn is_checked(mount: &MountSpec) -> bool {
-    let words = || mount.options.iter().flat_map(|option| option.split(',')).map(str::trim);
-    let read_only = words().rfind(|word| matches!(*word, "ro" | "rw")) == Some("ro");
-    DiskName::parse(&mount.source).is_some()
-        && !read_only
-        && !words().any(|word| matches!(word, "bind" | "rbind"))
+fn is_checked(mount: &MountSpec, found: &Found) -> bool {
+    let read_only = words(mount).rfind(|word| matches!(*word, "ro" | "rw")) == Some("ro");
+    !read_only
+        && found.fs_type.as_deref() == Some("ext4")
         && matches!(mount.fs_type.as_str(), "" | "auto" | "ext2" | "ext3" | "ext4")
 }
 
-/// The device, if an ext4 is on it.
-async fn ext4_device(launcher: &dyn Launcher, source: &str) -> Result<Option<PathBuf>, TaskFailure> {
-    let request = Request::Identify { source: source.to_owned(), patience: APPEAR };
-    let found = task::run(launcher, &request, APPEAR.saturating_add(LOOK)).await?;
-    Ok(found.strip_prefix("ext4 ").map(PathBuf::from))
+async fn find(launcher: &dyn Launcher, source: &str, wait: Duration) -> Result<Found, MountFailure> {
+    let request = Request::Identify { source: source.to_owned(), patience: wait };
+    let answer = match task::run(launcher, &request, wait.saturating_add(LOOK)).await {
+        Err(error @ TaskError::Failed(_)) => return Err(MountFailure::NoDisk(error)),
+        answer => answer?,
+    };
+    let (fs_type, device) = answer.split_once(' ').unwrap_or(("-", &answer));
+    let fs_type = (fs_type != "-").then(|| fs_type.to_owned());
+    Ok(Found { fs_type, device: device.to_owned() })
 }
 
 /// Puts each mount into the first group after all those that it lies within, or that are mounted from within it.
 fn groups(mounts: &[MountSpec]) -> Vec<Vec<&MountSpec>> {
     let mut groups: Vec<Vec<&MountSpec>> = Vec::new();
     for mount in mounts {
-        let after = |earlier: &&MountSpec| {
-            mount.target.starts_with(&earlier.target)
-                || earlier.target.starts_with(&mount.target)
-                || PathBuf::from(&mount.source).starts_with(&earlier.target)
-        };
+        let after = |earlier: &&MountSpec| follows(mount, earlier);
         let last = groups.iter().rposition(|group| group.iter().any(after));
         let place = last.map_or(0, |index| index.saturating_add(1));
         match groups.get_mut(place) {
@@ -112,6 +173,7 @@ fn groups(mounts: &[MountSpec]) -> Vec<Vec<&MountSpec>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::boot::{Order, Phase, Sequence};
     use crate::task::testing::Scripted;
 
     fn mount(source: &str, target: &str) -> MountSpec {
@@ -119,9 +181,11 @@ mod tests {
             source: source.to_owned(),
             target: target.into(),
             fs_type: "ext4".to_owned(),
-            options: vec![],
+            ..MountSpec::default()
         }
     }
+
+    const WAIT: Duration = Duration::from_secs(10);
 
     const IDENTIFY: &str = "identify LABEL=STATE 10000";
 
@@ -132,10 +196,10 @@ mod tests {
             "fsck /dev/vdb" => Some("done clean\n"),
             _ => Some("done /dev/vdb on /var\n"),
         });
-        let said = carry_out(&launcher, mount("LABEL=STATE", "/var")).await.unwrap();
+        let said = carry_out(&launcher, &mount("LABEL=STATE", "/var"), WAIT).await.unwrap();
         assert_eq!(said, "/dev/vdb on /var; clean");
         let asked = launcher.1.lock().unwrap().clone();
-        assert_eq!(asked, [IDENTIFY, "fsck /dev/vdb", "mount LABEL=STATE /var ext4  10000"]);
+        assert_eq!(asked, [IDENTIFY, "fsck /dev/vdb", "mount /dev/vdb /var ext4  0"]);
     }
 
     #[tokio::test]
@@ -145,22 +209,50 @@ mod tests {
             "fsck /dev/vdb" => Some("failed UNEXPECTED INCONSISTENCY\n"),
             _ => Some("done /dev/vdb on /var\n"),
         });
-        let error = carry_out(&launcher, mount("LABEL=STATE", "/var")).await.unwrap_err();
+        let error = carry_out(&launcher, &mount("LABEL=STATE", "/var"), WAIT).await.unwrap_err();
+        let MountFailure::Mount(error) = error else { panic!("{error:?}") };
         assert!(!error.fatal);
         assert_eq!(
             error.message,
             "/dev/vdb on /var, read-only, as it is not sound: UNEXPECTED INCONSISTENCY"
         );
-        assert_eq!(launcher.1.lock().unwrap().last().unwrap(), "mount LABEL=STATE /var ext4 ,ro 10000");
+        assert_eq!(launcher.1.lock().unwrap().last().unwrap(), "mount /dev/vdb /var ext4 ,ro 0");
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_disk_that_does_not_answer_costs_its_look_alone() {
         let launcher = Scripted::new(|_| None);
         let begun = tokio::time::Instant::now();
-        let error = carry_out(&launcher, mount("LABEL=STATE", "/var")).await.unwrap_err();
-        assert!(error.message.contains("kelson-task identify did not answer"), "{error:?}");
-        assert_eq!(begun.elapsed(), APPEAR + LOOK);
+        let error = carry_out(&launcher, &mount("LABEL=STATE", "/var"), WAIT).await.unwrap_err();
+        assert!(
+            matches!(&error, MountFailure::Mount(error) if error.message.contains("identify did not answer")),
+            "{error:?}"
+        );
+        assert_eq!(begun.elapsed(), WAIT + LOOK);
+    }
+
+    #[tokio::test]
+    async fn a_disk_that_has_not_come_is_kept_for_later_with_what_lies_within() {
+        let launcher: Arc<dyn Launcher> = Arc::new(Scripted::new(|line| {
+            Some(if line.starts_with("identify") { "failed no disk" } else { "done mounted" })
+        }));
+        let sequence = Sequence::new(Duration::ZERO, None, Vec::new());
+        let mounts = [mount("LABEL=VAR", "/var"), mount("tmpfs", "/var/tmp"), mount("tmpfs", "/scratch")];
+        for group in tasks(&launcher, &mounts, &Absent::new(sequence.sender())) {
+            sequence.run(Phase::new("mounts", Order::SideBySide).tasks(group)).await.unwrap();
+        }
+        let report = sequence.report().borrow().clone();
+        assert_eq!(report.absent, mounts[..2]);
+        let errors: Vec<_> =
+            report.phases.iter().flat_map(|phase| &phase.tasks).map(|task| task.error.as_deref()).collect();
+        assert_eq!(
+            errors,
+            [
+                Some("no disk; it is mounted when it comes"),
+                None,
+                Some("it waits for /var, whose disk has not come")
+            ]
+        );
     }
 
     #[tokio::test]
@@ -172,11 +264,11 @@ mod tests {
         let memory = MountSpec { fs_type: "tmpfs".to_owned(), ..mount("tmpfs", "/b") };
         let found = MountSpec { fs_type: String::new(), ..mount("/dev/vdb", "/c") };
         for mount in [read_only, memory, found] {
-            carry_out(&launcher, mount).await.unwrap();
+            carry_out(&launcher, &mount, WAIT).await.unwrap();
         }
         let asked = launcher.1.lock().unwrap().clone();
         assert!(!asked.iter().any(|line| line.starts_with("fsck")), "{asked:?}");
-        assert_eq!(asked.iter().filter(|line| line.starts_with("identify")).count(), 1);
+        assert_eq!(asked.iter().filter(|line| line.starts_with("identify")).count(), 2);
     }
 
     #[test]

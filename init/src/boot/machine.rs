@@ -12,6 +12,7 @@ use kelson_spec::MachineSpec;
 use kelson_spec::builtin::SAVED_TIME;
 use kelson_spec::machine::MountSpec;
 
+use super::absent::Absent;
 use super::{Order, Phase, Task, devices, mounts, network, root, state_folder};
 use crate::options::Options;
 use crate::{log, signals};
@@ -41,21 +42,27 @@ pub fn disks(
     options: &Options,
     machine: &MachineSpec,
     launcher: &Arc<dyn Launcher>,
+    absent: &Absent,
     watchdog: Task,
 ) -> Vec<Phase> {
     // The watchdog's driver may be a module, and what comes after it can hang on a disk.
     let mut phases = vec![modules(machine, launcher), Phase::new("watchdog", Order::InTurn).task(watchdog)];
-    phases.extend(mounts_of(&machine.mounts, launcher));
+    phases.extend(mounts_of(&machine.mounts, launcher, absent));
     let state = state_folder::task(Arc::clone(launcher), options.state_dir.clone());
     phases.push(Phase::new("mounts", Order::InTurn).task(state));
     phases
 }
 
 /// The phases for a machine file that was found on the disks of `done`: what it names besides.
-pub fn further_disks(machine: &MachineSpec, done: &MachineSpec, launcher: &Arc<dyn Launcher>) -> Vec<Phase> {
+pub fn further_disks(
+    machine: &MachineSpec,
+    done: &MachineSpec,
+    launcher: &Arc<dyn Launcher>,
+    absent: &Absent,
+) -> Vec<Phase> {
     let further: Vec<MountSpec> =
         machine.mounts.iter().filter(|mount| !done.mounts.contains(mount)).cloned().collect();
-    let mut phases: Vec<Phase> = mounts_of(&further, launcher).collect();
+    let mut phases: Vec<Phase> = mounts_of(&further, launcher, absent).collect();
     if machine.modules != done.modules || (machine.devices.is_some() && done.devices.is_none()) {
         phases.insert(0, modules(machine, launcher));
     }
@@ -71,8 +78,12 @@ fn modules(machine: &MachineSpec, launcher: &Arc<dyn Launcher>) -> Phase {
         .tasks(machine.devices.is_some().then(drivers))
 }
 
-fn mounts_of(mounts: &[MountSpec], launcher: &Arc<dyn Launcher>) -> impl Iterator<Item = Phase> {
-    let groups = devices::tasks(launcher, mounts).into_iter();
+fn mounts_of(
+    mounts: &[MountSpec],
+    launcher: &Arc<dyn Launcher>,
+    absent: &Absent,
+) -> impl Iterator<Item = Phase> + use<> {
+    let groups = devices::tasks(launcher, mounts, absent).into_iter();
     groups.map(|group| Phase::new("mounts", Order::SideBySide).tasks(group))
 }
 
@@ -118,7 +129,7 @@ mod tests {
                 source: "LABEL=VAR".to_owned(),
                 target: "/mnt/var".into(),
                 fs_type: "ext4".to_owned(),
-                options: vec![],
+                ..MountSpec::default()
             }],
             sysctl: vec![("kernel.panic".to_owned(), "1".to_owned())],
             network: vec![InterfaceSpec {
@@ -139,7 +150,10 @@ mod tests {
         let options = Options::gather(&words, Mode::Machine, kelson_spec::Features::ALL, || None);
         let watchdog = Task::call("watchdog", || Ok(String::new()));
         let sequence = Sequence::new(Duration::ZERO, None, Vec::new());
-        sequence.run_all(disks(&options, &machine(), &launcher, watchdog)).await.unwrap();
+        sequence
+            .run_all(disks(&options, &machine(), &launcher, &Absent::new(sequence.sender()), watchdog))
+            .await
+            .unwrap();
         sequence.run_all(settings(&options, &machine(), &launcher)).await.unwrap();
         let report = sequence.report().borrow().clone();
         let late: Vec<(String, Option<Duration>)> = report

@@ -145,13 +145,18 @@ impl Sequence {
     /// initramfs); `kernel` the time from the kernel's start to PID 1's.
     pub fn new(age: Duration, kernel: Option<Duration>, earlier: Vec<PhaseRecord>) -> Sequence {
         let now = Instant::now();
-        let report = BootReport { phases: earlier, kernel, total: None };
+        let report = BootReport { phases: earlier, kernel, ..BootReport::default() };
         Sequence { began: now.checked_sub(age).unwrap_or(now), report: watch::Sender::new(report) }
     }
 
     /// The report, for the API.
     pub fn report(&self) -> watch::Receiver<BootReport> {
         self.report.subscribe()
+    }
+
+    /// The report, for what goes on after the boot.
+    pub fn sender(&self) -> watch::Sender<BootReport> {
+        self.report.clone()
     }
 
     /// Since PID 1's start.

@@ -10,6 +10,7 @@ use super::environment::Environment;
 use super::incarnation::Incarnation;
 use super::opening::{make_notify_directory, notify_directory};
 use super::serve::{Ended, serve};
+use crate::boot::absent::Absent;
 use crate::boot::{self, BootFailure, Phase};
 use crate::error::Result;
 use crate::options::{Mode, RuntimePlace};
@@ -40,13 +41,14 @@ impl Incarnation {
         if failure.is_none() && options.mode == Mode::Machine && self.intents.current().is_none() {
             let watchdog =
                 environment.watchdog.task(loaded.machine.watchdog.clone(), environment.store.clone());
-            let tasks = personalities.tasks();
-            let disks = boot::machine::disks(options, &loaded.machine, &tasks, watchdog);
+            let (tasks, absent) = (personalities.tasks(), Absent::new(self.sequence.sender()));
+            let disks = boot::machine::disks(options, &loaded.machine, &tasks, &absent, watchdog);
             failure = self.boot(disks).await;
             if failure.is_none() && self.finds_more(&loaded) {
                 let found = self.load(&personalities, true).await;
                 if found.generation.is_some() {
-                    let further = boot::machine::further_disks(&found.machine, &loaded.machine, &tasks);
+                    let further =
+                        boot::machine::further_disks(&found.machine, &loaded.machine, &tasks, &absent);
                     failure = self.boot(further).await;
                     loaded = found;
                 }
@@ -63,7 +65,7 @@ impl Incarnation {
         if has_folder {
             make_notify_directory(&notify_directory(&options.runtime_dir));
         }
-        let context = self.open(personalities, environment, &loaded)?;
+        let mut context = self.open(personalities, environment, &loaded)?;
         context.watchdog.events().iter().for_each(|event| context.manager.host_event(event));
         context.tell_of(&self.boot_reason);
         context.begin(loaded).await;
@@ -72,6 +74,7 @@ impl Incarnation {
             None => {
                 if context.intents.current().is_none() {
                     context.manager.begin();
+                    context.await_disks(&self.sequence);
                 }
                 context.watch_boot(&self.sequence);
             }

@@ -13,6 +13,7 @@ use kelson_services::state_store::{Kind, StateStore};
 use kelson_spec::Loaded;
 use tokio::sync::{mpsc, oneshot};
 
+use super::absent_disks::{AbsentDisks, mount_as_they_come};
 use super::api::Api;
 use super::builtin::{containerd_spec, program_specs};
 use super::configuration::Configuration;
@@ -23,6 +24,7 @@ use super::launchers::Personalities;
 use super::reexec::Reexec;
 use super::renewal::Renewal;
 use crate::boot::Sequence;
+use crate::boot::absent::Absent;
 use crate::boot::machine::MACHINE_ID;
 use crate::crash::{BootReason, report};
 use crate::options::{Mode, Options};
@@ -34,6 +36,7 @@ pub(super) struct Context {
     pub(super) personalities: Personalities,
     pub(super) manager: Manager,
     pub(super) later_mounts: LaterMounts,
+    pub(super) absent_disks: AbsentDisks,
     pub(super) collector: Collector,
     pub(super) prober: Option<Prober>,
     pub(super) intents: Intents,
@@ -93,6 +96,13 @@ impl Context {
             }
             boot_reason.reported();
         }
+    }
+
+    /// Mounts the disks that the boot did not wait for any longer, as they come.
+    pub(super) fn await_disks(&mut self, sequence: &Sequence) {
+        let (tasks, manager) = (self.personalities.tasks(), self.manager.clone());
+        self.absent_disks =
+            mount_as_they_come(Absent::new(sequence.sender()), tasks, manager, self.store.clone());
     }
 
     /// Says when the boot is over.

@@ -24,6 +24,7 @@ use kelson_spec::Loaded;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
+use super::absent_disks::AbsentDisks;
 use super::api::{Api, audit};
 use super::builtin::socket_group;
 use super::configuration::Configuration;
@@ -130,6 +131,7 @@ impl Incarnation {
         Ok(Context {
             options: options.clone(),
             later_mounts,
+            absent_disks: AbsentDisks::default(),
             files,
             reexec: Reexec::new(
                 personalities.clone(),

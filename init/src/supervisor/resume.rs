@@ -53,7 +53,7 @@ impl Incarnation {
                 configuration.unwrap_or(Loaded { read_at, ..read })
             }
         };
-        let context = self.open(personalities, environment, &loaded)?;
+        let mut context = self.open(personalities, environment, &loaded)?;
         if context.intents.current().is_some() {
             context.manager.starts_nothing_more();
         }
@@ -91,6 +91,7 @@ impl Incarnation {
         if context.intents.current().is_none() {
             // Those that the boot had not come to yet; the others are past that.
             context.manager.begin();
+            context.await_disks(&self.sequence);
         }
         if self.sequence.report().borrow().total.is_none() {
             context.watch_boot(&self.sequence);

@@ -81,6 +81,7 @@ pub(super) async fn serve(
         ));
     }
     manager.close().await;
+    context.absent_disks.end().await;
     context.later_mounts.end().await;
     context.api.close().await;
     let left = deadline.saturating_duration_since(Instant::now());

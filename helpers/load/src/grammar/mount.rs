@@ -1,10 +1,8 @@
 //! `mounts` of the machine file.
 
-use std::path::PathBuf;
-
 use super::codec::Codec;
 use super::mapping::{Mapping, keys};
-use super::values::{any_word, path, text};
+use super::values::{any_word, duration, path, text};
 use crate::decode::quoted;
 use kelson_spec::disk::{DiskName, NameKind};
 use kelson_spec::machine::MountSpec;
@@ -12,14 +10,8 @@ use kelson_spec::near::near;
 
 /// A file system and the place where it is mounted.
 pub fn mount() -> Mapping<MountSpec> {
-    let initial = || MountSpec {
-        source: String::new(),
-        target: PathBuf::new(),
-        fs_type: String::new(),
-        options: Vec::new(),
-    };
     keys! {
-        Mapping::new("mount", initial);
+        Mapping::new("mount", MountSpec::default);
         needed "source" source = source(), "source: DEVICE or LABEL=NAME",
             "a device path; `LABEL=…` or `UUID=…` of the file system, `PARTLABEL=…` or `PARTUUID=…` of the partition, \
              `SERIAL=…` or `ID=…` of the disk ([Names of disks](howto/disks.md#names)); or another source that the \
@@ -31,6 +23,8 @@ pub fn mount() -> Mapping<MountSpec> {
              `ext4`, `tmpfs`, … or `auto`";
         key "options" options = text().list("a list of texts"),
             "the options of mount(8) that belong to the kernel, and the options of the file system";
+        key "wait" wait = duration(),
+            "how long the boot waits for the disk. One that comes later [is mounted then](howto/disks.md#late-disks)";
     }
 }
 

@@ -403,7 +403,7 @@ network:
   - {interface: bond0, bond: {mode: 802.3ad, members: [eth1, eth2]}}
   - {interface: br0, bridge: {members: [bond0], stp: true}}
   - {interface: local, dummy: {}}
-mounts: [{source: LABEL=STATE, target: /var, type: ext4, options: [noatime]}]
+mounts: [{source: LABEL=STATE, target: /var, type: ext4, options: [noatime], wait: 1m}]
 api: {listen: ["0.0.0.0:50000", "[::]:50000"], ca: /etc/kelson/pki/ca.pem, certificate: /etc/kelson/pki/c.pem, key: /etc/kelson/pki/k.pem, connectionLifetime: 30m}
 builtins:
   containerd:
@@ -499,6 +499,7 @@ logs: {stdout: only}
             target: "/var".into(),
             fs_type: "ext4".into(),
             options: vec!["noatime".into()],
+            wait: Duration::from_secs(60),
         }],
         api: Some(ApiSpec {
             listen: vec!["0.0.0.0:50000".into(), "[::]:50000".into()],

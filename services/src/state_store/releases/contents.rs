@@ -9,6 +9,7 @@ use kelson_load::{Sources, load_with};
 use kelson_proto::state::v1 as stored;
 use kelson_runner::Exit;
 use kelson_spec::Loaded;
+use kelson_spec::machine::MountSpec;
 use prost::Message as _;
 
 use super::super::record::FoundRecord;
@@ -276,7 +277,14 @@ fn boot() -> BootReport {
         duration: Some(time(14)),
         tasks: vec![task],
     };
-    BootReport { phases: vec![phase], kernel: Some(time(900)), total: Some(time(2900)) }
+    let absent = MountSpec {
+        source: "LABEL=LATE".to_owned(),
+        target: "/late".into(),
+        fs_type: "ext4".to_owned(),
+        options: vec!["noatime".to_owned()],
+        wait: time(1500),
+    };
+    BootReport { phases: vec![phase], kernel: Some(time(900)), total: Some(time(2900)), absent: vec![absent] }
 }
 
 /// Writes all of it, as this release does.

@@ -1,0 +1,125 @@
+//! Mounts whose disks had not come when the boot went on. They are made when the disks come.
+//!
+//! The list is a part of the report of the boot, so that a later incarnation of PID 1 finds it there.
+
+use std::path::PathBuf;
+
+use kelson_services::host::BootReport;
+use kelson_spec::machine::MountSpec;
+use tokio::sync::watch;
+
+use super::TaskFailure;
+
+/// The list. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Absent(watch::Sender<BootReport>);
+
+impl Absent {
+    pub fn new(report: watch::Sender<BootReport>) -> Absent {
+        Absent(report)
+    }
+
+    /// The disk of this mount has not come.
+    pub fn put(&self, mount: MountSpec) {
+        self.0.send_modify(|report| report.absent.push(mount));
+    }
+
+    /// The place of an absent mount that must be made before this one.
+    pub fn holds_up(&self, mount: &MountSpec) -> Option<PathBuf> {
+        let report = self.0.borrow();
+        report.absent.iter().find(|absent| follows(mount, absent)).map(|absent| absent.target.clone())
+    }
+
+    /// The absent mounts that wait for their own disks alone.
+    pub fn free(&self) -> Vec<MountSpec> {
+        let report = self.0.borrow();
+        let waits = |place: usize, mount: &MountSpec| {
+            report.absent.iter().take(place).any(|earlier| follows(mount, earlier))
+        };
+        let free = report.absent.iter().enumerate().filter(|(place, mount)| !waits(*place, mount));
+        free.map(|(_, mount)| mount.clone()).collect()
+    }
+
+    /// The disk of this mount has come, and the mount was made or has failed.
+    pub fn came(&self, mount: &MountSpec, result: &Result<String, TaskFailure>) {
+        let name = task_name(mount);
+        self.0.send_modify(|report| {
+            report.absent.retain(|absent| absent != mount);
+            let tasks = report.phases.iter_mut().flat_map(|phase| &mut phase.tasks);
+            for task in tasks.filter(|task| task.name == name && task.error.is_some()) {
+                task.error = result.as_ref().err().map(|failure| failure.message.clone());
+                task.message =
+                    result.as_ref().map(|done| format!("{done}; after the boot")).unwrap_or_default();
+            }
+        });
+    }
+
+    /// The report that has the list.
+    pub fn report(&self) -> BootReport {
+        self.0.borrow().clone()
+    }
+}
+
+/// The name of the mount's task in the boot.
+pub fn task_name(mount: &MountSpec) -> String {
+    format!("mount {}", mount.target.display())
+}
+
+/// Whether a mount lies within an earlier one, over it, or is mounted from within it.
+pub fn follows(mount: &MountSpec, earlier: &MountSpec) -> bool {
+    mount.target.starts_with(&earlier.target)
+        || earlier.target.starts_with(&mount.target)
+        || PathBuf::from(&mount.source).starts_with(&earlier.target)
+}
+
+#[cfg(test)]
+mod tests {
+    use kelson_services::host::{PhaseRecord, TaskRecord};
+
+    use super::*;
+
+    fn mount(source: &str, target: &str) -> MountSpec {
+        MountSpec { source: source.to_owned(), target: target.into(), ..MountSpec::default() }
+    }
+
+    #[test]
+    fn a_mount_within_an_absent_one_waits_for_it() {
+        let absent = Absent::new(watch::Sender::default());
+        let (outer, beside) = (mount("LABEL=VAR", "/var"), mount("LABEL=SRV", "/srv"));
+        absent.put(outer.clone());
+        absent.put(beside.clone());
+        let (inner, bound) = (mount("LABEL=LOG", "/var/log"), mount("/srv/www", "/www"));
+        assert_eq!(absent.holds_up(&inner), Some("/var".into()));
+        assert_eq!(absent.holds_up(&bound), Some("/srv".into()));
+        assert_eq!(absent.holds_up(&mount("LABEL=X", "/x")), None);
+        absent.put(inner.clone());
+        absent.put(bound);
+        assert_eq!(absent.free(), [outer.clone(), beside.clone()]);
+        absent.came(&outer, &Ok(String::new()));
+        assert_eq!(absent.free(), [beside, inner]);
+    }
+
+    #[test]
+    fn the_report_says_that_it_came_after_the_boot() {
+        let failed = TaskRecord {
+            name: "mount /var".to_owned(),
+            error: Some("no disk".to_owned()),
+            ..TaskRecord::default()
+        };
+        let phase = PhaseRecord { tasks: vec![failed], ..PhaseRecord::default() };
+        let absent =
+            Absent::new(watch::Sender::new(BootReport { phases: vec![phase], ..BootReport::default() }));
+        let disk = mount("LABEL=VAR", "/var");
+        absent.put(disk.clone());
+        absent.came(&disk, &Err(TaskFailure::from("it is no ext4")));
+        assert_eq!(absent.report().phases[0].tasks[0].error.as_deref(), Some("it is no ext4"));
+        absent.came(&disk, &Ok("/dev/vdb on /var".to_owned()));
+        let report = absent.report();
+        let task = &report.phases[0].tasks[0];
+        assert_eq!(
+            (task.error.as_deref(), task.message.as_str()),
+            (None, "/dev/vdb on /var; after the boot")
+        );
+        assert!(report.absent.is_empty());
+    }
+}
