@@ -104,6 +104,8 @@ requests! {
     "mkdir" => MakeFolder { path: PathBuf, mode: Octal },
     /// Check the ext4 file system on a device, if the program for it is there.
     "fsck" => Check { device: PathBuf },
+    /// Make a file system of this type on a disk that is blank.
+    "format" => Format { source: String, fs_type: String },
     /// Write out everything that waits to be written.
     "sync" => Sync,
     /// Copy a file to descriptor 3.
@@ -268,6 +270,7 @@ mod tests {
             Request::MountInterfaces,
             Request::MakeFolder { path: path.clone(), mode: Octal(0o700) },
             Request::Check { device: path.clone() },
+            Request::Format { source: "SERIAL=x".to_owned(), fs_type: "ext4".to_owned() },
             Request::Sync,
             Request::CopyFile { path: path.clone() },
             Request::Reseed,

@@ -116,6 +116,21 @@ pub struct MountSpec {
     pub options: Vec<String>,
     /// How long the boot waits for the disk. One that comes later is mounted then.
     pub wait: Duration,
+    pub format: Format,
+}
+
+/// Whether a disk gets a file system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum Format {
+    #[default]
+    Never,
+    /// One that is known to be blank.
+    IfBlank,
+}
+
+impl Format {
+    /// The types of file systems that can be made.
+    pub const TYPES: [&str; 3] = ["ext4", "xfs", "vfat"];
 }
 
 impl Default for MountSpec {
@@ -126,6 +141,7 @@ impl Default for MountSpec {
             fs_type: String::new(),
             options: Vec::new(),
             wait: Duration::from_secs(10),
+            format: Format::default(),
         }
     }
 }

@@ -11,6 +11,7 @@ mod devices;
 mod dhcp;
 mod disks;
 mod failed;
+mod gpt;
 mod health;
 mod hostile;
 mod hung_disk;

@@ -9,6 +9,7 @@ use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -38,6 +39,8 @@ pub struct VmBuilder {
     images: Option<PathBuf>,
     programs: Vec<(String, PathBuf)>,
     binaries: Vec<&'static str>,
+    /// Further files of `$DIR`, with their permissions and texts.
+    files: Vec<(&'static str, u32, &'static str)>,
     archives: Vec<(String, Vec<u8>)>,
     forwards: BTreeMap<u16, u16>,
     /// More arguments of `hack/vm`.
@@ -92,6 +95,12 @@ impl VmBuilder {
     /// Brings one more binary of the tests along, into `$DIR`.
     pub fn binary(mut self, name: &'static str) -> VmBuilder {
         self.binaries.push(name);
+        self
+    }
+
+    /// Adds a file below `$DIR`.
+    pub fn file(mut self, name: &'static str, mode: u32, text: &'static str) -> VmBuilder {
+        self.files.push((name, mode, text));
         self
     }
 
@@ -293,6 +302,12 @@ impl VmBuilder {
         }
         let machine = fill_in(self.machine.as_deref().unwrap_or_default(), &program, folder);
         fs::write(config.join("machine.yaml"), machine).expect("the folder is writable");
+        for (name, mode, text) in &self.files {
+            let file = config.join(name);
+            fs::create_dir_all(file.parent().expect("a folder")).expect("the test's folder is writable");
+            fs::write(&file, text).expect("the folder is writable");
+            fs::set_permissions(&file, fs::Permissions::from_mode(*mode)).expect("the file is ours");
+        }
         // They travel with the configuration.
         for name in self.binaries.iter().chain(&["kelson-test-program"]) {
             fs::copy(paths::binary(name), config.join(name)).expect("a program can be copied");

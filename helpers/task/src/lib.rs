@@ -6,16 +6,19 @@
 
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects))]
 
+mod blank;
 mod check;
 mod clock;
 mod disk;
 mod failure;
+mod format;
 mod identity;
 mod mount;
 mod mount_options;
 mod network;
 mod news;
 mod parameters;
+mod program;
 mod read_only;
 mod seed;
 
@@ -85,6 +88,7 @@ pub fn perform(request: &Request) -> Result<String, String> {
         Request::MountInterfaces => mount::mount_interfaces(),
         Request::MakeFolder { path, mode } => make_folder(path, mode.0),
         Request::Check { device } => check::check(device),
+        Request::Format { source, fs_type } => format::format(source, fs_type),
         Request::Sync => {
             nix::unistd::sync();
             Ok(String::new())

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kelson_spec::disk::DiskName;
-use kelson_spec::machine::MountSpec;
+use kelson_spec::machine::{Format, MountSpec};
 
 use super::absent::{Absent, follows, task_name};
 use super::{Task, TaskFailure};
@@ -21,6 +21,8 @@ use crate::task::{self, Request, TaskError};
 const LOOK: Duration = Duration::from_secs(20);
 /// How long a check may take: of a large disk with errors, minutes.
 const CHECK: Duration = Duration::from_secs(600);
+/// How long it may take to make a file system: of a large disk on a slow bus, minutes.
+const FORMAT: Duration = Duration::from_secs(600);
 /// How long the mount itself may take: a journal is replayed.
 const MOUNT: Duration = Duration::from_secs(90);
 
@@ -60,8 +62,8 @@ pub fn tasks(launcher: &Arc<dyn Launcher>, mounts: &[MountSpec], absent: &Absent
 
 fn mount_task(launcher: Arc<dyn Launcher>, mount: MountSpec, absent: Absent) -> Task {
     let name = task_name(&mount);
-    let longest =
-        mount.wait.saturating_add(LOOK).saturating_add(CHECK).saturating_add(MOUNT).saturating_mul(2);
+    let steps = [LOOK, FORMAT, CHECK, MOUNT].into_iter().fold(mount.wait, Duration::saturating_add);
+    let longest = steps.saturating_mul(2);
     let work = async move {
         if let Some(first) = absent.holds_up(&mount) {
             absent.put(mount);
@@ -99,6 +101,9 @@ pub async fn carry_out(
     }
     let found = if is_disk(mount) { Some(find(launcher, &mount.source, wait).await?) } else { None };
     let (mut said, mut unsound) = (String::new(), None);
+    if let Some(found) = &found {
+        said = format_if_blank(launcher, mount, found).await?;
+    }
     if let Some(found) = found.as_ref().filter(|found| is_checked(mount, found)) {
         let device = PathBuf::from(&found.device);
         match task::run(launcher, &Request::Check { device }, CHECK).await {
@@ -124,6 +129,25 @@ pub async fn carry_out(
         }
         None if said.is_empty() => Ok(done),
         None => Ok(format!("{done}; {said}")),
+    }
+}
+
+/// Gives a disk on which nothing is known its file system, if the file asks for it. Returns what was done.
+async fn format_if_blank(
+    launcher: &dyn Launcher,
+    mount: &MountSpec,
+    found: &Found,
+) -> Result<String, MountFailure> {
+    let (source, fs_type) = (mount.source.clone(), mount.fs_type.clone());
+    match &found.fs_type {
+        _ if mount.format == Format::Never => Ok(String::new()),
+        None => Ok(task::run(launcher, &Request::Format { source, fs_type }, FORMAT).await?),
+        Some(other) if *other != fs_type => {
+            let text =
+                format!("{}: a {other} is on it, and not a {fs_type}; it is not formatted", found.device);
+            Err(MountFailure::Mount(TaskFailure::from(text)))
+        }
+        Some(_) => Ok(String::new()),
     }
 }
 
@@ -269,6 +293,33 @@ mod tests {
         let asked = launcher.1.lock().unwrap().clone();
         assert!(!asked.iter().any(|line| line.starts_with("fsck")), "{asked:?}");
         assert_eq!(asked.iter().filter(|line| line.starts_with("identify")).count(), 2);
+    }
+
+    #[tokio::test]
+    async fn only_a_disk_on_which_nothing_is_known_is_formatted() {
+        let asked = async |found: &'static str, format| {
+            let launcher = Scripted::new(move |line: &str| match line {
+                _ if line.starts_with("identify") => Some(found),
+                _ if line.starts_with("format") => Some("done a new xfs"),
+                _ => Some("done mounted"),
+            });
+            let disk = MountSpec { fs_type: "xfs".to_owned(), format, ..mount("SERIAL=1", "/srv") };
+            let result = carry_out(&launcher, &disk, WAIT).await.map_err(|error| format!("{error:?}"));
+            let asked = launcher.1.lock().unwrap().clone();
+            (result, asked.into_iter().skip(1).collect::<Vec<_>>())
+        };
+        let mounted = "mount /dev/vdb /srv xfs  0".to_owned();
+        let (result, lines) = asked("done - /dev/vdb", Format::IfBlank).await;
+        assert_eq!(
+            (result, lines),
+            (Ok("mounted; a new xfs".into()), vec!["format SERIAL=1 xfs".into(), mounted.clone()])
+        );
+        let (result, lines) = asked("done xfs /dev/vdb", Format::IfBlank).await;
+        assert_eq!((result, lines), (Ok("mounted".into()), vec![mounted.clone()]));
+        let (result, lines) = asked("done - /dev/vdb", Format::Never).await;
+        assert_eq!((result, lines), (Ok("mounted".into()), vec![mounted]));
+        let (result, lines) = asked("done ext4 /dev/vdb", Format::IfBlank).await;
+        assert!(result.unwrap_err().contains("/dev/vdb: a ext4 is on it, and not a xfs") && lines.is_empty());
     }
 
     #[test]

@@ -2,10 +2,10 @@
 
 use super::codec::Codec;
 use super::mapping::{Mapping, keys};
-use super::values::{any_word, duration, path, text};
+use super::values::{any_word, choice, duration, path, text};
 use crate::decode::quoted;
 use kelson_spec::disk::{DiskName, NameKind};
-use kelson_spec::machine::MountSpec;
+use kelson_spec::machine::{Format, MountSpec};
 use kelson_spec::near::near;
 
 /// A file system and the place where it is mounted.
@@ -25,7 +25,32 @@ pub fn mount() -> Mapping<MountSpec> {
             "the options of mount(8) that belong to the kernel, and the options of the file system";
         key "wait" wait = duration(),
             "how long the boot waits for the disk. One that comes later [is mounted then](howto/disks.md#late-disks)";
+        means "format" format = choice([("ifBlank", Format::IfBlank)]), "a disk is never formatted",
+            "`ifBlank`: a disk that is [known to be blank](howto/disks.md#format-blank-disks) gets a file system of \
+             `type`: `ext4`, `xfs` or `vfat`";
     }
+    .check(|d, seen, mount| {
+        if mount.format == Format::Never || !seen.is_right("format") {
+            return;
+        }
+        let name = DiskName::parse(&mount.source);
+        let wrong = match name {
+            None => Some("source is no disk; leave format out".to_owned()),
+            Some(DiskName::Named(kind, _)) if !kind.is_of_blank_disk() => Some(format!(
+                "a blank disk has no {}; name it in source by SERIAL=, ID=, PARTLABEL=, PARTUUID= or its path",
+                kind.word()
+            )),
+            Some(_) if !Format::TYPES.contains(&mount.fs_type.as_str()) => {
+                let all = Format::TYPES.join(", ");
+                Some(format!("Kelson makes no {}; write a type of {all}", quoted(&mount.fs_type)))
+            }
+            Some(_) => None,
+        };
+        if let Some(wrong) = wrong {
+            mount.format = Format::Never;
+            seen.wrong_key(d, "format", wrong);
+        }
+    })
 }
 
 fn source() -> Codec<String> {

@@ -3,6 +3,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::symlink;
 
 use kelson_load::Mode;
+use kelson_spec::machine::Format;
 
 use crate::folder::Folder;
 
@@ -255,4 +256,27 @@ fn a_folder_that_is_not_there_is_said() {
     );
     std::fs::remove_dir(folder.services()).unwrap();
     assert_eq!(folder.messages(), Vec::<String>::new());
+}
+
+#[test]
+fn a_disk_that_cannot_be_blank_is_never_formatted() {
+    let folder = host();
+    folder.machine(
+        "mounts:
+  - {source: LABEL=A, target: /a, type: ext4, format: ifBlank}
+  - {source: SERIAL=B, target: /b, type: btrfs, format: ifBlank}
+  - {source: tmpfs, target: /c, type: tmpfs, format: ifBlank}
+  - {source: SERIAL=D, target: /d, type: ext4, format: always}
+",
+    );
+    assert_eq!(
+        folder.messages(),
+        [
+            "machine.yaml:2:47: mounts[0].format: a blank disk has no LABEL; name it in source by SERIAL=, ID=, PARTLABEL=, PARTUUID= or its path",
+            "machine.yaml:3:49: mounts[1].format: Kelson makes no \"btrfs\"; write a type of ext4, xfs, vfat",
+            "machine.yaml:4:46: mounts[2].format: source is no disk; leave format out",
+            "machine.yaml:5:56: mounts[3].format: \"always\" is not ifBlank",
+        ]
+    );
+    assert!(folder.load().machine.mounts.iter().all(|mount| mount.format == Format::Never));
 }

@@ -6,7 +6,7 @@ use crate::folder::Folder;
 use kelson_load::written;
 use kelson_spec::devices::{DeviceRule, DevicesSpec};
 use kelson_spec::machine::{
-    ApiSpec, BuiltinSpec, MachineSpec, MountSpec, NodeHealthSpec, TimeSpec, WatchdogSpec,
+    ApiSpec, BuiltinSpec, Format, MachineSpec, MountSpec, NodeHealthSpec, TimeSpec, WatchdogSpec,
 };
 use kelson_spec::network::{
     BondMode, BondSpec, BridgeSpec, DhcpSpec, InterfaceSpec, LinkKind, Matches, RouteSpec, RuleSpec, VlanSpec,
@@ -403,7 +403,7 @@ network:
   - {interface: bond0, bond: {mode: 802.3ad, members: [eth1, eth2]}}
   - {interface: br0, bridge: {members: [bond0], stp: true}}
   - {interface: local, dummy: {}}
-mounts: [{source: LABEL=STATE, target: /var, type: ext4, options: [noatime], wait: 1m}]
+mounts: [{source: LABEL=STATE, target: /var, type: ext4, options: [noatime], wait: 1m}, {source: SERIAL=1, target: /srv, type: xfs, format: ifBlank}]
 api: {listen: ["0.0.0.0:50000", "[::]:50000"], ca: /etc/kelson/pki/ca.pem, certificate: /etc/kelson/pki/c.pem, key: /etc/kelson/pki/k.pem, connectionLifetime: 30m}
 builtins:
   containerd:
@@ -494,13 +494,23 @@ logs: {stdout: only}
             made("br0", LinkKind::Bridge(BridgeSpec { members: names(&["bond0"]), stp: true })),
             made("local", LinkKind::Dummy),
         ],
-        mounts: vec![MountSpec {
-            source: "LABEL=STATE".into(),
-            target: "/var".into(),
-            fs_type: "ext4".into(),
-            options: vec!["noatime".into()],
-            wait: Duration::from_secs(60),
-        }],
+        mounts: vec![
+            MountSpec {
+                source: "LABEL=STATE".into(),
+                target: "/var".into(),
+                fs_type: "ext4".into(),
+                options: vec!["noatime".into()],
+                wait: Duration::from_secs(60),
+                format: Format::Never,
+            },
+            MountSpec {
+                source: "SERIAL=1".into(),
+                target: "/srv".into(),
+                fs_type: "xfs".into(),
+                format: Format::IfBlank,
+                ..MountSpec::default()
+            },
+        ],
         api: Some(ApiSpec {
             listen: vec!["0.0.0.0:50000".into(), "[::]:50000".into()],
             ca: "/etc/kelson/pki/ca.pem".into(),

@@ -23,7 +23,7 @@ const COMPANY: [(&str, &str, &str); 9] = [
 ];
 
 /// Values that are right by themselves and wrong where the test puts them, with the reason that the decoder gives.
-const WRONG_HERE: [(&str, &str, &str); 10] = [
+const WRONG_HERE: [(&str, &str, &str); 11] = [
     ("soft", "", "soft is above hard"),
     ("options", "size=", "is an option of a tmpfs"),
     ("name", "a", "is not the file's name"),
@@ -34,6 +34,7 @@ const WRONG_HERE: [(&str, &str, &str); 10] = [
     ("verify", "false", "ca and verify: false exclude each other"),
     ("options", "bind", "a tmpfs is not bound"),
     ("maxDelay", "0s", "is less than"),
+    ("format", "ifBlank", "a blank disk has no LABEL"),
 ];
 
 /// One place of a file where a mapping stands.

@@ -9,7 +9,7 @@ use kelson_load::{Sources, load_with};
 use kelson_proto::state::v1 as stored;
 use kelson_runner::Exit;
 use kelson_spec::Loaded;
-use kelson_spec::machine::MountSpec;
+use kelson_spec::machine::{Format, MountSpec};
 use prost::Message as _;
 
 use super::super::record::FoundRecord;
@@ -283,6 +283,7 @@ fn boot() -> BootReport {
         fs_type: "ext4".to_owned(),
         options: vec!["noatime".to_owned()],
         wait: time(1500),
+        format: Format::IfBlank,
     };
     BootReport { phases: vec![phase], kernel: Some(time(900)), total: Some(time(2900)), absent: vec![absent] }
 }
