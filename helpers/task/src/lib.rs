@@ -12,6 +12,7 @@ mod clock;
 mod disk;
 mod failure;
 mod format;
+mod holders;
 mod identity;
 mod mount;
 mod mount_options;
@@ -33,6 +34,7 @@ use kelson_devices::{identify, modules};
 use kelson_helper::CONTROL;
 use kelson_helper::answer::frame;
 use kelson_helper::task::{NAME, Request, WATCH_PATHS, write_answer};
+use nix::errno::Errno;
 use nix::mount::{MntFlags, umount2};
 
 use failure::at;
@@ -82,7 +84,13 @@ pub fn perform(request: &Request) -> Result<String, String> {
         }
         Request::Remount { target, options } => mount::remount(target, options),
         Request::Unmount { target } => {
-            umount2(target, MntFlags::UMOUNT_NOFOLLOW).map_err(|errno| at(target, errno.desc()))?;
+            umount2(target, MntFlags::UMOUNT_NOFOLLOW).map_err(|errno| {
+                let holders = if errno == Errno::EBUSY { holders::holders(target) } else { Vec::new() };
+                match holders.is_empty() {
+                    true => at(target, errno.desc()),
+                    false => at(target, format!("{}: {}", errno.desc(), holders.join("; "))),
+                }
+            })?;
             Ok(String::new())
         }
         Request::MountInterfaces => mount::mount_interfaces(),
