@@ -138,6 +138,9 @@ pack() {
     cp -al "$containerd/." "$work/root/"
     cp -al "$out/image/initramfs" "$work/initramfs"
     configuration "$config" "$work/root/etc/kelson"
+    # A machine that finds no root still has its network and its API.
+    cp -r "$work/root/etc/kelson/machine.yaml" "$work/root/etc/kelson/pki" "$work/initramfs/etc/kelson/"
+    cp "$work/root/etc/passwd" "$work/root/etc/group" "$work/initramfs/etc/"
     if [[ $images ]]; then cp -rL "$images/." "$work/root/usr/share/kelson/images/"; fi
     "${as_root[@]}" mksquashfs "$work/root" "$work/initramfs/root.squashfs" -quiet -no-progress -noappend \
         -mkfs-time 0 -all-time 0 "$@" -p '/var/lib/redis m 750 100 100' >&2

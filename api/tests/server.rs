@@ -279,7 +279,7 @@ async fn the_host_is_asked_for_what_is_its_own() {
     assert_eq!(action, ShutdownAction::PowerOff);
     let uid = nix::unistd::geteuid();
     assert_eq!(reason, format!("user {uid} (process {}): night", std::process::id()));
-    reply.send("powering off".into()).unwrap();
+    reply.send(Ok("powering off".to_owned())).unwrap();
     assert_eq!(asking.await.unwrap().unwrap().into_inner().message, "powering off");
     world.end().await;
 }

@@ -136,6 +136,9 @@ requests! {
     /// Set a clock that is earlier than the program's file or than the last change of `saved`: from the hardware's, else to
     /// the later of both.
     "clock" => SetClock { saved: PathBuf },
+    /// Have the kernel read another one for a reboot without the firmware. An empty command line: that of the running
+    /// kernel.
+    "kexec" => LoadKernel { kernel: PathBuf, command_line: String, initramfs: Option<PathBuf> },
     "loopback" => SetUpLoopback,
     /// Set up interfaces by their static settings; those that have not come yet are waited for.
     "interfaces" => SetUpInterfaces { patience: Duration, interfaces: Vec<InterfaceSpec> },
@@ -290,6 +293,12 @@ mod tests {
             Request::SetMachineId { transient: path.clone() },
             Request::SetClock { saved: "/var/lib/kelson/clock".into() },
             Request::SaveClock { saved: "/var/lib/kelson/clock".into() },
+            Request::LoadKernel {
+                kernel: path.clone(),
+                command_line: "quiet ro".to_owned(),
+                initramfs: Some(path.clone()),
+            },
+            Request::LoadKernel { kernel: path.clone(), command_line: String::new(), initramfs: None },
             Request::SetUpLoopback,
             Request::SetUpInterfaces {
                 patience: Duration::from_secs(5),

@@ -21,7 +21,7 @@ pub const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Ends a run in which nothing has been started and nothing that matters is mounted.
 pub fn at_the_start(options: &Options, reason: &str) -> ! {
-    let wait = final_call::tell_failure(options.mode, reason, options.panic);
+    let wait = final_call::tell_failure(options.mode, reason, options.failure_wait());
     if options.mode == Mode::Container {
         std::process::exit(1);
     }
@@ -36,7 +36,7 @@ pub fn at_the_start(options: &Options, reason: &str) -> ! {
 /// Ends a run in the middle: stops and unmounts what can be, without the supervisor.
 pub fn in_the_middle(options: &Options, reason: &str) -> ! {
     tracing::error!("{reason}; stopping everything");
-    let failure = Failure { reason: reason.to_owned(), wait: options.panic };
+    let failure = Failure { reason: reason.to_owned(), wait: options.failure_wait() };
     end(options, &Intents::default(), Some(failure), ProcessOptions::default(), async |_| {})
 }
 

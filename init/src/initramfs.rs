@@ -56,20 +56,26 @@ pub fn is_first_stage(program: &str, words: &KernelWords) -> bool {
 /// Returns only when there is no root to go to: a sentence that says why.
 pub fn run(words: &KernelWords, perform: Perform) -> Result<Infallible> {
     let mut steps = Steps::new();
+    let root = Path::new(NEW_ROOT);
+    let found = find_root(words, root, perform, &mut steps);
+    // Without a root, too: the boot may go on without.
+    steps.save();
+    found?;
+    switch::switch_root(root)
+}
+
+fn find_root(words: &KernelWords, root: &Path, perform: Perform, steps: &mut Steps) -> Result<()> {
     for api in mounts::FIRST {
         steps.run(&format!("mount {}", api.target), || api.mount())?;
     }
     // A module that is missing may still not be needed; the root says what was.
     let _ = steps.run("kernel modules", || load_modules(perform));
-    let root = Path::new(NEW_ROOT);
     make_folder(root)?;
     if Path::new(IMAGE).exists() {
-        assemble(words, root, perform, &mut steps)?;
+        assemble(words, root, perform, steps)
     } else {
-        steps.run("root disk", || mount_disk_root(words, root, perform))?;
+        steps.run("root disk", || mount_disk_root(words, root, perform))
     }
-    steps.save();
-    switch::switch_root(root)
 }
 
 /// The image, and what is written laid over it.

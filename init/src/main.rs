@@ -28,6 +28,7 @@ mod memory;
 mod options;
 mod protection;
 mod reexec;
+mod rescue;
 mod shutdown;
 mod signals;
 mod supervisor;
@@ -64,8 +65,8 @@ Options:
   --api vsock:PORT          calls from the hypervisor's host over vsock, too (default: none)
   --crash-limit N/DURATION  N crashes of PID 1 in that time end in a reboot (default 3/1m)
   -- COMMAND                in a container: run this command, and end with its exit status
-On the kernel's command line the same words stand as kelson.mode=… and so on, with kelson.panic=SECONDS and
-kelson.exit=DEVICE, which takes the exit status of a machine: isa-debug-exit[:0xPORT] or virtio-port:NAME.
+On the kernel's command line the same words stand as kelson.mode=… and so on, with kelson.panic=SECONDS,
+kelson.rescue, which starts no service, and kelson.exit=DEVICE, which takes the exit status of a machine: isa-debug-exit[:0xPORT] or virtio-port:NAME.
 kelsonctl talks to a running init.
 ";
 
@@ -87,6 +88,7 @@ const PERSONALITIES: &[(&CStr, Main)] = &[
     (c"kelson-probe", |words| kelson_probe::main(words.iter().cloned())),
     #[cfg(feature = "apid")]
     (c"kelson-apid", |words| kelson_apid::main(words.iter().cloned())),
+    (c"kelson-console", kelson_console::main),
     (c"kelson-devlog", |_| kelson_devlog::main()),
     (c"kelson-load", |words| kelson_load::process::main(words, features::OWN)),
     #[cfg(feature = "containerd")]
@@ -164,7 +166,7 @@ fn init(program: &str, rest: &[OsString]) -> ! {
     let usual = options::usual_mode();
     // The kernel's command line and our own program stand in /proc. A container has it, or does without.
     let proc = (usual == Mode::Machine).then(|| boot::mounts::FIRST.first().map(|proc| proc.mount()));
-    let options = Options::gather(&arguments, usual, features::OWN, || {
+    let mut options = Options::gather(&arguments, usual, features::OWN, || {
         std::fs::read_to_string(kelson_sys::command_line::PATH).ok()
     });
     log::install(options.mode);
@@ -179,11 +181,17 @@ fn init(program: &str, rest: &[OsString]) -> ! {
     let boot_reason = crash::install(options.mode, options.crash_limit);
     if leaves {
         let Err(reason) = initramfs::run(&options.kernel, kelson_task::perform);
-        failure::at_the_start(&options, &reason.to_string());
+        let reason = reason.to_string();
+        if !rescue::is_possible(&options) {
+            failure::at_the_start(&options, &reason);
+        }
+        tracing::error!("{reason}; the boot goes on in the initramfs, for somebody to repair the machine");
+        rescue::remember(&reason);
     }
     if !memory::in_memory() {
         move_into_memory(started);
     }
+    options.rescue = rescue::found(options.rescue).filter(|_| options.mode == Mode::Machine);
     for complaint in &options.complaints {
         tracing::warn!("{complaint}");
     }
@@ -256,7 +264,7 @@ fn run(mut options: Options, started: Duration, now: Duration, boot_reason: Boot
     let reexec_state = reexec::ReexecState { limits, oom_score, ..reexec_state.unwrap_or_default() };
     tracing::info!("version {}, {} mode", env!("CARGO_PKG_VERSION"), options.mode.name());
     runtime.block_on(async {
-        let (mode, panic, exit) = (options.mode, options.panic, options.exit.clone());
+        let (mode, panic, exit) = (options.mode, options.failure_wait(), options.exit.clone());
         if let Err(error) = watcher.begin() {
             tracing::error!("a main loop that stands still would not be noticed: {error}");
         }

@@ -62,6 +62,15 @@ pub struct CrashLimit {
     pub window: Duration,
 }
 
+/// Why a machine starts none of its services.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Rescue {
+    /// `kelson.rescue` on the kernel's command line.
+    Asked,
+    /// There is no root, for this reason; the boot goes on in the initramfs.
+    NoRoot(String),
+}
+
 /// An option that somebody names: its key, its value, and how it was written.
 type Named = (String, String, String);
 
@@ -82,8 +91,10 @@ pub struct Options {
     pub log_dir: Option<PathBuf>,
     /// Instead of `/var/lib/kelson`.
     pub state_dir: PathBuf,
-    /// How long a failed boot waits before it reboots; zero: for ever.
-    pub panic: Duration,
+    /// How long a failed boot waits before it reboots, where somebody says so; zero: for ever.
+    pub panic: Option<Duration>,
+    /// Why this machine starts none of its services; `None`: it starts them.
+    pub rescue: Option<Rescue>,
     pub crash_limit: CrashLimit,
     /// Where calls are taken over vsock; `None`: nowhere.
     pub api: Option<VsockSpec>,
@@ -109,7 +120,8 @@ impl Options {
             images: None,
             log_dir: None,
             state_dir: PathBuf::from("/var/lib/kelson"),
-            panic: Duration::from_secs(10),
+            panic: None,
+            rescue: None,
             crash_limit: CrashLimit { count: 3, window: Duration::from_secs(60) },
             api: None,
             exit: None,
@@ -117,6 +129,11 @@ impl Options {
             command: Vec::new(),
             complaints: Vec::new(),
         }
+    }
+
+    /// How long a failed boot waits before it reboots; zero: for ever.
+    pub fn failure_wait(&self) -> Duration {
+        self.panic.unwrap_or(Duration::from_secs(10))
     }
 
     /// Brings together the arguments (without `argv[0]`) and the kernel's command line; an argument wins.
@@ -201,7 +218,7 @@ impl Options {
                 None => "a folder's absolute path, such as /etc/kelson",
             },
             "panic" => match value.parse::<u32>() {
-                Ok(seconds) => return self.panic = Duration::from_secs(u64::from(seconds)),
+                Ok(seconds) => return self.panic = Some(Duration::from_secs(u64::from(seconds))),
                 Err(_) => "a number of seconds, 0 to wait for ever",
             },
             "crashLimit" => match parse_crash_limit(value) {
@@ -216,11 +233,13 @@ impl Options {
                 Some(device) => return self.exit = Some(device),
                 None => "isa-debug-exit, isa-debug-exit:0xPORT or virtio-port:NAME",
             },
+            "rescue" if value.is_empty() => return self.rescue = Some(Rescue::Asked),
+            "rescue" => "the word alone, kelson.rescue",
             // The writable disk of our own initramfs; KernelWords keeps it.
             "disk" => return,
             _ => {
                 return self.complaints.push(format!(
-                    "{word} is not known; known are mode, config, runtime-dir, images, log-dir, state-dir, api, exit, panic, crashLimit and disk"
+                    "{word} is not known; known are mode, config, runtime-dir, images, log-dir, state-dir, api, exit, panic, rescue, crashLimit and disk"
                 ));
             }
         };
@@ -240,7 +259,11 @@ impl Options {
 
 /// Of a word of the kernel's command line that is ours.
 fn kernel_option(word: &str) -> Option<Named> {
-    let (key, value) = word.strip_prefix("kelson.")?.split_once('=')?;
+    let word = word.strip_prefix("kelson.")?;
+    let (key, value) = match word {
+        "rescue" => (word, ""),
+        _ => word.split_once('=')?,
+    };
     Some((key.to_owned(), value.to_owned(), format!("kelson.{key}")))
 }
 
@@ -299,7 +322,7 @@ mod tests {
         assert_eq!(options.runtime_dir, PathBuf::from("/b"));
         assert_eq!(options.log_dir, Some(PathBuf::from("/z")));
         assert_eq!(options.state_dir, PathBuf::from("/s"));
-        assert_eq!(options.panic, Duration::ZERO);
+        assert_eq!(options.panic, Some(Duration::ZERO));
         assert_eq!(options.crash_limit, CrashLimit { count: 5, window: Duration::from_secs(10) });
         assert!(options.complaints.is_empty(), "{:?}", options.complaints);
     }

@@ -26,7 +26,7 @@ pub use candidate::{Candidate, find};
 
 use crate::boot::history;
 use crate::options::Options;
-use crate::{crash, entry};
+use crate::{crash, entry, rescue};
 
 /// Carries the time of PID 1's start over to its copy in memory and to all later incarnations, in microseconds of
 /// CLOCK_MONOTONIC: all times of the state count from there, and a suspended machine does not age them.
@@ -38,7 +38,7 @@ const FILE: &str = "KELSON_FILE";
 /// Says that this is not the first life. It says no more: what is not in the state of this very life is not believed.
 const AGAIN: &str = "KELSON_AGAIN";
 /// The variables that one execution of PID 1 hands to the next.
-pub const VARIABLES: [&str; 4] = [STARTED, SUSPENDED, FILE, AGAIN];
+pub const VARIABLES: [&str; 5] = [STARTED, SUSPENDED, FILE, AGAIN, rescue::VARIABLE];
 /// How long a console has to take the last lines of this incarnation.
 const LAST_LINES: Duration = Duration::from_millis(500);
 /// The version of this program.
@@ -86,7 +86,7 @@ pub fn suspended() -> Duration {
 pub fn origin(started: Duration) -> impl Iterator<Item = (&'static str, OsString)> {
     let times = [(STARTED, started), (SUSPENDED, history::suspended())];
     let times = times.map(|(name, time)| (name, OsString::from(time.as_micros().to_string())));
-    times.into_iter().chain(executed().map(|file| (FILE, file.into())))
+    times.into_iter().chain(executed().map(|file| (FILE, file.into()))).chain(rescue::remembered())
 }
 
 /// Sets these variables, unless an earlier program has. Call it while there is one thread.

@@ -18,6 +18,7 @@ mod environment;
 mod files;
 mod incarnation;
 mod intent;
+mod kexec;
 mod later_mounts;
 mod launchers;
 mod listeners;

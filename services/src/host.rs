@@ -15,6 +15,8 @@ use crate::error::ServicesError;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum ShutdownAction {
     Reboot,
+    /// A reboot that executes the kernel of `kexec` in the machine file, without the firmware.
+    Kexec,
     PowerOff,
     Halt,
 }
@@ -22,8 +24,8 @@ pub enum ShutdownAction {
 /// A request to `init`.
 #[derive(Debug)]
 pub enum HostRequest {
-    /// Answered with what is really under way.
-    Shutdown { action: ShutdownAction, reason: String, reply: oneshot::Sender<String> },
+    /// Answered with what is really under way, or with why nothing is.
+    Shutdown { action: ShutdownAction, reason: String, reply: oneshot::Sender<Result<String, ServicesError>> },
     /// Read the files again; answered with what changed, or with why nothing did.
     Reload { reply: oneshot::Sender<Result<ReloadReport, ServicesError>> },
     /// Execute PID 1 again; answered just before that, or with the reason why not.

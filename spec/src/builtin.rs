@@ -1,10 +1,12 @@
 //! The services that Kelson brings along, each of which is listed here and nowhere else.
 
+use std::time::Duration;
+
 use crate::devices::DeviceRule;
 use crate::features::Feature;
-use crate::machine::MachineSpec;
+use crate::machine::{ConsoleShow, MachineSpec};
 use crate::network::InterfaceSpec;
-use crate::service::{Readiness, Resources, ServiceSpec};
+use crate::service::{ApiAccess, Readiness, Resources, Seccomp, Security, ServiceSpec, StopSpec};
 
 /// A service that Kelson brings along. Others may depend on it, and the machine file may change it.
 #[derive(Debug)]
@@ -55,6 +57,13 @@ pub const BUILTINS: &[Builtin] = &[
         changes: Changes::Service,
         feature: Some(Feature::Apid),
         program: None,
+    },
+    Builtin {
+        name: CONSOLE,
+        about: "shows the dashboard or a shell on a terminal, by [`console`](#console)",
+        changes: Changes::Service,
+        feature: None,
+        program: Some(console),
     },
     Builtin {
         name: "containerd",
@@ -109,6 +118,8 @@ pub const BUILTINS: &[Builtin] = &[
     },
 ];
 
+/// Not in a container, whose terminals are its host's.
+pub const CONSOLE: &str = "console";
 /// Not in a container, which has the devices of its host.
 pub const DEVICES: &str = "devices";
 /// Not in a container, whose network its engine configures.
@@ -121,6 +132,29 @@ pub const LEASED_SERVERS: &str = "/run/kelson/net/ntp-servers";
 pub const TIMESYNC: &str = "timesync";
 /// A file whose time of change is the last time that is known to have passed.
 pub const SAVED_TIME: &str = "/var/lib/kelson/clock";
+
+/// On where the machine file has `console`, unless it says `enabled: false`.
+fn console(machine: &MachineSpec) -> Option<ServiceSpec> {
+    let console = machine.console.as_ref().filter(|_| machine.is_enabled(CONSOLE) != Some(false))?;
+    let words = ["kelson-console", console.show.name()].into_iter().chain(console.tty.as_deref());
+    let mut spec = ServiceSpec::process(CONSOLE, words);
+    spec.description = match console.show {
+        ConsoleShow::Dashboard => "the dashboard on a terminal of the machine",
+        ConsoleShow::Shell => "a shell of root on a terminal of the machine",
+    }
+    .into();
+    // The API takes calls only of those that have the power of PID 1; the role bounds what they may ask for.
+    spec.security =
+        Security { no_new_privileges: false, seccomp: Seccomp::Unconfined, ..Security::default() };
+    spec.api = match console.show {
+        ConsoleShow::Dashboard => ApiAccess::Reader,
+        ConsoleShow::Shell => ApiAccess::Admin,
+    };
+    // An interactive shell ignores SIGTERM.
+    spec.stop = StopSpec { signal: libc::SIGHUP, timeout: Duration::from_secs(2), ..StopSpec::default() };
+    spec.required = false;
+    Some(spec)
+}
 
 /// On where the machine file has `devices`, unless it says `enabled: false`.
 fn devices(machine: &MachineSpec) -> Option<ServiceSpec> {

@@ -39,6 +39,51 @@ pub struct MachineSpec {
     pub time: Option<TimeSpec>,
     /// `None`: Kelson does not follow devices.
     pub devices: Option<DevicesSpec>,
+    /// `None`: no kernel can be executed in the place of the running one.
+    pub kexec: Option<KexecSpec>,
+    /// `None`: nothing runs on a terminal of the machine.
+    pub console: Option<ConsoleSpec>,
+}
+
+/// A program on a terminal of the machine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConsoleSpec {
+    pub show: ConsoleShow,
+    /// The name of the terminal in `/dev`; `None`: that of the console.
+    pub tty: Option<String>,
+}
+
+/// What a terminal of the machine shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ConsoleShow {
+    Dashboard,
+    Shell,
+}
+
+impl ConsoleShow {
+    pub const ALL: [ConsoleShow; 2] = [ConsoleShow::Dashboard, ConsoleShow::Shell];
+
+    /// The word for it in the machine file.
+    pub fn name(self) -> &'static str {
+        match self {
+            ConsoleShow::Dashboard => "dashboard",
+            ConsoleShow::Shell => "shell",
+        }
+    }
+
+    /// The one of this name.
+    pub fn named(name: &str) -> Option<ConsoleShow> {
+        ConsoleShow::ALL.into_iter().find(|show| show.name() == name)
+    }
+}
+
+/// The kernel that a reboot without the firmware executes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KexecSpec {
+    pub kernel: PathBuf,
+    pub initramfs: Option<PathBuf>,
+    /// `None`: that of the running kernel.
+    pub command_line: Option<String>,
 }
 
 /// Where the time comes from.
@@ -66,6 +111,8 @@ impl Default for MachineSpec {
             stdout: Stdout::default(),
             time: None,
             devices: None,
+            kexec: None,
+            console: None,
         }
     }
 }

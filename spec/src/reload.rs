@@ -33,9 +33,14 @@ impl MachineSpec {
             stdout,
             time,
             devices,
+            kexec,
+            console,
         } = read;
-        let live =
-            [("health", self.health != *health), ("shutdown", self.shutdown_timeout != *shutdown_timeout)];
+        let live = [
+            ("health", self.health != *health),
+            ("shutdown", self.shutdown_timeout != *shutdown_timeout),
+            ("kexec", self.kexec != *kexec),
+        ];
         let others = [
             ("hostname", self.hostname != *hostname),
             ("modules", self.modules != *modules),
@@ -50,12 +55,18 @@ impl MachineSpec {
             ("logs", self.stdout != *stdout),
             ("time", self.time != *time),
             ("devices", self.devices != *devices),
+            ("console", self.console != *console),
         ];
         let changed = |keys: &[(&'static str, bool)]| {
             keys.iter().filter(|(_, changed)| *changed).map(|(key, _)| *key).collect()
         };
         MachineReload {
-            spec: MachineSpec { health: *health, shutdown_timeout: *shutdown_timeout, ..self.clone() },
+            spec: MachineSpec {
+                health: *health,
+                shutdown_timeout: *shutdown_timeout,
+                kexec: kexec.clone(),
+                ..self.clone()
+            },
             applied: changed(&live),
             waiting: changed(&others),
         }

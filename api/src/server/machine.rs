@@ -139,16 +139,17 @@ impl Machine for MachineApi {
         about(record.as_deref(), format!("{how} {}", request.reason).trim_end());
         let action = match request.action() {
             v1::shutdown_request::Action::Reboot => ShutdownAction::Reboot,
+            v1::shutdown_request::Action::Kexec => ShutdownAction::Kexec,
             v1::shutdown_request::Action::Poweroff => ShutdownAction::PowerOff,
             v1::shutdown_request::Action::Halt => ShutdownAction::Halt,
             v1::shutdown_request::Action::Unspecified => {
-                return Err(Status::invalid_argument("say how to end: reboot, power off or halt"));
+                return Err(Status::invalid_argument("say how to end: reboot, kexec, power off or halt"));
             }
         };
         let reason = reason(&caller, &request.reason);
         let (reply, answer) = oneshot::channel();
         self.host.requests.send(HostRequest::Shutdown { action, reason, reply }).await.map_err(ending)?;
-        let message = answer.await.map_err(ending)?;
+        let message = answer.await.map_err(ending)?.map_err(model::status)?;
         Ok(Response::new(v1::ShutdownResponse { message }))
     }
 

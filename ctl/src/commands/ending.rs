@@ -31,7 +31,7 @@ impl Ending {
     }
 }
 
-/// One of the three commands: the comment that is its help, what it asks for, and the verb of the question.
+/// One of two commands: the comment that is its help, what it asks for, and the verb of the question.
 macro_rules! command {
     ($(#[$about:meta])* $action:ident, $verb:literal) => {
         $(#[$about])*

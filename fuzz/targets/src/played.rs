@@ -114,7 +114,7 @@ async fn answer(mut asked: mpsc::Receiver<HostRequest>) {
         match request {
             HostRequest::Shutdown { reply, reason, .. } => {
                 assert!(reason.chars().count() < 600 && !reason.chars().any(char::is_control), "{reason:?}");
-                let _ = reply.send("reboot has begun".to_owned());
+                let _ = reply.send(Ok("reboot has begun".to_owned()));
             }
             HostRequest::Reload { reply } => drop(reply.send(Ok(ReloadReport::default()))),
             HostRequest::Reexec { reply, .. } => {

@@ -14,6 +14,7 @@ mod failure;
 mod format;
 mod holders;
 mod identity;
+mod kernel;
 mod mount;
 mod mount_options;
 mod network;
@@ -122,6 +123,9 @@ pub fn perform(request: &Request) -> Result<String, String> {
         Request::RenewMachineId { transient } => identity::renew_machine_id(transient),
         Request::SetClock { saved } => clock::set(saved),
         Request::SaveClock { saved } => clock::save(saved),
+        Request::LoadKernel { kernel, command_line, initramfs } => {
+            kernel::load(kernel, command_line, initramfs.as_deref())
+        }
         Request::SetUpLoopback => network::set_up_loopback(),
         Request::SetUpInterfaces { patience, interfaces } => network::set_up(interfaces, *patience),
         Request::WriteResolver { resolver, servers } => network::write_resolver(servers, resolver),

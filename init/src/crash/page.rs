@@ -290,6 +290,7 @@ impl Page {
             ShutdownAction::Reboot => 1,
             ShutdownAction::PowerOff => 2,
             ShutdownAction::Halt => 3,
+            ShutdownAction::Kexec => 4,
         };
         set(&self.words.ending, action);
     }
@@ -300,6 +301,7 @@ impl Page {
             1 => ShutdownAction::Reboot,
             2 => ShutdownAction::PowerOff,
             3 => ShutdownAction::Halt,
+            4 => ShutdownAction::Kexec,
             _ => return None,
         };
         let status = get(&self.words.status).checked_sub(1).and_then(|status| u8::try_from(status).ok());

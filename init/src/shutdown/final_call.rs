@@ -81,6 +81,7 @@ pub fn make(
 fn how(action: ShutdownAction) -> RebootMode {
     match action {
         ShutdownAction::Reboot => RebootMode::RB_AUTOBOOT,
+        ShutdownAction::Kexec => RebootMode::RB_KEXEC,
         ShutdownAction::PowerOff => RebootMode::RB_POWER_OFF,
         ShutdownAction::Halt => RebootMode::RB_HALT_SYSTEM,
     }
@@ -89,6 +90,7 @@ fn how(action: ShutdownAction) -> RebootMode {
 fn words(action: ShutdownAction) -> &'static str {
     match action {
         ShutdownAction::Reboot => "rebooting",
+        ShutdownAction::Kexec => "executing the new kernel",
         ShutdownAction::PowerOff => "powering off",
         ShutdownAction::Halt => "halted",
     }
@@ -98,7 +100,7 @@ fn words(action: ShutdownAction) -> &'static str {
 pub fn exit_status(action: ShutdownAction, decided: Option<u8>, failed: bool) -> u8 {
     match action {
         _ if failed => 1,
-        ShutdownAction::Reboot => REBOOT_STATUS,
+        ShutdownAction::Reboot | ShutdownAction::Kexec => REBOOT_STATUS,
         ShutdownAction::PowerOff | ShutdownAction::Halt => decided.unwrap_or(0),
     }
 }

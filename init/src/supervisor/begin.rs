@@ -67,6 +67,9 @@ impl Incarnation {
         }
         let mut context = self.open(personalities, environment, &loaded)?;
         context.watchdog.events().iter().for_each(|event| context.manager.host_event(event));
+        if let Some(rescue) = &self.options.rescue {
+            context.manager.host_event(&rescue.event());
+        }
         context.tell_of(&self.boot_reason);
         context.begin(loaded).await;
         match &failure {

@@ -4,7 +4,8 @@ use std::path::Path;
 
 use kelson_services::builtins::{apid, containerd, program};
 use kelson_services::manager::Manager;
-use kelson_spec::builtin::{DEVICES, NET, TIMESYNC};
+use kelson_spec::builtin::{CONSOLE, DEVICES, NET, TIMESYNC};
+use kelson_spec::service::StartMode;
 use kelson_spec::{Loaded, MachineSpec, ServiceSpec};
 
 use crate::boot::file_limit;
@@ -18,8 +19,9 @@ pub(super) fn socket_group(loaded: &Loaded) -> Option<u32> {
 /// The services from PID 1's own program that this host has.
 pub(super) fn program_specs(options: &Options, loaded: &Loaded) -> Vec<ServiceSpec> {
     let (machine, bounded) = (&loaded.machine, options.mode == Mode::Machine);
-    // A container has the clock and the devices of its host, and a network that its engine configures.
-    let is_own = |spec: &ServiceSpec| bounded || ![DEVICES, NET, TIMESYNC].contains(&spec.name.as_str());
+    // A container has the clock, the devices and the terminals of its host, and a network that its engine configures.
+    let is_own =
+        |spec: &ServiceSpec| bounded || ![CONSOLE, DEVICES, NET, TIMESYNC].contains(&spec.name.as_str());
     let apid = apid::spec(machine, &options.runtime_dir, socket_group(loaded));
     let all = apid.into_iter().chain(program::optional(machine).filter(is_own));
     all.map(|spec| program::finish(spec, machine, bounded)).collect()
@@ -37,5 +39,9 @@ pub(super) fn containerd_spec(options: &Options, machine: &MachineSpec, manager:
     {
         tracing::warn!("{}: {error}; tools need --address", containerd::USUAL_FOLDER);
     }
-    containerd::spec(machine, runtime, file_limit::for_child(containerd::FILES))
+    let mut spec = containerd::spec(machine, runtime, file_limit::for_child(containerd::FILES));
+    if options.rescue.is_some() {
+        spec.start = StartMode::Manual;
+    }
+    spec
 }

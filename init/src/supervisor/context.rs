@@ -5,7 +5,7 @@ use std::sync::Arc;
 use kelson_services::ServicesError;
 use kelson_services::builtins::{containerd, program};
 use kelson_services::collector::Collector;
-use kelson_services::host::{HostRequest, Resumed, ResumedReport};
+use kelson_services::host::{HostRequest, Resumed, ResumedReport, ShutdownAction};
 use kelson_services::manager::Manager;
 use kelson_services::node_health::NodeHealth;
 use kelson_services::prober::Prober;
@@ -19,6 +19,7 @@ use super::builtin::{containerd_spec, program_specs};
 use super::configuration::Configuration;
 use super::files::Files;
 use super::intent::Intents;
+use super::kexec::Kexec;
 use super::later_mounts::LaterMounts;
 use super::launchers::Personalities;
 use super::reexec::Reexec;
@@ -125,7 +126,7 @@ impl Context {
     pub(super) fn answer(&mut self, request: HostRequest) {
         match request {
             HostRequest::Shutdown { action, reason, reply } => {
-                let _ = reply.send(self.intents.ask(action, &reason));
+                self.end(action, reason, reply);
             }
             HostRequest::Reload { reply } => self.files.reload(Some(reply)),
             HostRequest::Apply { apply, reply } => self.files.apply(apply, reply),
@@ -137,6 +138,31 @@ impl Context {
             HostRequest::Reexec { reason, reply } => self.reexec.ask(reason, reply),
             HostRequest::Resumed { resumed, reply } => self.renew(resumed, reply),
         }
+    }
+
+    /// Begins the end of the host. A new kernel is loaded beside all else: its disk may be slow.
+    fn end(
+        &self,
+        action: ShutdownAction,
+        reason: String,
+        reply: oneshot::Sender<Result<String, ServicesError>>,
+    ) {
+        if action != ShutdownAction::Kexec {
+            let _ = reply.send(Ok(self.intents.ask(action, &reason)));
+            return;
+        }
+        let kexec = Kexec {
+            mode: self.options.mode,
+            tasks: self.personalities.tasks(),
+            intents: self.intents.clone(),
+            spec: self.configuration.machine().kexec,
+            has_watchdog: self.watchdog.get().is_some(),
+        };
+        let manager = self.manager.clone();
+        tokio::spawn(async move {
+            // The caller may have gone away.
+            let _ = reply.send(kexec.ask(&reason, |text| manager.host_event(text)).await);
+        });
     }
 
     /// Renews the machine's identity beside all else: a service may take long to be notified.

@@ -50,9 +50,16 @@ impl Intent {
 pub fn verb(action: ShutdownAction) -> &'static str {
     match action {
         ShutdownAction::Reboot => "reboot",
+        ShutdownAction::Kexec => "reboot by kexec",
         ShutdownAction::PowerOff => "power off",
         ShutdownAction::Halt => "halt",
     }
+}
+
+/// Whether a request for `new` replaces an end that is under way: somebody is about to pull the plug.
+fn is_replaced(under_way: ShutdownAction, new: ShutdownAction) -> bool {
+    use ShutdownAction::{Kexec, PowerOff, Reboot};
+    matches!((under_way, new), (Reboot | Kexec, PowerOff))
 }
 
 /// The one intent of this incarnation of the host. Cheap to clone.
@@ -108,6 +115,19 @@ impl Intents {
         });
     }
 
+    /// Asks for a reboot after `wait`; zero: never.
+    pub fn reboot_after(&self, wait: Duration, reason: &'static str) {
+        if wait.is_zero() {
+            return;
+        }
+        tracing::warn!("this machine starts again in {} s ({reason})", wait.as_secs());
+        let intents = self.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(wait).await;
+            intents.ask(ShutdownAction::Reboot, reason);
+        });
+    }
+
     fn ask_for(&self, action: ShutdownAction, reason: &str, status: Option<u8>) -> String {
         let mut answer = String::new();
         self.current.send_if_modified(|current| match current {
@@ -117,10 +137,13 @@ impl Intents {
                 self.remember(current.insert(intent));
                 true
             }
-            Some(under_way)
-                if under_way.action == ShutdownAction::Reboot && action == ShutdownAction::PowerOff =>
-            {
-                answer = format!("power off replaces the reboot that was asked for by {}", under_way.reason);
+            Some(under_way) if is_replaced(under_way.action, action) => {
+                answer = format!(
+                    "{} replaces the {} that was asked for by {}",
+                    verb(action),
+                    verb(under_way.action),
+                    under_way.reason
+                );
                 *under_way = Intent { action, reason: reason.to_owned(), begun: under_way.begun, status };
                 self.remember(under_way);
                 true
@@ -141,9 +164,7 @@ impl Intents {
     pub fn resume(&self, before: Intent) {
         self.current.send_modify(|current| match current {
             // Asked for in this incarnation already, and it replaces what was under way.
-            Some(now)
-                if now.action == ShutdownAction::PowerOff && before.action == ShutdownAction::Reboot =>
-            {
+            Some(now) if is_replaced(before.action, now.action) => {
                 now.begun = before.begun;
             }
             _ => *current = Some(before),
@@ -175,7 +196,7 @@ impl Intents {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ShutdownAction::{Halt, PowerOff, Reboot};
+    use ShutdownAction::{Halt, Kexec, PowerOff, Reboot};
 
     #[test]
     fn v4_it_is_written_down_before_it_is_answered() {
@@ -349,5 +370,25 @@ mod tests {
         #[serde(flatten)]
         known: T,
         later: [u8; 1],
+    }
+    #[tokio::test(start_paused = true)]
+    async fn a_reboot_comes_after_its_time_and_never_after_none() {
+        for (seconds, ends) in [(30, true), (0, false)] {
+            let intents = Intents::default();
+            intents.reboot_after(Duration::from_secs(seconds), "a test");
+            tokio::time::sleep(Duration::from_secs(29)).await;
+            assert_eq!(intents.current(), None);
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            assert_eq!(intents.current().map(|intent| intent.action), ends.then_some(Reboot));
+        }
+    }
+
+    #[test]
+    fn a_power_off_replaces_a_reboot_by_kexec_and_a_reboot_does_not() {
+        let intents = Intents::default();
+        intents.ask(Kexec, "one");
+        assert_eq!(intents.ask(Reboot, "two"), "reboot by kexec is under way already, asked for by one");
+        let answer = intents.ask(PowerOff, "three");
+        assert_eq!(answer, "power off replaces the reboot by kexec that was asked for by one");
     }
 }

@@ -17,6 +17,7 @@ use kelson_spec::{Diagnostic, Loaded, MachineSpec};
 use crate::boot::{network, state_folder};
 use crate::initramfs;
 use crate::options::{Mode, Options};
+use crate::rescue;
 
 /// How long reading the configuration may take before the host goes on without it.
 const LOAD_DEADLINE: Duration = Duration::from_secs(60);
@@ -88,7 +89,7 @@ impl Personalities {
         let start = Start { arguments: arguments(options, containerd, purpose), ..Start::default() };
         let bytes = self.answer(start).await?;
         let mut loaded = Loaded { read_at, ..wire::decode(&bytes)? };
-        network::add(&mut loaded.machine.network, &options.kernel.ip);
+        complete(options, &mut loaded);
         Ok(loaded)
     }
 
@@ -109,7 +110,7 @@ impl Personalities {
         let mut answer = wire::decode(&self.answer(start).await?)?;
         if let Answer::Applied { loaded, .. } = &mut answer {
             loaded.read_at = read_at;
-            network::add(&mut loaded.machine.network, &options.kernel.ip);
+            complete(options, loaded);
         }
         Ok(answer)
     }
@@ -128,9 +129,17 @@ impl Personalities {
 
 /// The configuration of a host without files.
 pub fn defaults(options: &Options) -> Loaded {
-    let mut machine = options.mode.machine_defaults();
-    network::add(&mut machine.network, &options.kernel.ip);
-    Loaded { machine, ..Loaded::default() }
+    let mut loaded = Loaded { machine: options.mode.machine_defaults(), ..Loaded::default() };
+    complete(options, &mut loaded);
+    loaded
+}
+
+/// Adds the part of the kernel's command line to what the files say.
+fn complete(options: &Options, loaded: &mut Loaded) {
+    network::add(&mut loaded.machine.network, &options.kernel.ip);
+    if options.rescue.is_some() {
+        rescue::restrict(loaded);
+    }
 }
 
 fn arguments(options: &Options, containerd: Option<&str>, purpose: &str) -> Vec<OsString> {

@@ -40,7 +40,7 @@ use super::parts::{self, Probing};
 use super::reexec::Reexec;
 use crate::error::{At as _, Result};
 use crate::features::OWN;
-use crate::options::{Options, RuntimePlace};
+use crate::options::{Options, Rescue, RuntimePlace};
 use crate::reexec;
 
 impl Incarnation {
@@ -54,6 +54,9 @@ impl Incarnation {
         let options = &self.options;
         let (store, events) = (environment.store.clone(), environment.events.clone());
         options.complaints.iter().for_each(|complaint| _ = events.host(complaint));
+        if let (Some(Rescue::NoRoot(_)), Some(wait)) = (&options.rescue, options.panic) {
+            self.intents.reboot_after(wait, "kelson.panic: this machine has no root");
+        }
         let (collector, reports) = log(options, &personalities, &mut environment, loaded)?;
         let probing = Probing::begin(&personalities, &loaded.machine);
         let registry = Registry::default();

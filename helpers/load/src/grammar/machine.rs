@@ -8,10 +8,12 @@ use super::at::{At, at};
 use super::checks::{CheckOf, checks};
 use super::codec::Codec;
 use super::confinement::{limits, logs, resources, stdout, stop};
+use super::console::console;
 use super::devices::devices;
 use super::environment::environments;
 use super::group::{LEAST_DEADLINE, within_deadline};
 use super::hooks::hooks;
+use super::kexec::kexec;
 use super::mapping::{Mapping, keys};
 use super::mount::mount;
 use super::network::interface;
@@ -106,6 +108,11 @@ pub fn machine_file(defaults: fn() -> MachineSpec) -> Mapping<MachineSpec> {
         means "devices" devices = Mapping::codec(devices).optional(), "Kelson does not follow devices",
             "the built-in service `devices` [follows devices](howto/devices.md): it loads drivers, names disks, \
              and powers off when the power button is pressed";
+        means "console" console = console().optional(), "no program runs on a terminal",
+            "the built-in service `console` shows [the dashboard or a shell](howto/rescue.md#the-console) on a terminal \
+             of the machine";
+        means "kexec" kexec = Mapping::codec(kexec).optional(), "each reboot goes through the firmware",
+            "the kernel that [`kelsonctl reboot --kexec`](howto/kexec.md) executes";
         key "logs" stdout = Mapping::codec(machine_logs), "the default of all services for their logs";
     }
     .needs(Feature::Apid, &["api"])

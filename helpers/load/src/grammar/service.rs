@@ -83,8 +83,8 @@ pub fn service_file() -> Mapping<ServiceSpec> {
     let mapping = keys! {
         Mapping::new("service", || ServiceSpec::process("", ["/"]));
         needed "name" name = unreserved_name(), "name: {stem}",
-            "the file's name without `.yaml`. `apid`, `audit`, `containerd`, `load`, `logd`, `probe`, `shims`, \
-             `task` and `unpack` are parts of Kelson and cannot be taken";
+            "the file's name without `.yaml`. The names of [built-in services](machine-file.md#builtins), \
+             and `audit`, `load`, `shims`, `task` and `unpack`, belong to Kelson and cannot be taken";
         means "description" description = text(), "empty", "for people";
         alternative "process" (process_at) = Mapping::codec(process), "the program to run";
         alternative "container" (container_at) = container(), "the image to run";

@@ -131,6 +131,8 @@ images: [images, /good]
 time: {servers: [a b, "ntp:0", "192.0.2.1:123", ntp..x]}
 devices: {rules: [{mode: 640}, {subsystem: "a b", mode: 9}, {subsystem: x, link: ../x, group: nobodys, attributes: {../a: b}}]}
 hostnmae: x
+console: disk
+kexec: {initramfs: boot}
 "#,
     );
     assert_eq!(
@@ -171,7 +173,7 @@ hostnmae: x
             "machine.yaml:18:97: mounts[2].source: \"LABLE=a\" is no name of a disk; did you mean LABEL=?",
             "machine.yaml:19:6: api.key: this key is missing; write key: PATH",
             "machine.yaml:19:16: api.listen[0]: \"localhost:50000\" is not ADDRESS:PORT; write such as 0.0.0.0:50000 or [::]:50000",
-            "machine.yaml:20:12: builtins.containers: this is not one of the built-in services apid, containerd, devices, devlog, logd, net, probe, timesync; did you mean containerd?",
+            "machine.yaml:20:12: builtins.containers: this is not one of the built-in services apid, console, containerd, devices, devlog, logd, net, probe, timesync; did you mean containerd?",
             "machine.yaml:20:41: builtins.containerd.limit: this key is not known; did you mean limits? Allowed here: enabled, environment, environmentFiles, depends, restart, required, startTimeout, health, hooks, stop, resources, limits, logs",
             "machine.yaml:20:61: builtins.containerd.enabled: \"maybe\" is not true or false",
             "machine.yaml:20:68: builtins.containerd.user: this is settled for containerd and cannot be changed; allowed here: enabled, environment, environmentFiles, depends, restart, required, startTimeout, health, hooks, stop, resources, limits, logs",
@@ -187,7 +189,10 @@ hostnmae: x
             "machine.yaml:24:82: devices.rules[2].link: \"../x\" is not a name below /dev; write such as serial/gps",
             "machine.yaml:24:95: devices.rules[2].group: group \"nobodys\" is not in /etc/group",
             "machine.yaml:24:117: devices.rules[2].attributes: \"../a\" is not the name of an attribute, such as idVendor",
-            "machine.yaml:25:1: hostnmae: this key is not known; did you mean hostname? Allowed here: hostname, modules, sysctl, network, mounts, api, builtins, health, shutdown, watchdog, images, main, time, devices, logs",
+            "machine.yaml:25:1: hostnmae: this key is not known; did you mean hostname? Allowed here: hostname, modules, sysctl, network, mounts, api, builtins, health, shutdown, watchdog, images, main, time, devices, console, kexec, logs",
+            "machine.yaml:26:10: console: \"disk\" is not one of dashboard, shell",
+            "machine.yaml:27:8: kexec.kernel: this key is missing; write kernel: PATH",
+            "machine.yaml:27:20: kexec.initramfs: \"boot\" is not a path from the root; write it with / first",
         ]
     );
     let loaded = folder.load();

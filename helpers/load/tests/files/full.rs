@@ -6,7 +6,8 @@ use crate::folder::Folder;
 use kelson_load::written;
 use kelson_spec::devices::{DeviceRule, DevicesSpec};
 use kelson_spec::machine::{
-    ApiSpec, BuiltinSpec, Format, MachineSpec, MountSpec, NodeHealthSpec, TimeSpec, WatchdogSpec,
+    ApiSpec, BuiltinSpec, ConsoleShow, ConsoleSpec, Format, KexecSpec, MachineSpec, MountSpec,
+    NodeHealthSpec, TimeSpec, WatchdogSpec,
 };
 use kelson_spec::network::{
     BondMode, BondSpec, BridgeSpec, DhcpSpec, InterfaceSpec, LinkKind, Matches, RouteSpec, RuleSpec, VlanSpec,
@@ -431,6 +432,8 @@ devices:
   rules:
     - {subsystem: tty, name: "ttyUSB*", attributes: {idVendor: "0403", device/model: a}, owner: "7", group: "20", mode: "0660", link: serial/gps}
     - {subsystem: block, mode: 640}
+console: {show: dashboard, tty: tty1}
+kexec: {kernel: /boot/vmlinuz, initramfs: /boot/initramfs, commandLine: quiet ro}
 logs: {stdout: only}
 "#,
     );
@@ -556,6 +559,12 @@ logs: {stdout: only}
         images: vec!["/images".into(), "/more".into()],
         main: Some("web".into()),
         stdout: Stdout::Only,
+        console: Some(ConsoleSpec { show: ConsoleShow::Dashboard, tty: Some("tty1".to_owned()) }),
+        kexec: Some(KexecSpec {
+            kernel: "/boot/vmlinuz".into(),
+            initramfs: Some("/boot/initramfs".into()),
+            command_line: Some("quiet ro".to_owned()),
+        }),
         devices: Some(DevicesSpec {
             rules: vec![
                 DeviceRule {
