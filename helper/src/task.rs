@@ -115,6 +115,11 @@ requests! {
     "modules" => LoadModules { names: Vec<String> },
     /// Load the modules for the devices that the kernel has found.
     "drivers" => LoadDrivers,
+    /// Use a swap area; a higher priority is used first.
+    "swapon" => SwapOn { device: PathBuf, priority: Option<u32> },
+    /// Make a device of compressed memory with a swap area: of this part of the memory, compressed by this algorithm. The
+    /// answer is the path of the device.
+    "zram" => MakeZram { percent: u32, algorithm: Option<String> },
     "swapoff" => SwapOff { device: PathBuf },
     /// Take the file away from a loop device.
     "detach-loop" => DetachLoop { device: PathBuf },
@@ -235,6 +240,7 @@ macro_rules! words {
 
 words! {
     String: String::clone, |text| Some(text.to_owned());
+    u32: u32::to_string, |text| text.parse().ok();
     IpAddr: IpAddr::to_string, |text| text.parse().ok();
     // In milliseconds.
     Duration: |time| time.as_millis().to_string(), |text| text.parse().ok().map(Duration::from_millis);
@@ -281,6 +287,9 @@ mod tests {
             Request::Stat { path: path.clone() },
             Request::LoadDrivers,
             Request::LoadModules { names: vec!["a".to_owned(), "b".to_owned()] },
+            Request::SwapOn { device: path.clone(), priority: Some(7) },
+            Request::SwapOn { device: path.clone(), priority: None },
+            Request::MakeZram { percent: 50, algorithm: Some("zstd".to_owned()) },
             Request::SwapOff { device: path.clone() },
             Request::DetachLoop { device: path.clone() },
             Request::LoadSeed { path: path.clone() },

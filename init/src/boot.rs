@@ -16,5 +16,6 @@ pub mod root;
 pub mod runtime_dir;
 pub mod sequence;
 pub mod state_folder;
+pub mod swap;
 
 pub use sequence::{BootFailure, Order, Phase, Sequence, Task, TaskFailure};

@@ -21,6 +21,7 @@ pub struct MachineSpec {
     pub sysctl: Vec<(String, String)>,
     pub network: Vec<InterfaceSpec>,
     pub mounts: Vec<MountSpec>,
+    pub swap: Vec<SwapSpec>,
     /// `None`: no apid.
     pub api: Option<ApiSpec>,
     pub builtins: Vec<BuiltinSpec>,
@@ -101,6 +102,7 @@ impl Default for MachineSpec {
             sysctl: Vec::new(),
             network: Vec::new(),
             mounts: Vec::new(),
+            swap: Vec::new(),
             api: None,
             builtins: Vec::new(),
             health: NodeHealthSpec::default(),
@@ -187,6 +189,42 @@ impl Default for MountSpec {
             target: PathBuf::new(),
             fs_type: String::new(),
             options: Vec::new(),
+            wait: Duration::from_secs(10),
+            format: Format::default(),
+        }
+    }
+}
+
+/// Where memory goes that is seldom used.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SwapSpec {
+    pub place: SwapPlace,
+    /// A higher one is used first. `None`: the kernel chooses, below all that are given; of zram 100.
+    pub priority: Option<u16>,
+    /// How long the boot waits for the disk.
+    pub wait: Duration,
+    pub format: Format,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SwapPlace {
+    /// A [name of a disk](crate::disk::DiskName), or the path of a file.
+    Disk(String),
+    /// Compressed, in the memory itself.
+    Zram {
+        /// Its size before the compression, of the memory of the machine.
+        percent: u16,
+        /// `None`: that of the kernel.
+        algorithm: Option<String>,
+    },
+}
+
+impl Default for SwapSpec {
+    fn default() -> Self {
+        SwapSpec {
+            place: SwapPlace::Disk(String::new()),
+            priority: None,
             wait: Duration::from_secs(10),
             format: Format::default(),
         }

@@ -28,13 +28,18 @@ fn ext4(name: &str, label: &str) -> Disk {
     disk
 }
 
-/// The error of the task of the boot that mounts at this place; empty: there was none.
+/// The error of the mount at this place; empty: there was none.
 fn failure(vm: &Vm, target: &str) -> String {
+    error_of(vm, &format!("mount {target}"))
+}
+
+/// The error of a task of the boot; empty: there was none.
+fn error_of(vm: &Vm, name: &str) -> String {
     let report: serde_json::Value = vm.ctl(&["boot", "-o", "json"]).ok().json();
     let phases = report["phases"].as_array().into_iter().flatten();
     let mut tasks = phases.flat_map(|phase| phase["tasks"].as_array().into_iter().flatten());
-    let task = tasks.find(|task| task["name"] == format!("mount {target}"));
-    let task = task.unwrap_or_else(|| panic!("no mount of {target} in {report:#}"));
+    let task = tasks.find(|task| task["name"] == name);
+    let task = task.unwrap_or_else(|| panic!("no {name} in {report:#}"));
     task["error"].as_str().unwrap_or_default().to_owned()
 }
 
@@ -280,6 +285,46 @@ fn k3_a_dirty_ext4_is_repaired_and_one_that_needs_a_decision_is_read_only_and_re
     assert!(written.status != 0 && written.stderr.contains("Read-only file system"), "{written:?}");
     vm.poweroff();
     assert_clean(&dirty.0);
+}
+
+#[test]
+fn swap_is_on_a_blank_disk_and_in_memory_and_on_no_other_disk() {
+    let (root, swap, used) = (Disk::new("swap-root"), blank("swap-blank", 64), ext4("swap-used", "USED"));
+    let before = std::fs::read(&used.0).expect("the disk is there");
+    let vm = Vm::builder("swap-areas")
+        .root_disk(&root.0)
+        .machine(
+            "swap:
+  - {source: SERIAL=SWAP, format: ifBlank, priority: 7}
+  - {source: SERIAL=USED, format: ifBlank}
+  - {zram: 25}
+",
+        )
+        .runs("look", "serve");
+    let disks = [("SWAP", &swap), ("USED", &used)];
+    let mut vm = disks
+        .iter()
+        .fold(vm, |vm, (serial, disk)| {
+            let file = disk.0.display();
+            let drive = format!("-drive if=none,format=raw,id={serial},file={file}");
+            vm.qemu(&format!("{drive} -device virtio-blk-pci,drive={serial},serial={serial}"))
+        })
+        .boot();
+    vm.wait_up(&["look"]);
+    assert_eq!(error_of(&vm, "swap SERIAL=SWAP"), "");
+    assert_eq!(error_of(&vm, "swap in 25% of the memory"), "");
+    let error = error_of(&vm, "swap SERIAL=USED");
+    assert_eq!(error, "/dev/vdc: there is a ext4, and no swap on it; make one with mkswap");
+    let swaps = look(&vm, "cat=/proc/swaps");
+    let swaps: Vec<Vec<&str>> = swaps.lines().skip(1).map(|line| line.split_whitespace().collect()).collect();
+    let priority = |name: &str| swaps.iter().find(|swap| swap[0].starts_with(name)).map(|swap| swap[4]);
+    assert_eq!((priority("/dev/vdb"), priority("/dev/zram")), (Some("7"), Some("100")), "{swaps:?}");
+    assert_eq!(swaps.len(), 2, "{swaps:?}");
+    vm.poweroff();
+    assert!(!vm.console().contains("shutdown: swap on"), "{}", vm.console());
+    assert!(std::fs::read(&used.0).expect("the disk is there") == before, "a disk in use was written to");
+    let found = Command::new("blkid").args(["-p", "-o", "value", "-s", "TYPE"]).arg(&swap.0).output();
+    assert_eq!(String::from_utf8_lossy(&found.expect("blkid is there").stdout).trim(), "swap");
 }
 
 /// Performs steps on the machine, and returns their output.

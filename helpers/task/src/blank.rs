@@ -14,6 +14,7 @@ use kelson_devices::identify;
 use crate::disk;
 use crate::failure::at;
 use crate::program::{self, Ended, STANDARD_INPUT};
+use crate::swap;
 
 /// The ends of a disk, where tables of partitions, file systems, RAID and LVM leave their marks.
 const END: u64 = 1 << 20;
@@ -79,6 +80,15 @@ impl BlankDisk {
             return Err(format!("a {} is on it", found.fs_type));
         }
         check_by_blkid(&self.file)
+    }
+
+    /// Makes a swap area of the disk.
+    ///
+    /// # Errors
+    /// A sentence, when the disk is too small or cannot be written.
+    pub fn make_swap(&self) -> Result<String, String> {
+        swap::write_header(&self.file, self.identity.size).map_err(|error| at(&self.path, error))?;
+        Ok(format!("{} was blank, and is swap", self.path.display()))
     }
 
     /// Gives up the claim, so that a program can make one of its own, and returns the disk. The descriptor stays open: until

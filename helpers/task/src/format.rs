@@ -16,6 +16,9 @@ const MAKERS: [(&str, &str, &[&str]); 3] =
 /// # Errors
 /// A sentence. Before it says that the program failed, nothing was written.
 pub fn format(source: &str, fs_type: &str) -> Result<String, String> {
+    if fs_type == "swap" {
+        return BlankDisk::claim(source)?.make_swap();
+    }
     let (_, name, options) = MAKERS
         .into_iter()
         .find(|(kind, ..)| *kind == fs_type)

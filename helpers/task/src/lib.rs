@@ -23,6 +23,7 @@ mod parameters;
 mod program;
 mod read_only;
 mod seed;
+mod swap;
 
 use std::ffi::OsString;
 use std::fs::{DirBuilder, File};
@@ -112,7 +113,9 @@ pub fn perform(request: &Request) -> Result<String, String> {
         Request::LoadDrivers => kelson_devices::load_drivers(),
         #[cfg(not(feature = "devices"))]
         Request::LoadDrivers => Err("this init was built without the feature devices".to_owned()),
-        Request::SwapOff { device } => swap_off(device),
+        Request::SwapOn { device, priority } => swap::enable(device, *priority),
+        Request::MakeZram { percent, algorithm } => swap::make_zram(*percent, algorithm.as_deref()),
+        Request::SwapOff { device } => swap::disable(device),
         Request::DetachLoop { device } => detach_loop(device),
         Request::LoadSeed { path } => seed::load(path),
         Request::SaveSeed { path } => seed::save(path),
@@ -150,14 +153,6 @@ fn copy_file(path: &Path) -> Result<String, String> {
     let file = File::open(path).map_err(|error| at(path, error))?;
     let copied = std::io::copy(&mut file.take(LARGEST), &mut copy).map_err(|error| at(path, error))?;
     Ok(format!("{copied} bytes"))
-}
-
-fn swap_off(device: &Path) -> Result<String, String> {
-    use std::os::unix::ffi::OsStrExt;
-    let path = std::ffi::CString::new(device.as_os_str().as_bytes()).map_err(|error| at(device, error))?;
-    // SAFETY: a C string that lives over the call.
-    let result = unsafe { libc::swapoff(path.as_ptr()) };
-    nix::errno::Errno::result(result).map(|_| String::new()).map_err(|errno| at(device, errno.desc()))
 }
 
 /// `LOOP_CLR_FD` of the kernel's `loop.h`.

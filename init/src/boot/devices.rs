@@ -18,7 +18,7 @@ use kelson_helper::Launcher;
 use crate::task::{self, Request, TaskError};
 
 /// How long a disk may take to say what is on it.
-const LOOK: Duration = Duration::from_secs(20);
+pub const LOOK: Duration = Duration::from_secs(20);
 /// How long a check may take: of a large disk with errors, minutes.
 const CHECK: Duration = Duration::from_secs(600);
 /// How long it may take to make a file system: of a large disk on a slow bus, minutes.
@@ -41,10 +41,10 @@ impl From<TaskError> for MountFailure {
 }
 
 /// A disk that has come.
-struct Found {
+pub struct Found {
     /// `None`: none that is known.
-    fs_type: Option<String>,
-    device: String,
+    pub fs_type: Option<String>,
+    pub device: String,
 }
 
 /// One task a mount, in groups: those of a group can go side by side, because none lies within another.
@@ -168,7 +168,11 @@ fn is_checked(mount: &MountSpec, found: &Found) -> bool {
         && matches!(mount.fs_type.as_str(), "" | "auto" | "ext2" | "ext3" | "ext4")
 }
 
-async fn find(launcher: &dyn Launcher, source: &str, wait: Duration) -> Result<Found, MountFailure> {
+/// Waits at most `wait` for a disk, and looks what is on it.
+///
+/// # Errors
+/// When it has not come by then, or does not answer.
+pub async fn find(launcher: &dyn Launcher, source: &str, wait: Duration) -> Result<Found, MountFailure> {
     let request = Request::Identify { source: source.to_owned(), patience: wait };
     let answer = match task::run(launcher, &request, wait.saturating_add(LOOK)).await {
         Err(error @ TaskError::Failed(_)) => return Err(MountFailure::NoDisk(error)),

@@ -10,10 +10,10 @@ use kelson_helper::Launcher;
 use kelson_helper::task::Request;
 use kelson_spec::MachineSpec;
 use kelson_spec::builtin::SAVED_TIME;
-use kelson_spec::machine::MountSpec;
+use kelson_spec::machine::{MountSpec, SwapSpec};
 
 use super::absent::Absent;
-use super::{Order, Phase, Task, devices, mounts, network, root, state_folder};
+use super::{Order, Phase, Task, devices, mounts, network, root, state_folder, swap};
 use crate::options::Options;
 use crate::{log, signals};
 
@@ -50,6 +50,7 @@ pub fn disks(
     phases.extend(mounts_of(&machine.mounts, launcher, absent));
     let state = state_folder::task(Arc::clone(launcher), options.state_dir.clone());
     phases.push(Phase::new("mounts", Order::InTurn).task(state));
+    phases.extend(swap::phase(&machine.swap, launcher));
     phases
 }
 
@@ -63,6 +64,8 @@ pub fn further_disks(
     let further: Vec<MountSpec> =
         machine.mounts.iter().filter(|mount| !done.mounts.contains(mount)).cloned().collect();
     let mut phases: Vec<Phase> = mounts_of(&further, launcher, absent).collect();
+    let swap: Vec<SwapSpec> = machine.swap.iter().filter(|swap| !done.swap.contains(swap)).cloned().collect();
+    phases.extend(swap::phase(&swap, launcher));
     if machine.modules != done.modules || (machine.devices.is_some() && done.devices.is_none()) {
         phases.insert(0, modules(machine, launcher));
     }

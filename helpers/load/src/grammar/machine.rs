@@ -20,6 +20,7 @@ use super::network::interface;
 use super::requirement::{Use, requirements};
 use super::restart::restart;
 use super::service::service_file;
+use super::swap::swap;
 use super::time::time;
 use super::values::{
     boolean, duration, duration_from, duration_within, host_name, map, name, path, start_timeout, text, word,
@@ -92,6 +93,8 @@ pub fn machine_file(defaults: fn() -> MachineSpec) -> Mapping<MachineSpec> {
         key "network" network = Mapping::codec(interface).list("a list of interfaces"),
             "interfaces with static addresses, or with addresses [by DHCP](howto/network.md#dhcp). Kelson always brings up the loopback interface";
         key "mounts" mounts = Mapping::codec(mount).list("a list of mounts"), "file systems";
+        key "swap" swap = Mapping::codec(swap).list("a list of swap areas"), "disks, files and compressed memory for \
+             [swap](howto/disks.md#swap)";
         means "api" api = Mapping::codec(api).optional(), "no apid", "the API endpoint on the network";
         key "builtins" builtins = builtins(), "changes to the built-in services";
         key "health" health = Mapping::codec(health), "when the host counts as healthy, and when as failed";

@@ -33,19 +33,11 @@ pub fn mount() -> Mapping<MountSpec> {
         if mount.format == Format::Never || !seen.is_right("format") {
             return;
         }
-        let name = DiskName::parse(&mount.source);
-        let wrong = match name {
-            None => Some("source is no disk; leave format out".to_owned()),
-            Some(DiskName::Named(kind, _)) if !kind.is_of_blank_disk() => Some(format!(
-                "a blank disk has no {}; name it in source by SERIAL=, ID=, PARTLABEL=, PARTUUID= or its path",
-                kind.word()
-            )),
-            Some(_) if !Format::TYPES.contains(&mount.fs_type.as_str()) => {
-                let all = Format::TYPES.join(", ");
-                Some(format!("Kelson makes no {}; write a type of {all}", quoted(&mount.fs_type)))
-            }
-            Some(_) => None,
-        };
+        let wrong = format_mistake(&mount.source).or_else(|| {
+            let all = Format::TYPES.join(", ");
+            (!Format::TYPES.contains(&mount.fs_type.as_str()))
+                .then(|| format!("Kelson makes no {}; write a type of {all}", quoted(&mount.fs_type)))
+        });
         if let Some(wrong) = wrong {
             mount.format = Format::Never;
             seen.wrong_key(d, "format", wrong);
@@ -53,7 +45,20 @@ pub fn mount() -> Mapping<MountSpec> {
     })
 }
 
-fn source() -> Codec<String> {
+/// Why the disk of this source cannot be formatted when it is blank, if it cannot.
+pub fn format_mistake(source: &str) -> Option<String> {
+    match DiskName::parse(source) {
+        None => Some("source is no disk; leave format out".to_owned()),
+        Some(DiskName::Named(kind, _)) if !kind.is_of_blank_disk() => Some(format!(
+            "a blank disk has no {}; name it in source by SERIAL=, ID=, PARTLABEL=, PARTUUID= or its path",
+            kind.word()
+        )),
+        Some(_) => None,
+    }
+}
+
+/// The name of a disk, or another source.
+pub fn source() -> Codec<String> {
     any_word("text", "LABEL=STATE").but(|source| match DiskName::parse(source) {
         Some(DiskName::Named(kind, "")) => {
             Some(format!("there is nothing after {}=; write a name", kind.word()))

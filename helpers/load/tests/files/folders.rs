@@ -189,7 +189,7 @@ kexec: {initramfs: boot}
             "machine.yaml:24:82: devices.rules[2].link: \"../x\" is not a name below /dev; write such as serial/gps",
             "machine.yaml:24:95: devices.rules[2].group: group \"nobodys\" is not in /etc/group",
             "machine.yaml:24:117: devices.rules[2].attributes: \"../a\" is not the name of an attribute, such as idVendor",
-            "machine.yaml:25:1: hostnmae: this key is not known; did you mean hostname? Allowed here: hostname, modules, sysctl, network, mounts, api, builtins, health, shutdown, watchdog, images, main, time, devices, console, kexec, logs",
+            "machine.yaml:25:1: hostnmae: this key is not known; did you mean hostname? Allowed here: hostname, modules, sysctl, network, mounts, swap, api, builtins, health, shutdown, watchdog, images, main, time, devices, console, kexec, logs",
             "machine.yaml:26:10: console: \"disk\" is not one of dashboard, shell",
             "machine.yaml:27:8: kexec.kernel: this key is missing; write kernel: PATH",
             "machine.yaml:27:20: kexec.initramfs: \"boot\" is not a path from the root; write it with / first",
@@ -272,6 +272,12 @@ fn a_disk_that_cannot_be_blank_is_never_formatted() {
   - {source: SERIAL=B, target: /b, type: btrfs, format: ifBlank}
   - {source: tmpfs, target: /c, type: tmpfs, format: ifBlank}
   - {source: SERIAL=D, target: /d, type: ext4, format: always}
+swap:
+  - {source: UUID=a, format: ifBlank}
+  - {source: /swapfile, algorithm: zstd}
+  - {zram: 0}
+  - {zram: 50, wait: 1s, algorithm: \"a b\"}
+  - {zram: 50, source: /dev/vdb}
 ",
     );
     assert_eq!(
@@ -281,6 +287,12 @@ fn a_disk_that_cannot_be_blank_is_never_formatted() {
             "machine.yaml:3:49: mounts[1].format: Kelson makes no \"btrfs\"; write a type of ext4, xfs, vfat",
             "machine.yaml:4:46: mounts[2].format: source is no disk; leave format out",
             "machine.yaml:5:56: mounts[3].format: \"always\" is not ifBlank",
+            "machine.yaml:7:22: swap[0].format: a blank disk has no UUID; name it in source by SERIAL=, ID=, PARTLABEL=, PARTUUID= or its path",
+            "machine.yaml:8:25: swap[1].algorithm: algorithm belongs to zram, not to source",
+            "machine.yaml:9:12: swap[2].zram: 0 is out of range; write a number from 1 to 300",
+            "machine.yaml:10:16: swap[3].wait: wait belongs to source, not to zram",
+            "machine.yaml:10:37: swap[3].algorithm: this is not the name of an algorithm; write such as zstd or lzo-rle",
+            "machine.yaml:11:16: swap[4]: source and zram exclude each other; keep one",
         ]
     );
     assert!(folder.load().machine.mounts.iter().all(|mount| mount.format == Format::Never));

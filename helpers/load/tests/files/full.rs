@@ -7,7 +7,7 @@ use kelson_load::written;
 use kelson_spec::devices::{DeviceRule, DevicesSpec};
 use kelson_spec::machine::{
     ApiSpec, BuiltinSpec, ConsoleShow, ConsoleSpec, Format, KexecSpec, MachineSpec, MountSpec,
-    NodeHealthSpec, TimeSpec, WatchdogSpec,
+    NodeHealthSpec, SwapPlace, SwapSpec, TimeSpec, WatchdogSpec,
 };
 use kelson_spec::network::{
     BondMode, BondSpec, BridgeSpec, DhcpSpec, InterfaceSpec, LinkKind, Matches, RouteSpec, RuleSpec, VlanSpec,
@@ -405,6 +405,7 @@ network:
   - {interface: br0, bridge: {members: [bond0], stp: true}}
   - {interface: local, dummy: {}}
 mounts: [{source: LABEL=STATE, target: /var, type: ext4, options: [noatime], wait: 1m}, {source: SERIAL=1, target: /srv, type: xfs, format: ifBlank}]
+swap: [{source: PARTLABEL=swap, priority: 5, wait: 1s, format: ifBlank}, {zram: 50, algorithm: zstd}]
 api: {listen: ["0.0.0.0:50000", "[::]:50000"], ca: /etc/kelson/pki/ca.pem, certificate: /etc/kelson/pki/c.pem, key: /etc/kelson/pki/k.pem, connectionLifetime: 30m}
 builtins:
   containerd:
@@ -512,6 +513,18 @@ logs: {stdout: only}
                 fs_type: "xfs".into(),
                 format: Format::IfBlank,
                 ..MountSpec::default()
+            },
+        ],
+        swap: vec![
+            SwapSpec {
+                place: SwapPlace::Disk("PARTLABEL=swap".into()),
+                priority: Some(5),
+                wait: Duration::from_secs(1),
+                format: Format::IfBlank,
+            },
+            SwapSpec {
+                place: SwapPlace::Zram { percent: 50, algorithm: Some("zstd".into()) },
+                ..SwapSpec::default()
             },
         ],
         api: Some(ApiSpec {

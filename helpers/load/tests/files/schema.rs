@@ -23,7 +23,7 @@ const COMPANY: [(&str, &str, &str); 9] = [
 ];
 
 /// Values that are right by themselves and wrong where the test puts them, with the reason that the decoder gives.
-const WRONG_HERE: [(&str, &str, &str); 11] = [
+const WRONG_HERE: [(&str, &str, &str); 12] = [
     ("soft", "", "soft is above hard"),
     ("options", "size=", "is an option of a tmpfs"),
     ("name", "a", "is not the file's name"),
@@ -35,6 +35,7 @@ const WRONG_HERE: [(&str, &str, &str); 11] = [
     ("options", "bind", "a tmpfs is not bound"),
     ("maxDelay", "0s", "is less than"),
     ("format", "ifBlank", "a blank disk has no LABEL"),
+    ("algorithm", "zstd", "algorithm belongs to zram"),
 ];
 
 /// One place of a file where a mapping stands.
