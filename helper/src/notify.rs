@@ -13,6 +13,9 @@ pub fn notify(state: &str) -> std::io::Result<()> {
     Notifier::connect()?.send(state)
 }
 
+/// The key of an assignment that becomes an event of a built-in service.
+pub const EVENT: &str = "X_KELSON_EVENT";
+
 /// A connection to the notify socket, which stays when the process becomes another user.
 #[derive(Debug, Default)]
 pub struct Notifier(Option<UnixDatagram>);

@@ -147,6 +147,8 @@ requests! {
     "loopback" => SetUpLoopback,
     /// Set up interfaces by their static settings; those that have not come yet are waited for.
     "interfaces" => SetUpInterfaces { patience: Duration, interfaces: Vec<InterfaceSpec> },
+    /// Have nft load the rules of this file.
+    "nftables" => LoadFirewall { file: PathBuf },
     /// Write this file of name servers, and make `/etc/resolv.conf` lead to it.
     "resolver" => WriteResolver { resolver: PathBuf, servers: Vec<IpAddr> },
     /// Make the mounts of the machine read-only in the mount namespaces of what runs in these cgroups.
@@ -320,6 +322,7 @@ mod tests {
                     InterfaceSpec { mtu: Some(9000), ..InterfaceSpec::default() },
                 ],
             },
+            Request::LoadFirewall { file: path.clone() },
             Request::WriteResolver {
                 resolver: path.clone(),
                 servers: vec!["10.0.2.3".parse().unwrap(), "::1".parse().unwrap()],

@@ -20,6 +20,8 @@ pub struct MachineSpec {
     /// Key in dotted form and value, in the file's order.
     pub sysctl: Vec<(String, String)>,
     pub network: Vec<InterfaceSpec>,
+    /// The file of the firewall's rules; `None`: Kelson loads none.
+    pub nftables: Option<PathBuf>,
     pub mounts: Vec<MountSpec>,
     pub swap: Vec<SwapSpec>,
     /// `None`: no apid.
@@ -101,6 +103,7 @@ impl Default for MachineSpec {
             modules: Vec::new(),
             sysctl: Vec::new(),
             network: Vec::new(),
+            nftables: None,
             mounts: Vec::new(),
             swap: Vec::new(),
             api: None,

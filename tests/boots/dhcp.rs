@@ -14,7 +14,7 @@ fn eth0(vm: &Vm) -> Value {
 #[test]
 fn n3_an_address_by_dhcp_outlives_its_client_and_a_crash_of_pid_1() {
     let mut vm = Vm::builder("dhcp")
-        .machine("network: [{interface: \"*\", dhcp: true}]\n")
+        .machine("network: [{interface: \"*\", dhcp: true}]\nnftables: /etc/rules\n")
         .runs_with("early", "serve", "")
         .runs_with("online", "serve", "depends: [{network: [addresses, connectivity]}]")
         .runs_with("wired", "serve", "depends: [{interface: eth0}]")
@@ -36,6 +36,12 @@ fn n3_an_address_by_dhcp_outlives_its_client_and_a_crash_of_pid_1() {
     let log = vm.ctl(&["logs", "net"]).ok().stdout;
     assert!(log.contains("10.0.2.15/24 for 23h59m"), "{log}");
     assert!(log.contains(" from 10.0.2.2, default route by 10.0.2.2"), "{log}");
+    let events = vm.ctl(&["events", "net"]).ok().stdout;
+    assert!(events.contains("eth0: 10.0.2.15/24 for 23h59m"), "{events}");
+    // The image has no nft.
+    let boot = vm.ctl(&["boot"]).ok().stdout;
+    let line = boot.lines().find(|line| line.trim_start().starts_with("nftables")).unwrap_or_default();
+    assert!(line.contains("/etc/rules is not loaded: there is no nft; install nftables"), "{boot}");
     let table = vm.ctl(&["network"]).ok().stdout;
     assert!(table.lines().any(|line| line.contains("eth0") && line.contains("dhcp")), "{table}");
 

@@ -44,6 +44,8 @@ pub struct Interface {
     carrier_changes: u32,
     /// The last one that was reported, until something works.
     error: Option<String>,
+    /// What happened to its lease, until somebody takes it.
+    pub events: Vec<String>,
 }
 
 impl Interface {
@@ -83,6 +85,7 @@ impl Interface {
             applied: None,
             carrier_changes: 0,
             error: None,
+            events: Vec::new(),
         };
         if let Some(held) = held {
             interface.apply(&held, now)?;
@@ -192,7 +195,7 @@ impl Interface {
             }
             Action::Apply(lease) => self.apply(&lease, now),
             Action::Remove(lease, reason) => {
-                line(format_args!("{}: {}/{} is removed: {reason}", self.name, lease.address, lease.prefix));
+                self.report(&format!("{}/{} is removed: {reason}", lease.address, lease.prefix));
                 self.remove(&lease)
             }
             Action::Log(text) => {
@@ -207,7 +210,7 @@ impl Interface {
         let before = self.applied.replace(lease.clone());
         let is_new = before.as_ref().is_none_or(|before| !lease.differs_only_in_time(before));
         if is_new {
-            line(format_args!("{}: {}", self.name, described(lease, now)));
+            self.report(&described(lease, now));
         }
         let seconds = match lease.end {
             NEVER => FOREVER,
@@ -235,6 +238,13 @@ impl Interface {
             done.push(self.open_port(lease.address));
         }
         done.into_iter().collect()
+    }
+
+    /// Logs what happened to the lease, and keeps it for PID 1.
+    fn report(&mut self, text: &str) {
+        let text = format!("{}: {text}", self.name);
+        line(&text);
+        self.events.push(text);
     }
 
     fn remove(&mut self, lease: &Lease) -> io::Result<()> {

@@ -31,7 +31,7 @@ use std::os::unix::fs::{chown, symlink};
 use std::path::Path;
 
 use kelson_helper::log::line;
-use kelson_helper::notify::Notifier;
+use kelson_helper::notify::{EVENT, Notifier};
 use kelson_helper::user::leave_root_with;
 use kelson_spec::names::NET_USER;
 use kelson_spec::network::InterfaceSpec;
@@ -286,6 +286,10 @@ impl Host<'_> {
     }
 
     fn report(&mut self) {
+        for event in self.interfaces.iter_mut().flat_map(|interface| interface.events.drain(..)) {
+            // It is in the log besides.
+            let _ = self.notifier.send(&format!("{EVENT}={event}"));
+        }
         let leases = self.interfaces.iter().map(Interface::status);
         let status: Vec<String> = leases.chain(self.routers.status()).collect();
         let status = if status.is_empty() { self.follower.status() } else { status.join("; ") };

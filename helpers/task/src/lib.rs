@@ -11,6 +11,7 @@ mod check;
 mod clock;
 mod disk;
 mod failure;
+mod firewall;
 mod format;
 mod holders;
 mod identity;
@@ -131,6 +132,7 @@ pub fn perform(request: &Request) -> Result<String, String> {
         }
         Request::SetUpLoopback => network::set_up_loopback(),
         Request::SetUpInterfaces { patience, interfaces } => network::set_up(interfaces, *patience),
+        Request::LoadFirewall { file } => firewall::load(file),
         Request::WriteResolver { resolver, servers } => network::write_resolver(servers, resolver),
         Request::ReadOnly { cgroups } => read_only::make_read_only(cgroups).map(|()| String::new()),
     }

@@ -109,6 +109,7 @@ pub fn settings(options: &Options, machine: &MachineSpec, launcher: &Arc<dyn Lau
             .task(ask("clock", Request::SetClock { saved: SAVED_TIME.into() }, STEP))
             .task(ask("random seed", Request::LoadSeed { path: RANDOM_SEED.into() }, STEP)),
     );
+    phases.extend(machine.nftables.as_ref().map(|file| network::firewall(launcher, file)));
     phases.push(network::phase(launcher, &machine.network, &options.runtime_dir));
     phases
 }
@@ -140,6 +141,7 @@ mod tests {
                 dns: vec!["127.0.0.9".parse().unwrap()],
                 ..InterfaceSpec::new(Matches::Name("lo".to_owned()))
             }],
+            nftables: Some("/etc/nftables.conf".into()),
             ..MachineSpec::default()
         }
     }
@@ -179,11 +181,12 @@ mod tests {
                 seconds("machine id", 10),
                 seconds("clock", 10),
                 seconds("random seed", 10),
+                seconds("nftables", 30),
                 seconds("loopback", 30),
                 seconds("interfaces", 35),
                 seconds("name servers", 10),
             ]
         );
-        assert_eq!(sequence.elapsed(), Duration::from_secs(60 + 60 + 30 + 10 + 35));
+        assert_eq!(sequence.elapsed(), Duration::from_secs(60 + 60 + 30 + 10 + 30 + 35));
     }
 }

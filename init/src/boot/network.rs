@@ -17,6 +17,8 @@ use crate::kernel_words::IpWord;
 const APPEAR: Duration = Duration::from_secs(5);
 /// How long an interface may take to come up: its driver may load firmware from the disk.
 const SET_UP: Duration = Duration::from_secs(30);
+/// How long the rules of the firewall may take: nft and its file may be on a slow disk.
+const FIREWALL: Duration = Duration::from_secs(30);
 /// How long the disk may take to keep the name servers.
 const RESOLVER: Duration = Duration::from_secs(10);
 
@@ -35,6 +37,12 @@ pub fn phase(launcher: &Arc<dyn Launcher>, interfaces: &[InterfaceSpec], runtime
                 .when(is_static, "none has static settings"),
         )
         .task(Task::request("name servers", launcher, resolver, RESOLVER).when(named, "none are named"))
+}
+
+/// The rules of the firewall, before an interface has an address.
+pub fn firewall(launcher: &Arc<dyn Launcher>, file: &Path) -> Phase {
+    let load = Request::LoadFirewall { file: file.to_owned() };
+    Phase::new("firewall", Order::InTurn).task(Task::request("nftables", launcher, load, FIREWALL))
 }
 
 /// Adds the interfaces of the kernel's command line. One of the machine file wins over an `ip=` for the same one.

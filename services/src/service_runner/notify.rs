@@ -26,6 +26,9 @@ const DATAGRAM: usize = 4096;
 /// Longest status text that is kept.
 const STATUS: usize = 256;
 
+/// The key of an event, as programs of Kelson write it.
+const EVENT: &[u8] = kelson_helper::notify::EVENT.as_bytes();
+
 /// One assignment of a datagram.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Message {
@@ -33,6 +36,8 @@ pub enum Message {
     Reloading,
     Stopping,
     Status(String),
+    /// Something happened that is worth an event; of built-in services alone.
+    Event(String),
     Watchdog,
     /// The service found itself broken.
     WatchdogTrigger,
@@ -61,6 +66,7 @@ pub fn parse(datagram: &[u8]) -> Vec<Message> {
             b"RELOADING" if value == b"1" => messages.push(Message::Reloading),
             b"STOPPING" if value == b"1" => messages.push(Message::Stopping),
             b"STATUS" => messages.push(Message::Status(printable(value, STATUS))),
+            EVENT => messages.push(Message::Event(printable(value, STATUS))),
             b"WATCHDOG" if value == b"1" => messages.push(Message::Watchdog),
             b"WATCHDOG" if value == b"trigger" => messages.push(Message::WatchdogTrigger),
             b"WATCHDOG_USEC" => messages.extend(micros().map(Message::WatchdogInterval)),
@@ -277,6 +283,7 @@ mod tests {
             let bytes: Vec<u8> = (0..length).map(|n| n.wrapping_mul(37) ^ length).collect();
             let _ = parse(&bytes);
         }
+        assert_eq!(parse(b"X_KELSON_EVENT=a\x1bb"), [Message::Event("a b".into())]);
         assert_eq!(parse(b"STATUS=\xff\xfe"), [Message::Status("\u{fffd}\u{fffd}".into())]);
         assert_eq!(
             parse(&[b"STATUS=".as_slice(), &[b'x'; 4000]].concat()),

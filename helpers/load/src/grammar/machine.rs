@@ -92,6 +92,9 @@ pub fn machine_file(defaults: fn() -> MachineSpec) -> Mapping<MachineSpec> {
              that fails does not prevent the others";
         key "network" network = Mapping::codec(interface).list("a list of interfaces"),
             "interfaces with static addresses, or with addresses [by DHCP](howto/network.md#dhcp). Kelson always brings up the loopback interface";
+        means "nftables" nftables = path().optional(), "Kelson loads no rules",
+            "a file of rules for the firewall, which the boot has [`nft`](howto/network.md#the-firewall) load before \
+             it sets up interfaces";
         key "mounts" mounts = Mapping::codec(mount).list("a list of mounts"), "file systems";
         key "swap" swap = Mapping::codec(swap).list("a list of swap areas"), "disks, files and compressed memory for \
              [swap](howto/disks.md#swap)";

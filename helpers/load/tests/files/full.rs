@@ -404,6 +404,7 @@ network:
   - {interface: bond0, bond: {mode: 802.3ad, members: [eth1, eth2]}}
   - {interface: br0, bridge: {members: [bond0], stp: true}}
   - {interface: local, dummy: {}}
+nftables: /etc/nftables.conf
 mounts: [{source: LABEL=STATE, target: /var, type: ext4, options: [noatime], wait: 1m}, {source: SERIAL=1, target: /srv, type: xfs, format: ifBlank}]
 swap: [{source: PARTLABEL=swap, priority: 5, wait: 1s, format: ifBlank}, {zram: 50, algorithm: zstd}]
 api: {listen: ["0.0.0.0:50000", "[::]:50000"], ca: /etc/kelson/pki/ca.pem, certificate: /etc/kelson/pki/c.pem, key: /etc/kelson/pki/k.pem, connectionLifetime: 30m}
@@ -498,6 +499,7 @@ logs: {stdout: only}
             made("br0", LinkKind::Bridge(BridgeSpec { members: names(&["bond0"]), stp: true })),
             made("local", LinkKind::Dummy),
         ],
+        nftables: Some("/etc/nftables.conf".into()),
         mounts: vec![
             MountSpec {
                 source: "LABEL=STATE".into(),

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use kelson_spec::network::{InterfaceSpec, LinkKind, Prefixed, RouteSpec};
+use kelson_spec::network::{InterfaceSpec, LinkKind, Matches, Prefixed, RouteSpec};
 use kelson_sys::ipv4::same_network;
 use kelson_sys::netlink::{Address, NewLink, NewRoute, NewRule, Route};
 
@@ -97,7 +97,8 @@ pub fn plan(
             }
         }
         plan.rules(*place, spec);
-        let is_expected = spec.matches.name().is_some() || spec.is_for_one();
+        let is_single = spec.matches.name().is_some() || matches!(spec.matches, Matches::Mac(_));
+        let is_expected = is_single || spec.is_for_one();
         if is_expected && own(*place).next().is_none() && spec.kind.is_none() {
             plan.troubles.push((*place, LinkError::Missing(spec.matches.clone())));
         }
@@ -375,6 +376,8 @@ mod tests {
         assert_eq!(steps(&[routed], &state(&[card(2, "eth0")])), [advertisements, Step::Up(2)]);
         let pattern = InterfaceSpec { mtu: Some(9000), ..named("*") };
         assert_eq!(troubles(&[pattern], &state(&[])), [""; 0], "a pattern may match nothing");
+        let mac = InterfaceSpec { mtu: Some(9000), ..InterfaceSpec::new(Matches::Mac([2, 0, 0, 0, 0, 7])) };
+        assert_eq!(troubles(&[mac], &state(&[])), ["02:00:00:00:00:07 is not there"]);
         assert_eq!(troubles(&[vlan("lan5", 5, "eth9")], &state(&[])), ["eth9, which it is on, is not there"]);
         let with_bond = state(&[made(4, "bond0", "bond")]);
         assert_eq!(troubles(&[bond(&["eth9"])], &with_bond), ["its member eth9 is not there"]);

@@ -52,6 +52,13 @@ impl Core {
                 }
                 Next::Same
             }
+            Message::Event(text) => {
+                // Others could flood the log of events with them.
+                if self.builtin {
+                    self.note(&text);
+                }
+                Next::Same
+            }
             Message::Watchdog => self.step(Input::Ping),
             Message::WatchdogInterval(interval) => {
                 self.step(Input::WatchdogInterval((!interval.is_zero()).then_some(interval)))
