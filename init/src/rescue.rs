@@ -1,26 +1,24 @@
 //! A machine that starts none of its services, for an operator who repairs it: `kelson.rescue` on the kernel's command line
-//! asks for it, and a machine without a root goes on in its initramfs this way.
+//! asks for it, and a machine without a root continues in its initramfs this way.
 //!
 //! All else of the boot is as usual, as far as it is possible: mounts, the network, the API. A shell runs on the console if
 //! there is one, and the API starts single services.
 
 use std::ffi::OsString;
-use std::path::Path;
 
 use kelson_spec::Loaded;
 use kelson_spec::machine::{ConsoleShow, ConsoleSpec};
+use kelson_spec::names::DEFAULT_PATH;
 use kelson_spec::service::StartMode;
 
 use crate::options::{Options, Rescue};
 
 /// Carries from one execution of PID 1 to the next why there is no root.
 pub const VARIABLE: &str = "KELSON_NO_ROOT";
-/// Shells that an initramfs may have.
-const SHELLS: [&str; 4] = ["/bin/sh", "/usr/bin/sh", "/bin/bash", "/usr/bin/bash"];
 
 /// Whether an initramfs without a root has anything for an operator: a configuration of the API, or a shell.
 pub fn is_possible(options: &Options) -> bool {
-    let has_shell = || SHELLS.iter().any(|shell| Path::new(shell).exists());
+    let has_shell = || ConsoleShow::Shell.places(DEFAULT_PATH).any(|shell| shell.exists());
     let is_configured = || options.config.join("machine.yaml").exists();
     options.rescue.is_some() || options.api.is_some() || is_configured() || has_shell()
 }

@@ -1,6 +1,6 @@
 //! The machine file: what `/etc/kelson/machine.yaml` says; every key of it is optional.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -77,6 +77,20 @@ impl ConsoleShow {
     /// The one of this name.
     pub fn named(name: &str) -> Option<ConsoleShow> {
         ConsoleShow::ALL.into_iter().find(|show| show.name() == name)
+    }
+
+    /// The names of the program, the best one first.
+    pub fn programs(self) -> &'static [&'static str] {
+        match self {
+            ConsoleShow::Dashboard => &["kelsonctl"],
+            ConsoleShow::Shell => &["bash", "sh"],
+        }
+    }
+
+    /// The places of the program in the folders of `path`, the best one first.
+    pub fn places(self, path: &str) -> impl Iterator<Item = PathBuf> {
+        let folders = move || path.split(':').map(Path::new);
+        self.programs().iter().flat_map(move |name| folders().map(move |folder| folder.join(name)))
     }
 }
 

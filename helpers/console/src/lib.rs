@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 use kelson_helper::signals::termination;
 use kelson_spec::machine::ConsoleShow;
+use kelson_spec::names::DEFAULT_PATH;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::{AccessFlags, access, chdir, execve};
 
@@ -20,8 +21,6 @@ use terminal::Terminal;
 
 /// `argv[0]`.
 pub const NAME: &str = "kelson-console";
-/// Where programs are.
-const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 /// The variables of PID 1's environment for its services that the program has too.
 const KEPT: [&str; 2] = ["LANG", "KELSON_ENDPOINT"];
 
@@ -34,9 +33,9 @@ pub fn main(words: &[OsString]) -> i32 {
         eprintln!("{NAME}: the first word says what to show: dashboard or shell");
         return 2;
     };
-    let Some(program) = find(show, PATH) else {
-        let (what, names) = (show.name(), candidates(show).join(" or "));
-        eprintln!("no {what}: this image has no {names} in {PATH}");
+    let Some(program) = find(show, DEFAULT_PATH) else {
+        let (what, names) = (show.name(), show.programs().join(" or "));
+        eprintln!("no {what}: this image has no {names} in {DEFAULT_PATH}");
         return wait();
     };
     let outcome = Terminal::find(words.next(), Path::new("/sys"))
@@ -52,19 +51,8 @@ pub fn main(words: &[OsString]) -> i32 {
     }
 }
 
-/// The names of the program, the best one first.
-fn candidates(show: ConsoleShow) -> &'static [&'static str] {
-    match show {
-        ConsoleShow::Dashboard => &["kelsonctl"],
-        ConsoleShow::Shell => &["bash", "sh"],
-    }
-}
-
 fn find(show: ConsoleShow, path: &str) -> Option<PathBuf> {
-    let folders = || path.split(':').map(Path::new);
-    let mut programs =
-        candidates(show).iter().flat_map(|name| folders().map(move |folder| folder.join(name)));
-    programs.find(|program| program.is_file() && access(program, AccessFlags::X_OK).is_ok())
+    show.places(path).find(|program| program.is_file() && access(program, AccessFlags::X_OK).is_ok())
 }
 
 fn arguments(show: ConsoleShow, program: &Path) -> Vec<String> {
@@ -78,7 +66,7 @@ fn arguments(show: ConsoleShow, program: &Path) -> Vec<String> {
 
 fn start(show: ConsoleShow, program: &Path, terminal: &Terminal) -> Result<std::convert::Infallible, String> {
     let kept = KEPT.iter().filter_map(|name| Some(format!("{name}={}", std::env::var(name).ok()?)));
-    let own = [format!("PATH={PATH}"), format!("TERM={}", terminal.kind()), "HOME=/root".to_owned()];
+    let own = [format!("PATH={DEFAULT_PATH}"), format!("TERM={}", terminal.kind()), "HOME=/root".to_owned()];
     let words = |words: Vec<String>| words.into_iter().filter_map(|word| CString::new(word).ok()).collect();
     let (arguments, environment): (Vec<CString>, Vec<CString>) =
         (words(arguments(show, program)), words(own.into_iter().chain(kept).collect()));
