@@ -13,7 +13,7 @@ use kelson_devices::identify;
 
 use crate::disk;
 use crate::failure::at;
-use crate::program::{self, Ended, STANDARD_INPUT};
+use crate::program::{self, STANDARD_INPUT};
 use crate::swap;
 
 /// The ends of a disk, where tables of partitions, file systems, RAID and LVM leave their marks.
@@ -141,7 +141,8 @@ fn check_by_blkid(disk: &File) -> Result<(), String> {
     const NOTHING: i32 = 2;
     let Some(blkid) = program::find("blkid") else { return Ok(()) };
     let types = ["-p", "-o", "value", "-s", "TYPE", "-s", "PTTYPE", STANDARD_INPUT];
-    let Ended { status, said } = program::run(&blkid, &types, Some(disk))?;
+    let ended = program::run(&blkid, &types, Some(disk))?;
+    let (status, said) = (ended.status, ended.last_line());
     match status.code() {
         Some(0 | NOTHING) if said.is_empty() => Ok(()),
         Some(0) => Err(format!("it is not blank: {} finds {said}", blkid.display())),

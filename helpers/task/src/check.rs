@@ -4,16 +4,17 @@ use std::path::Path;
 
 use kelson_helper::task::RESTART_NEEDED;
 
-use crate::program::{self, Ended};
+use crate::program;
 
 /// Checks an ext4 file system that is not mounted, or mounted read-only.
 pub fn check(device: &Path) -> Result<String, String> {
     let Some(program) = ["fsck.ext4", "e2fsck"].into_iter().find_map(program::find) else {
         return Ok("there is no e2fsck; not checked".to_owned());
     };
-    let Ended { status, said } = program::run(&program, &["-p".as_ref(), device.as_os_str()], None)?;
+    let ended = program::run(&program, &["-p".as_ref(), device.as_os_str()], None)?;
+    let (status, said) = (ended.status, ended.last_line());
     match status.code() {
-        Some(0) => Ok(said),
+        Some(0) => Ok(said.to_owned()),
         Some(1) => Ok(format!("errors were corrected: {said}")),
         Some(2 | 3) => Err(format!("errors were corrected, and {RESTART_NEEDED}: {said}")),
         _ => Err(format!("{} -p {}: {status}: {said}", program.display(), device.display())),

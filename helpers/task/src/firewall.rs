@@ -1,34 +1,31 @@
 //! The rules of the firewall, by the program for them.
 
 use std::path::Path;
-use std::process::Command;
 
 use kelson_devices::modules;
 
-use crate::failure::at;
+use crate::program;
 
-const PROGRAMS: [&str; 3] = ["/usr/sbin/nft", "/sbin/nft", "/usr/bin/nft"];
 /// No module is loaded without it where the kernel finds no modprobe.
 const MODULE: &str = "nf_tables";
 
 /// Has nft load the rules of this file, all of them or none.
 pub fn load(file: &Path) -> Result<String, String> {
-    let program = PROGRAMS.into_iter().map(Path::new).find(|program| program.exists());
-    let program = program
+    let program = program::find("nft")
         .ok_or_else(|| format!("{} is not loaded: there is no nft; install nftables", file.display()))?;
     // A kernel that has it built in, or loads it by itself, needs nothing of this.
     let _ = modules::load(&[MODULE.to_owned()]);
-    let output = Command::new(program).arg("-f").arg(file).output().map_err(|error| at(program, error))?;
-    if output.status.success() {
+    let ended = program::run(&program, &["-f".as_ref(), file.as_os_str()], None)?;
+    if ended.status.success() {
         return Ok(file.display().to_string());
     }
-    let said = String::from_utf8_lossy(&output.stderr);
-    let said = said.lines().next().unwrap_or_default().trim();
-    Err(format!("no rule of {} is in force: {}: {said}", file.display(), output.status))
+    Err(format!("no rule of {} is in force: {}: {}", file.display(), ended.status, ended.first_line()))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+
     use super::*;
 
     #[test]

@@ -6,7 +6,7 @@ use crate::blank::BlankDisk;
 use crate::failure::at;
 use crate::program::{self, STANDARD_INPUT};
 
-/// The programs that make file systems: the type, the program, and its arguments before the disk. None of them is told to
+/// The programs that make file systems: the type, the program, and its arguments before the disk. No argument makes them
 /// overwrite anything; that of FAT takes a whole disk only with `-I`.
 const MAKERS: [(&str, &str, &[&str]); 3] =
     [("ext4", "mkfs.ext4", &["-q"]), ("xfs", "mkfs.xfs", &["-q"]), ("vfat", "mkfs.vfat", &["-I"])];
@@ -31,7 +31,7 @@ pub fn format(source: &str, fs_type: &str) -> Result<String, String> {
     let arguments = [options, &[STANDARD_INPUT]].concat();
     let ended = program::run(&program, &arguments, Some(&disk))?;
     if !ended.status.success() {
-        return Err(at(&path, format!("{}: {}: {}", program.display(), ended.status, ended.said)));
+        return Err(at(&path, format!("{}: {}: {}", program.display(), ended.status, ended.last_line())));
     }
     disk.sync_all().map_err(|error| at(&path, error))?;
     match identify(&disk) {

@@ -11,12 +11,28 @@ const FOLDERS: [&str; 4] = ["/usr/sbin", "/sbin", "/usr/bin", "/bin"];
 /// Leads to the standard input of a program, so that a disk can be given to it by a descriptor.
 pub const STANDARD_INPUT: &str = "/proc/self/fd/0";
 
-/// What a program said and how it ended.
+/// What a program wrote and how it ended.
 #[derive(Debug)]
 pub struct Ended {
     pub status: ExitStatus,
-    /// The last line of its output.
-    pub said: String,
+    /// Its output, then its errors.
+    text: String,
+}
+
+impl Ended {
+    fn lines(&self) -> impl DoubleEndedIterator<Item = &str> {
+        self.text.lines().map(str::trim).filter(|line| !line.is_empty())
+    }
+
+    /// The first line that it wrote; empty: none.
+    pub fn first_line(&self) -> &str {
+        self.lines().next().unwrap_or_default()
+    }
+
+    /// The last line that it wrote; empty: none.
+    pub fn last_line(&self) -> &str {
+        self.lines().next_back().unwrap_or_default()
+    }
 }
 
 /// The path of a program; that of busybox knows too little, and does not count. `None`: the host has none.
@@ -47,9 +63,7 @@ pub fn run(program: &Path, arguments: &[impl AsRef<OsStr>], disk: Option<&File>)
         .output()
         .map_err(|error| at(program, error))?;
     let text = [output.stdout, output.stderr].concat();
-    let text = String::from_utf8_lossy(&text);
-    let said = text.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or_default().to_owned();
-    Ok(Ended { status: output.status, said })
+    Ok(Ended { status: output.status, text: String::from_utf8_lossy(&text).into_owned() })
 }
 
 #[cfg(test)]
@@ -64,10 +78,10 @@ mod tests {
         file.write_all(b"of the disk\n").unwrap();
         let ended = run(&find("cat").unwrap(), &[STANDARD_INPUT], Some(&file)).unwrap();
         assert!(ended.status.success());
-        assert_eq!(ended.said, "of the disk");
+        assert_eq!(ended.last_line(), "of the disk");
         let ended = run(&find("cat").unwrap(), &["/no/such"], None).unwrap();
         assert_eq!(
-            (ended.status.code(), ended.said.as_str()),
+            (ended.status.code(), ended.last_line()),
             (Some(1), "/usr/bin/cat: /no/such: No such file or directory")
         );
         assert_eq!(find("no-such-program"), None);
