@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::io::Write as _;
 
-/// Writes a line. Without a reader it is lost: there is nobody to report to, and the work goes on.
+/// Writes a line. Without a reader the line is lost: a helper does not stop for its log.
 pub fn line(text: impl Display) {
     let _ = writeln!(std::io::stdout(), "{text}");
 }

@@ -58,7 +58,7 @@ pub fn run(words: &KernelWords, perform: Perform) -> Result<Infallible> {
     let mut steps = Steps::new();
     let root = Path::new(NEW_ROOT);
     let found = find_root(words, root, perform, &mut steps);
-    // Without a root, too: the boot may go on without.
+    // Without a root, too: the boot may continue in the initramfs.
     steps.save();
     found?;
     switch::switch_root(root)

@@ -185,7 +185,9 @@ fn init(program: &str, rest: &[OsString]) -> ! {
         if !rescue::is_possible(&options) {
             failure::at_the_start(&options, &reason);
         }
-        tracing::error!("{reason}; the boot goes on in the initramfs, for somebody to repair the machine");
+        tracing::error!(
+            "{reason}; the boot continues in the initramfs, so that an operator can repair the machine"
+        );
         rescue::remember(&reason);
     }
     if !memory::in_memory() {

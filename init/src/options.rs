@@ -67,7 +67,7 @@ pub struct CrashLimit {
 pub enum Rescue {
     /// `kelson.rescue` on the kernel's command line.
     Asked,
-    /// There is no root, for this reason; the boot goes on in the initramfs.
+    /// There is no root, for this reason; the boot continues in the initramfs.
     NoRoot(String),
 }
 

@@ -17,7 +17,7 @@ fn checksum(bytes: &[u8]) -> u32 {
     })
 }
 
-/// Makes a disk of so many bytes with a GPT, which has one partition of this name on these sectors.
+/// Makes a disk of this size in bytes with a GPT, which has one partition of this name on these sectors.
 pub fn write(disk: &Path, bytes: u64, part: RangeInclusive<u64>, name: &str) -> File {
     let sectors = bytes / SECTOR;
     let mut entries = vec![0; 128 * 128];

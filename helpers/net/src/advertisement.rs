@@ -19,7 +19,7 @@ pub enum Advice {
     Domain(String),
 }
 
-/// What is said in these options, each with its lifetime; `None`: it has no end. A lifetime of zero takes it back.
+/// The contents of these options, each with its lifetime; `None`: it has no end. A lifetime of zero takes it back.
 pub fn read(mut options: &[u8]) -> Vec<(Advice, Option<Duration>)> {
     let mut all = Vec::new();
     while let Some(&[kind, units]) = options.first_chunk() {

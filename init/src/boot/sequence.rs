@@ -154,7 +154,7 @@ impl Sequence {
         self.report.subscribe()
     }
 
-    /// The report, for what goes on after the boot.
+    /// The report, for work that continues after the boot.
     pub fn sender(&self) -> watch::Sender<BootReport> {
         self.report.clone()
     }

@@ -39,7 +39,7 @@ impl Kexec {
         reason: &str,
         report: impl Fn(&str) + Send,
     ) -> Result<String, ServicesError> {
-        // An end that is under way goes on, whatever the kernel.
+        // A shutdown that is under way needs no kernel.
         if self.intents.current().is_none() {
             let loaded = self.load().await.map_err(ServicesError::NotNow)?;
             report(&loaded);
