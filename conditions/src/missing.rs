@@ -86,13 +86,21 @@ impl Subject {
                 vec![Subject::Service { name: Arc::from(name.as_str()), event: *event }]
             }
             Requirement::Path(path) => vec![Subject::Path(path.clone())],
-            Requirement::Network(aspects) => aspects.iter().copied().map(Subject::Network).collect(),
+            Requirement::Network(aspects) => aspects.iter().map(Subject::of_network).collect(),
             Requirement::Interface(name) => vec![Subject::Interface(name.clone())],
             Requirement::TimeSynced => vec![Subject::TimeSynced],
             Requirement::Mount(path) => vec![Subject::Mount(path.clone())],
             Requirement::KernelArgument(argument) => vec![Subject::KernelArgument(argument.clone())],
             Requirement::Device(path) => vec![Subject::Device(path.clone())],
             Requirement::Any(_) => Vec::new(),
+        }
+    }
+
+    /// The subject of one entry of `network`.
+    pub fn of_network(aspect: &NetworkAspect) -> Subject {
+        match aspect {
+            NetworkAspect::Interface(name) => Subject::Interface(name.clone()),
+            aspect => Subject::Network(aspect.clone()),
         }
     }
 
@@ -146,7 +154,9 @@ impl fmt::Display for Subject {
             Subject::Network(NetworkAspect::Addresses) => f.write_str("network addresses"),
             Subject::Network(NetworkAspect::Connectivity) => f.write_str("network connectivity"),
             Subject::Network(NetworkAspect::Hostname) => f.write_str("a hostname"),
-            Subject::Interface(name) => write!(f, "interface {name} to be up"),
+            Subject::Interface(name) | Subject::Network(NetworkAspect::Interface(name)) => {
+                write!(f, "interface {name} to be up")
+            }
             Subject::TimeSynced => f.write_str("the clock to be synchronised"),
             Subject::Mount(path) => write!(f, "a file system to be mounted at {path:?}"),
             Subject::KernelArgument(argument) => write!(f, "kernel argument \"{argument}\""),

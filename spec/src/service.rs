@@ -268,7 +268,7 @@ impl ServiceEvent {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum NetworkAspect {
     /// An interface other than loopback has an address.
     Addresses,
@@ -276,18 +276,25 @@ pub enum NetworkAspect {
     Connectivity,
     /// The hostname is set.
     Hostname,
+    /// The interface of this name is up and has a cable.
+    Interface(String),
 }
 
 impl NetworkAspect {
-    pub const ALL: [NetworkAspect; 3] =
-        [NetworkAspect::Addresses, NetworkAspect::Connectivity, NetworkAspect::Hostname];
+    /// Those that are a word of the service file.
+    pub const WORDS: [(&str, NetworkAspect); 3] = [
+        ("addresses", NetworkAspect::Addresses),
+        ("connectivity", NetworkAspect::Connectivity),
+        ("hostname", NetworkAspect::Hostname),
+    ];
 
-    /// The word of the service file.
-    pub fn name(self) -> &'static str {
+    /// The word of the service file, or the name of the interface.
+    pub fn name(&self) -> &str {
         match self {
             NetworkAspect::Addresses => "addresses",
             NetworkAspect::Connectivity => "connectivity",
             NetworkAspect::Hostname => "hostname",
+            NetworkAspect::Interface(name) => name,
         }
     }
 }

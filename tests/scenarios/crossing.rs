@@ -107,7 +107,9 @@ impl Play {
             | Condition::Path
             | Condition::Network
             | Condition::TimeSynced
-            | Condition::Mount => {}
+            | Condition::Mount
+            | Condition::Device
+            | Condition::Interface => {}
             Condition::Up | Condition::Running | Condition::Any => ask("start"),
             Condition::Finished if self.host.path("finished").exists() => {}
             Condition::Finished => ask("start"),

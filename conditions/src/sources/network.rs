@@ -29,26 +29,25 @@ pub struct Network {
 
 impl Network {
     /// Holds while this aspect of the network does.
-    pub fn condition(&self, aspect: NetworkAspect) -> NetworkCondition {
+    pub fn condition(&self, aspect: &NetworkAspect) -> NetworkCondition {
         let source = match aspect {
-            NetworkAspect::Addresses | NetworkAspect::Connectivity => {
+            NetworkAspect::Addresses | NetworkAspect::Connectivity | NetworkAspect::Interface(_) => {
                 Source::Levels(self.levels.subscribe(rtnetlink::follow))
             }
             NetworkAspect::Hostname => Source::Hostname(self.hostname.subscribe(hostname::follow)),
         };
-        NetworkCondition { subject: Subject::Network(aspect), source }
+        NetworkCondition { subject: Subject::of_network(aspect), source }
     }
 
     /// Holds while an interface of this name is up and can carry packets.
     pub fn interface(&self, name: &str) -> NetworkCondition {
-        let source = Source::Levels(self.levels.subscribe(rtnetlink::follow));
-        NetworkCondition { subject: Subject::Interface(name.to_owned()), source }
+        self.condition(&NetworkAspect::Interface(name.to_owned()))
     }
 
     /// Holds while all of these aspects do.
     pub fn all(&self, aspects: &[NetworkAspect]) -> All {
         All::new(
-            aspects.iter().map(|aspect| Box::new(self.condition(*aspect)) as Box<dyn Condition>).collect(),
+            aspects.iter().map(|aspect| Box::new(self.condition(aspect)) as Box<dyn Condition>).collect(),
         )
     }
 }
@@ -138,8 +137,8 @@ mod tests {
         in_new_namespaces(|| async {
             let network = Network::default();
             assert!(!network.levels.is_running());
-            let mut addresses = network.condition(NetworkAspect::Addresses);
-            let mut connectivity = network.condition(NetworkAspect::Connectivity);
+            let mut addresses = network.condition(&NetworkAspect::Addresses);
+            let mut connectivity = network.condition(&NetworkAspect::Connectivity);
             let mut one = network.interface("one");
             assert_eq!(sentence(&one.missing()), "interface one to be up");
             assert_eq!(addresses.missing(), [Subject::Network(NetworkAspect::Addresses).into()]);
@@ -200,9 +199,11 @@ mod tests {
             ip("link set one up");
             ip("route add default via 10.1.2.1");
             let network = Network::default();
-            let mut all = network.all(&[NetworkAspect::Addresses, NetworkAspect::Connectivity]);
-            assert_eq!(sentence(&all.missing()), "network addresses, network connectivity");
-            timeout(Duration::from_secs(10), all.wait()).await.expect("both are there");
+            let one = NetworkAspect::Interface("one".to_owned());
+            let mut all = network.all(&[NetworkAspect::Addresses, one, NetworkAspect::Connectivity]);
+            let missing = "network addresses, interface one to be up, network connectivity";
+            assert_eq!(sentence(&all.missing()), missing);
+            timeout(Duration::from_secs(10), all.wait()).await.expect("all are there");
             drop(all);
             let ended = async {
                 while network.levels.is_running() {
@@ -211,7 +212,7 @@ mod tests {
             };
             timeout(Duration::from_secs(10), ended).await.expect("the task ends with the last condition");
             assert!(
-                !network.condition(NetworkAspect::Addresses).holds(),
+                !network.condition(&NetworkAspect::Addresses).holds(),
                 "what is not followed is not known"
             );
         });
@@ -221,7 +222,7 @@ mod tests {
     fn a_flood_that_overruns_the_socket_is_followed_to_its_end() {
         in_new_namespaces(|| async {
             let network = Network::default();
-            let mut addresses = network.condition(NetworkAspect::Addresses);
+            let mut addresses = network.condition(&NetworkAspect::Addresses);
             make_link();
             ip("link set one up");
             ip("address add 10.1.2.3/24 dev one");
@@ -242,7 +243,7 @@ mod tests {
             let set = |name: &str| nix::unistd::sethostname(name).expect("sets");
             set("(none)");
             let network = Network::default();
-            let mut condition = network.condition(NetworkAspect::Hostname);
+            let mut condition = network.condition(&NetworkAspect::Hostname);
             assert_eq!(sentence(&condition.missing()), "a hostname");
             set("localhost");
             assert!(!condition.holds());

@@ -215,7 +215,12 @@ async fn begin(case: &Case, house: &House) {
 async fn open(case: &Case, house: &House) {
     let other = names(&["other"]);
     match case.condition {
-        Condition::Nothing | Condition::Path | Condition::Network | Condition::Mount => {}
+        Condition::Nothing
+        | Condition::Path
+        | Condition::Network
+        | Condition::Mount
+        | Condition::Device
+        | Condition::Interface => {}
         Condition::Up | Condition::Running | Condition::Any => {
             house.manager.start(&other, false).await;
         }

@@ -51,6 +51,8 @@ pub fn one(case: &Case, changed: bool) -> String {
         Condition::Path => "path: /proc/self",
         Condition::Network => "network: [hostname]",
         Condition::Mount => "mount: /proc",
+        Condition::Device => "device: /dev/null",
+        Condition::Interface => "network: [{interface: lo, up: true}]",
         Condition::Any => "any: [{path: /proc/nothing-of-the-kind}, {service: other}]",
     };
     if !requirement.is_empty() {
@@ -104,6 +106,8 @@ pub fn of(case: &Case, builder: HostBuilder) -> HostBuilder {
         | Condition::Path
         | Condition::Network
         | Condition::TimeSynced
-        | Condition::Mount => builder,
+        | Condition::Mount
+        | Condition::Device
+        | Condition::Interface => builder,
     }
 }

@@ -1,11 +1,11 @@
 //! The conditions of a service: the entries of `depends` and `when`.
 
 use super::at::At;
-use super::codec::Codec;
+use super::codec::{Codec, either};
 use super::mapping::{Mapping, keys};
 use super::network::interface_name;
 use super::seen::Seen;
-use super::values::{choice, name, path, text};
+use super::values::{boolean, choice, name, path, text};
 use crate::decode::{Decoder, quoted, shown};
 use crate::schema::{Kind, form};
 use kelson_spec::service::{NetworkAspect, Requirement, ServiceEvent, WhenDown};
@@ -122,7 +122,6 @@ fn requirement(within: Use) -> Mapping<Requirement> {
         |entry, list| *entry = Requirement::Any(list),
     );
     let events = ServiceEvent::ALL.map(|event| (event.name(), event));
-    let aspects = NetworkAspect::ALL.map(|aspect| (aspect.name(), aspect));
     let downs = [("ignore", WhenDown::Ignore), ("stop", WhenDown::Stop), ("restart", WhenDown::Restart)];
     let empty = "this list is empty, so it could never hold";
     keys! {
@@ -139,10 +138,10 @@ fn requirement(within: Use) -> Mapping<Requirement> {
             "the path exists; a symbolic link counts if its target exists";
         alternative "device" (device_at) = device,
             "the path below `/dev` is a block or character device, or a symbolic link that leads to one";
-        alternative "network" (network_at) = choice(aspects).some("a list such as [addresses, hostname]", empty),
+        alternative "network" (network_at) = aspect().some("a list such as [addresses, hostname]", empty),
             "`addresses`: an interface other than the loopback is up and has an address of global scope. \
              `connectivity`: there is a default route through an interface that is up. `hostname`: the host \
-             name is set";
+             name is set. `{interface: NAME, up: true}`: as `interface`";
         alternative "interface" (interface_at) = interface_name(),
             "the network interface of this name is up and has a cable";
         alternative "time" (time_at) = choice([("synced", ())]),
@@ -153,16 +152,50 @@ fn requirement(within: Use) -> Mapping<Requirement> {
             "the kernel's command line has this argument: `NAME`, with any value or none, or `NAME=VALUE`";
         alternative "any" (any_at) = entry(Use::Any).some(WHAT, empty), "one of these entries holds";
     }
-        .one_of(&KINDS)
-        .check(move |d, seen, entry| match entry {
-            Requirement::Service { event, .. } => when_down(within, *event, d, seen),
-            _ => {
-                let kind = KINDS.into_iter().find(|kind| seen.has(kind)).unwrap_or_default();
-                for key in ["event", "whenDown"].into_iter().filter(|key| seen.has(key)) {
-                    seen.wrong_key(d, key, format_args!("{key} belongs to service, not to {kind}"));
-                }
+    .one_of(&KINDS)
+    .check(move |d, seen, entry| match entry {
+        Requirement::Service { event, .. } => when_down(within, *event, d, seen),
+        _ => {
+            let kind = KINDS.into_iter().find(|kind| seen.has(kind)).unwrap_or_default();
+            for key in ["event", "whenDown"].into_iter().filter(|key| seen.has(key)) {
+                seen.wrong_key(d, key, format_args!("{key} belongs to service, not to {kind}"));
             }
-        })
+        }
+    })
+}
+
+/// An entry of `network`: a word, or an interface.
+fn aspect() -> Codec<NetworkAspect> {
+    let (words, interface) = (choice(NetworkAspect::WORDS), Mapping::codec(interface_up));
+    let (shown, described) = (words.clone(), interface.clone());
+    Codec::new(
+        either(&words, &interface),
+        move |d, node| if node.scalar().is_some() { &words } else { &interface }.decode(d, node),
+        move |aspect, extent| {
+            let is_interface = matches!(aspect, NetworkAspect::Interface(_));
+            if is_interface { &described } else { &shown }.encode(aspect, extent)
+        },
+    )
+}
+
+fn interface_up() -> Mapping<NetworkAspect> {
+    let name_at = At::new(
+        |aspect: &NetworkAspect| match aspect {
+            NetworkAspect::Interface(name) => Some(name.clone()),
+            _ => None,
+        },
+        |aspect, name| *aspect = NetworkAspect::Interface(name),
+    );
+    let up_at = At::new(|_: &NetworkAspect| Some(true), |_, _| {});
+    let up = boolean()
+        .but(|up| (!up).then_some("a condition waits for an interface to be up; write true"))
+        .of_kind(|| Kind::Choice(vec!["true"]));
+    keys! {
+        Mapping::new("network-interface", || NetworkAspect::Interface(String::new()));
+        needed "interface" (name_at) = interface_name(), "interface: eth1", "the name of the interface";
+        key "up" (up_at) = up, "it is up and has a cable";
+    }
+    .strict()
 }
 
 fn when_down(within: Use, event: ServiceEvent, d: &mut Decoder<'_>, seen: &Seen<'_, '_>) {

@@ -189,12 +189,12 @@ pub fn cpus() -> Codec<u64> {
 }
 
 /// One of a few words. The first word of a value is the one that is shown.
-pub fn choice<T: Copy + PartialEq + 'static>(words: impl IntoIterator<Item = (&'static str, T)>) -> Codec<T> {
+pub fn choice<T: Clone + PartialEq + 'static>(words: impl IntoIterator<Item = (&'static str, T)>) -> Codec<T> {
     let (words, values): (Vec<_>, Vec<_>) = words.into_iter().unzip();
     let (kind, shown, meant) = (words.clone(), words.clone(), values.clone());
     Codec::new(
         move || Kind::Choice(kind.clone()),
-        move |d, node| d.choice(node, &words).and_then(|place| meant.get(place).copied()),
+        move |d, node| d.choice(node, &words).and_then(|place| meant.get(place).cloned()),
         move |value, _| {
             let place = values.iter().position(|other| other == value);
             place.and_then(|place| shown.get(place)).map_or(Json::Null, |word| Json::text(word))

@@ -117,7 +117,11 @@ impl Definitions {
                 ("minimum", Json::Real(0.01)),
                 ("maximum", Json::Number(4096)),
             ]),
-            Kind::Choice(words) => Json::map([("enum", Json::texts(words.iter().copied()))]),
+            Kind::Choice(words) => {
+                // As of_form, the other way round.
+                let word = |word: &&str| if *word == "true" { Json::Bool(true) } else { Json::text(word) };
+                Json::map([("enum", Json::List(words.iter().map(word).collect()))])
+            }
             Kind::List(of, count) => {
                 let mut list =
                     vec![("type".to_owned(), Json::text("array")), ("items".to_owned(), self.kind(of))];

@@ -35,7 +35,7 @@ depends:
   - {service: db, event: running, whenDown: ignore}
   - {service: old, event: down}
   - path: /run/db.sock
-  - network: [addresses, connectivity, hostname]
+  - network: [addresses, connectivity, hostname, {interface: eth2, up: true}]
   - any: [{path: /a}, {service: db}, {any: [{time: synced}]}]
   - mount: /srv
   - kernelArgument: console=ttyS0
@@ -161,6 +161,7 @@ fn every_key_of_a_service_file_is_read() {
                 NetworkAspect::Addresses,
                 NetworkAspect::Connectivity,
                 NetworkAspect::Hostname,
+                NetworkAspect::Interface("eth2".into()),
             ]),
             Requirement::Any(vec![
                 Requirement::Path("/a".into()),

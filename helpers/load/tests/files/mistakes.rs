@@ -308,6 +308,12 @@ depends: [{network: addresses}]
 depends: [{network: [address]}]
 => 5:22: depends[0].network[0]: "address" is not one of addresses, connectivity, hostname; did you mean addresses?
 
+depends: [{network: [{interface: eth1, up: false}, {interface: "eth*"}, {up: true}, {interface: eth1, down: true}]}]
+=> 5:44: depends[0].network[0].up: a condition waits for an interface to be up; write true
+=> 5:64: depends[0].network[1].interface: "eth*" is not the name of an interface, such as eth0
+=> 5:73: depends[0].network[2].interface: this key is missing; write interface: eth1
+=> 5:103: depends[0].network[3].down: this key is not known; allowed here: interface, up
+
 depends: [{network: []}]
 => 5:21: depends[0].network: this list is empty, so it could never hold
 

@@ -19,6 +19,10 @@ pub enum Condition {
     TimeSynced,
     /// It is mounted, and that is not known at once.
     Mount,
+    /// It is there, and that is not known at once.
+    Device,
+    /// It is up, and that is not known at once.
+    Interface,
     Any,
 }
 
@@ -120,9 +124,9 @@ pub struct Case {
     pub second: Trigger,
 }
 
-const CONDITIONS: [Condition; 10] = {
+const CONDITIONS: [Condition; 12] = {
     use Condition::*;
-    [Nothing, Up, Running, Finished, Down, Path, Network, TimeSynced, Mount, Any]
+    [Nothing, Up, Running, Finished, Down, Path, Network, TimeSynced, Mount, Device, Interface, Any]
 };
 const HOOKS: [Hook; 6] = [Hook::None, Hook::Pre, Hook::PostStart, Hook::PreStop, Hook::Post, Hook::All];
 const READY: [Ready; 4] = [Ready::AtOnce, Ready::Notify, Ready::Descriptor, Ready::Check];
@@ -153,7 +157,15 @@ const SIZES: [usize; 10] = [
 impl Condition {
     /// It does not hold before the case says so.
     pub fn is_shut(self) -> bool {
-        !matches!(self, Condition::Nothing | Condition::Path | Condition::Network | Condition::Mount)
+        !matches!(
+            self,
+            Condition::Nothing
+                | Condition::Path
+                | Condition::Network
+                | Condition::Mount
+                | Condition::Device
+                | Condition::Interface
+        )
     }
 }
 

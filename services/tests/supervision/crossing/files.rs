@@ -31,6 +31,8 @@ pub fn files(case: &Case, changed: bool) -> Vec<ServiceSpec> {
         Condition::Network => vec![Requirement::Network(vec![NetworkAspect::Hostname])],
         Condition::TimeSynced => vec![Requirement::TimeSynced],
         Condition::Mount => vec![Requirement::Mount("/proc".into())],
+        Condition::Device => vec![Requirement::Device("/dev/null".into())],
+        Condition::Interface => vec![Requirement::Network(vec![NetworkAspect::Interface("lo".into())])],
         Condition::Any => {
             let never = Requirement::Path("/proc/nothing-of-the-kind".into());
             vec![Requirement::Any(vec![never, Requirement::service("other", ServiceEvent::Up)])]
@@ -67,7 +69,9 @@ pub fn files(case: &Case, changed: bool) -> Vec<ServiceSpec> {
         | Condition::Path
         | Condition::Network
         | Condition::TimeSynced
-        | Condition::Mount => {}
+        | Condition::Mount
+        | Condition::Device
+        | Condition::Interface => {}
     }
     files.push(one);
     files
