@@ -189,7 +189,9 @@ pub fn cpus() -> Codec<u64> {
 }
 
 /// One of a few words. The first word of a value is the one that is shown.
-pub fn choice<T: Clone + PartialEq + 'static>(words: impl IntoIterator<Item = (&'static str, T)>) -> Codec<T> {
+pub fn choice<T: Clone + PartialEq + 'static>(
+    words: impl IntoIterator<Item = (&'static str, T)>,
+) -> Codec<T> {
     let (words, values): (Vec<_>, Vec<_>) = words.into_iter().unzip();
     let (kind, shown, meant) = (words.clone(), words.clone(), values.clone());
     Codec::new(
