@@ -11,6 +11,7 @@ use std::slice::Iter;
 use std::time::Duration;
 
 use kelson_spec::network::InterfaceSpec;
+use kelson_spec::sources::SourceKind;
 
 /// The name under which it runs.
 pub const NAME: &str = "kelson-task";
@@ -112,6 +113,8 @@ requests! {
     "copy-file" => CopyFile { path: PathBuf },
     /// Whether a path exists.
     "stat" => Stat { path: PathBuf },
+    /// Bring what a source of the configuration gives to its folder below `folder`. A disk is waited for.
+    "source" => CollectSource { kind: SourceKind, patience: Duration, folder: PathBuf },
     "modules" => LoadModules { names: Vec<String> },
     /// Load the modules for the devices that the kernel has found.
     "drivers" => LoadDrivers,
@@ -247,6 +250,7 @@ words! {
     // In milliseconds.
     Duration: |time| time.as_millis().to_string(), |text| text.parse().ok().map(Duration::from_millis);
     Octal: |mode| format!("{:o}", mode.0), |text| u32::from_str_radix(text, 8).ok().map(Octal);
+    SourceKind: |kind| kind.name().to_owned(), SourceKind::named;
     InterfaceSpec: InterfaceSpec::to_word, |text| InterfaceSpec::from_word(text);
 }
 
@@ -287,6 +291,11 @@ mod tests {
             Request::Reseed,
             Request::RenewMachineId { transient: path.clone() },
             Request::Stat { path: path.clone() },
+            Request::CollectSource {
+                kind: SourceKind::CommandLine,
+                patience: Duration::from_secs(1),
+                folder: path.clone(),
+            },
             Request::LoadDrivers,
             Request::LoadModules { names: vec!["a".to_owned(), "b".to_owned()] },
             Request::SwapOn { device: path.clone(), priority: Some(7) },

@@ -15,6 +15,7 @@ pub mod network;
 pub mod root;
 pub mod runtime_dir;
 pub mod sequence;
+pub mod sources;
 pub mod state_folder;
 pub mod swap;
 

@@ -11,4 +11,5 @@ pub const OWN: Features = Features::NONE
     .and(Feature::Net, cfg!(feature = "net"))
     .and(Feature::Probes, cfg!(feature = "probes"))
     .and(Feature::Reflection, cfg!(feature = "reflection"))
+    .and(Feature::Sources, cfg!(feature = "sources"))
     .and(Feature::Timesync, cfg!(feature = "timesync"));

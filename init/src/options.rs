@@ -235,6 +235,11 @@ impl Options {
             },
             "rescue" if value.is_empty() => return self.rescue = Some(Rescue::Asked),
             "rescue" => "the word alone, kelson.rescue",
+            // The helper that reads the sources of the configuration reads the words again.
+            machine if machine.starts_with("machine.") => match self.features.require(Feature::Sources) {
+                Ok(()) => return,
+                Err(missing) => return self.complaints.push(format!("{word}: {missing}")),
+            },
             // The writable disk of our own initramfs; KernelWords keeps it.
             "disk" => return,
             _ => {

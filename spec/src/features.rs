@@ -19,13 +19,15 @@ pub enum Feature {
     Probes,
     /// The reflection of the API, for clients that do not know it.
     Reflection,
+    /// Configuration from outside the configuration folder.
+    Sources,
     /// The clock is kept right by SNTP: `kelson-timesync`.
     Timesync,
 }
 
 impl Feature {
     /// Sorted by name.
-    pub const ALL: [Feature; 8] = [
+    pub const ALL: [Feature; 9] = [
         Feature::Apid,
         Feature::Containerd,
         Feature::Devices,
@@ -33,6 +35,7 @@ impl Feature {
         Feature::Net,
         Feature::Probes,
         Feature::Reflection,
+        Feature::Sources,
         Feature::Timesync,
     ];
 
@@ -46,11 +49,12 @@ impl Feature {
             Feature::Net => "net",
             Feature::Probes => "probes",
             Feature::Reflection => "reflection",
+            Feature::Sources => "sources",
             Feature::Timesync => "timesync",
         }
     }
 
-    const fn bit(self) -> u8 {
+    const fn bit(self) -> u16 {
         1 << self as u8
     }
 }
@@ -71,7 +75,7 @@ impl fmt::Display for MissingFeature {
 
 /// The features of a build.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Features(u8);
+pub struct Features(u16);
 
 impl Features {
     pub const NONE: Features = Features(0);
@@ -83,6 +87,7 @@ impl Features {
         .and(Feature::Net, true)
         .and(Feature::Probes, true)
         .and(Feature::Reflection, true)
+        .and(Feature::Sources, true)
         .and(Feature::Timesync, true);
 
     /// These, and `feature` if the build has it.
@@ -130,7 +135,7 @@ mod tests {
         assert_eq!(some.names().collect::<Vec<_>>(), ["apid", "probes"]);
         assert_eq!(
             some.missing().collect::<Vec<_>>(),
-            ["containerd", "devices", "inspect", "net", "reflection", "timesync"]
+            ["containerd", "devices", "inspect", "net", "reflection", "sources", "timesync"]
         );
         assert_eq!(some.require(Feature::Probes), Ok(()));
         let missing = some.require(Feature::Containerd).unwrap_err();

@@ -23,6 +23,7 @@ pub mod pattern;
 pub mod quote;
 pub mod reload;
 pub mod service;
+pub mod sources;
 pub mod units;
 pub mod vsock;
 pub mod wire;

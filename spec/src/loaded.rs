@@ -11,6 +11,7 @@ use crate::machine::MachineSpec;
 use crate::names::{GROUPS, MACHINE};
 use crate::quote::path;
 use crate::service::ServiceSpec;
+use crate::sources::SourceKind;
 
 /// One mistake: where it is, what was found and what would be right.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -100,6 +101,8 @@ pub struct Loaded {
     pub kept_versions: BTreeMap<String, SystemTime>,
     /// The configuration that was applied from outside and read; `None`: it was the folder of the host itself.
     pub generation: Option<u64>,
+    /// The sources that were left out because of a mistake, which is in the warnings.
+    pub skipped: Vec<SourceKind>,
 }
 
 /// A service that is not started because of its mistakes, as far as its file could be read.

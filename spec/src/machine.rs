@@ -11,6 +11,7 @@ use crate::network::InterfaceSpec;
 use crate::service::{
     Check, Hooks, LogSpec, Requirement, ResourceLimit, Resources, RestartSpec, ServiceSpec, Stdout, StopSpec,
 };
+use crate::sources::SourcesSpec;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -46,6 +47,8 @@ pub struct MachineSpec {
     pub kexec: Option<KexecSpec>,
     /// `None`: nothing runs on a terminal of the machine.
     pub console: Option<ConsoleSpec>,
+    /// `None`: nothing but the configuration folder counts.
+    pub sources: Option<SourcesSpec>,
 }
 
 /// A program on a terminal of the machine.
@@ -132,6 +135,7 @@ impl Default for MachineSpec {
             devices: None,
             kexec: None,
             console: None,
+            sources: None,
         }
     }
 }

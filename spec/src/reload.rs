@@ -37,6 +37,7 @@ impl MachineSpec {
             devices,
             kexec,
             console,
+            sources,
         } = read;
         let live = [
             ("health", self.health != *health),
@@ -60,6 +61,7 @@ impl MachineSpec {
             ("time", self.time != *time),
             ("devices", self.devices != *devices),
             ("console", self.console != *console),
+            ("sources", self.sources != *sources),
         ];
         let changed = |keys: &[(&'static str, bool)]| {
             keys.iter().filter(|(_, changed)| *changed).map(|(key, _)| *key).collect()

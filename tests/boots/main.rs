@@ -23,6 +23,7 @@ mod protection;
 mod rescue;
 mod several;
 mod sharing;
+mod sources;
 mod suspend;
 mod swap;
 mod ticks;

@@ -31,7 +31,7 @@ impl ReadAt for std::fs::File {
 
 /// Identifies the file system on a disk; `None`: none that is known.
 pub fn identify(disk: &impl ReadAt) -> Option<Superblock> {
-    [squashfs, xfs, ext4, btrfs, swap, vfat]
+    [squashfs, xfs, ext4, btrfs, swap, vfat, iso9660]
         .into_iter()
         .find_map(|look| look(&|at, length| disk.read_at(at, length)))
 }
@@ -109,6 +109,13 @@ fn vfat(read: Read) -> Option<Superblock> {
     let label = text(label).filter(|label| label != "NO NAME");
     let uuid = Some(format!("{:04X}-{:04X}", id >> 16, id & 0xFFFF));
     Some(Superblock { fs_type: "vfat", label, uuid, member: None })
+}
+
+/// The first volume descriptor of ECMA-119; the label is filled with spaces.
+fn iso9660(read: Read) -> Option<Superblock> {
+    let block = read(32768, 72)?;
+    (block.get(..6)? == b"\x01CD001").then_some(())?;
+    Some(Superblock { fs_type: "iso9660", label: text(block.get(40..72)?), uuid: None, member: None })
 }
 
 /// A label: up to its first NUL, without spaces behind it; an empty one is none.
@@ -218,6 +225,10 @@ mod tests {
         assert_eq!(of_two.unwrap().member.unwrap(), "33333333-3333-3333-3333-333333333333");
         let xfs = identify(&Sparse(&[(0, b"XFSB"), (32, &[0x22; 16]), (108, b"logs")])).unwrap();
         assert_eq!((xfs.fs_type, xfs.label.as_deref()), ("xfs", Some("logs")));
+        let iso =
+            identify(&Sparse(&[(32768, b"\x01CD001\x01"), (32808, b"cidata                          ")]));
+        let iso = iso.unwrap();
+        assert_eq!((iso.fs_type, iso.label.as_deref(), iso.uuid), ("iso9660", Some("cidata"), None));
         assert_eq!(identify(&Sparse(&[(0, b"hsqs")])).unwrap().fs_type, "squashfs");
         assert_eq!(identify(&Sparse(&[])), None);
     }

@@ -3,6 +3,7 @@
 use crate::grammar::{group_file, machine_file, service_file};
 use crate::schema::Mapping;
 use kelson_spec::machine::MachineSpec;
+use std::rc::Rc;
 
 pub fn service() -> Mapping {
     service_file().describe()
@@ -13,7 +14,7 @@ pub fn group() -> Mapping {
 }
 
 pub fn machine() -> Mapping {
-    machine_file(MachineSpec::default).describe()
+    machine_file(&Rc::new(MachineSpec::default())).describe()
 }
 
 /// All files, each named as its mapping is.

@@ -23,7 +23,10 @@ use kelson_spec::names::{GROUPS, MACHINE, SERVICES, is_name};
 use kelson_spec::near::near;
 use kelson_spec::quote::{error_text, quoted, shown};
 use kelson_spec::service::ServiceSpec;
+use kelson_spec::sources::SourceKind;
 
+#[cfg(feature = "sources")]
+mod layers;
 pub(crate) mod single;
 
 /// Reads the folder `config` (as `/etc/kelson`) as a machine does. Never fails: what cannot be read is a diagnostic.
@@ -39,14 +42,17 @@ pub fn load_with(config: &Path, sources: &Sources) -> Loaded {
 
 fn read_all(config: &Path, sources: &Sources) -> Loaded {
     let mut reading = Reading::new(sources);
-    let mut machine = reading.machine_file(config, sources.mode.machine_defaults());
-    reading.service_files(&config.join(SERVICES));
-    let groups = reading.group_files(&config.join(GROUPS));
+    let mut machine = reading.files(config, sources.mode.machine_defaults());
+    #[cfg(feature = "sources")]
+    if let Some(folder) = &sources.layers {
+        machine = reading.lay_over(folder, sources, machine);
+    }
+    let groups = reading.used_groups();
     let containerd = reading.containers(&machine.spec, sources);
     reading.groups();
-    reading.check_builtins(&config.join(MACHINE), &mut machine);
+    reading.check_builtins(&mut machine);
     let services = reading.check_graph();
-    reading.check_main(&config.join(MACHINE), &mut machine, &services);
+    reading.check_main(&mut machine, &services);
     let sorted = |mut found: Vec<Diagnostic>| {
         found.sort_by(|a, b| {
             let key = |d: &Diagnostic| (d.line, d.column);
@@ -65,6 +71,7 @@ fn read_all(config: &Path, sources: &Sources) -> Loaded {
         warnings,
         api_group,
         containerd,
+        skipped: std::mem::take(&mut reading.skipped),
         ..Loaded::default()
     };
     loaded.refused = reading.refused(&loaded.faulty());
@@ -82,8 +89,14 @@ struct Reading {
     spared: BTreeSet<String>,
     /// Names that others may depend on though they have no sound file: built-ins and faulty services.
     known: BTreeSet<String>,
+    /// The files of groups, faulty ones too.
+    groups: Vec<(PathBuf, String, Option<GroupSpec>)>,
     diagnostics: Vec<Diagnostic>,
     warnings: Vec<Diagnostic>,
+    /// The layers that have mistakes.
+    skipped: Vec<SourceKind>,
+    /// It is laid over another.
+    is_layer: bool,
 }
 
 impl Reading {
@@ -94,20 +107,30 @@ impl Reading {
             members: Vec::new(),
             spared: BTreeSet::new(),
             known: builtin::names().map(str::to_owned).collect(),
+            groups: Vec::new(),
             diagnostics: Vec::new(),
             warnings: Vec::new(),
+            skipped: Vec::new(),
+            is_layer: false,
         }
+    }
+
+    /// Reads all files of a folder, and the machine file over the one `below`.
+    fn files(&mut self, config: &Path, below: DecodedMachine) -> DecodedMachine {
+        let machine = self.machine_file(config, below);
+        self.service_files(&config.join(SERVICES));
+        self.group_files(&config.join(GROUPS));
+        machine
     }
 
     fn note(&mut self, file: &Path, service: Option<&str>, message: String) {
         self.diagnostics.push(diagnostic(file, Position::FILE, service, message));
     }
 
-    fn machine_file(&mut self, config: &Path, defaults: fn() -> MachineSpec) -> DecodedMachine {
-        let absent = || DecodedMachine { spec: defaults(), ..DecodedMachine::default() };
+    fn machine_file(&mut self, config: &Path, below: DecodedMachine) -> DecodedMachine {
         if let Err(error) = std::fs::metadata(config) {
             self.note(config, None, format!("the folder cannot be read: {}", error_text(&error)));
-            return absent();
+            return below;
         }
         let misnamed = config.join("machine.yml");
         if misnamed.symlink_metadata().is_ok() {
@@ -115,9 +138,19 @@ impl Reading {
         }
         let path = config.join(MACHINE);
         if path.symlink_metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
-            return absent();
+            return below;
         }
-        self.file(&path, None, |d, root, _| Some(grammar::machine(d, root?, defaults))).unwrap_or_else(absent)
+        let (is_layer, absent) = (self.is_layer, below.clone());
+        let decoded = self.file(&path, None, |d, root, _| {
+            let root = root?;
+            if let Some(node) = root.get("sources").filter(|_| is_layer) {
+                d.at_key("sources", |d| {
+                    d.wrong(node.at, "a source cannot name sources; name them in the image");
+                });
+            }
+            Some(grammar::machine(d, root, below))
+        });
+        decoded.unwrap_or(absent)
     }
 
     fn service_files(&mut self, folder: &Path) {
@@ -127,20 +160,27 @@ impl Reading {
         }
     }
 
-    /// The files of groups that have no mistake.
-    fn group_files(&mut self, folder: &Path) -> Vec<GroupSpec> {
-        let mut groups = Vec::new();
+    fn group_files(&mut self, folder: &Path) {
         for (path, stem) in self.files_of(folder, false) {
             if !is_name(&stem) {
                 let text = format!("{} is not the name of a group; use a-z, 0-9 and -", shown(&stem));
                 self.note(&path, None, text);
                 continue;
             }
-            if !self.members.iter().any(|member| member.group == stem) {
-                let text = format!("no service is in group {stem}, so this file has no effect");
+            let spec = self.file(&path, None, |d, root, _| grammar::group(d, &stem, root?));
+            self.groups.push((path, stem, spec));
+        }
+    }
+
+    /// The files of groups that have no mistake. A warning for those that have no effect.
+    fn used_groups(&mut self) -> Vec<GroupSpec> {
+        let mut groups = Vec::new();
+        for (path, name, spec) in std::mem::take(&mut self.groups) {
+            if !self.members.iter().any(|member| member.group == name) {
+                let text = format!("no service is in group {name}, so this file has no effect");
                 self.warnings.push(diagnostic(&path, Position::FILE, None, text));
             }
-            groups.extend(self.file(&path, None, |d, root, _| grammar::group(d, &stem, root?)));
+            groups.extend(spec);
         }
         groups
     }
@@ -292,8 +332,8 @@ impl Reading {
     }
 
     /// Takes out of the machine file what makes a built-in service wait for an unknown one, or for one that waits for it.
-    fn check_builtins(&mut self, file: &Path, machine: &mut DecodedMachine) {
-        let DecodedMachine { spec: machine, references, .. } = machine;
+    fn check_builtins(&mut self, machine: &mut DecodedMachine) {
+        let DecodedMachine { spec: machine, builtins: (file, references), .. } = machine;
         if machine.builtins.iter().all(|builtin| builtin.depends.is_empty()) {
             return;
         }
@@ -317,7 +357,7 @@ impl Reading {
     }
 
     /// Takes a `main` out of the machine file that is the name of no service.
-    fn check_main(&mut self, file: &Path, machine: &mut DecodedMachine, services: &[ServiceSpec]) {
+    fn check_main(&mut self, machine: &mut DecodedMachine, services: &[ServiceSpec]) {
         let Some(main) = &machine.spec.main else { return };
         let is_builtin = builtin::of(main).is_some();
         let known = self.diagnostics.iter().filter_map(|found| found.service.as_deref());
@@ -332,8 +372,8 @@ impl Reading {
             (false, None) => format!("there is no service {}; name a service that has a file", quoted(main)),
         };
         machine.spec.main = None;
-        let at = machine.main.unwrap_or(Position::START);
-        self.diagnostics.push(diagnostic(file, at, None, format!("main: {text}")));
+        let (file, at) = &machine.main;
+        self.diagnostics.push(diagnostic(file, at.unwrap_or(Position::START), None, format!("main: {text}")));
     }
 
     /// Takes out the services that name unknown ones or wait for each other.

@@ -25,6 +25,7 @@ mod requirement;
 mod restart;
 mod seen;
 mod service;
+mod sources;
 mod swap;
 mod time;
 mod values;

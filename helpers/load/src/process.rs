@@ -1,7 +1,7 @@
 //! The personality `kelson-load`: reads the files of a configuration folder so that PID 1 does not have to.
 //!
-//! `kelson-load --config DIR [--mode machine|container] [--containerd on|off|unset] [--applied DIR]… [--for
-//! boot|reload|question]` writes one [`kelson_spec::wire`] message, as one frame ([`kelson_helper::answer`]), to standard
+//! `kelson-load --config DIR [--mode machine|container] [--containerd on|off|unset] [--applied DIR]… [--sources DIR]
+//! [--for boot|reload|question]` writes one [`kelson_spec::wire`] message, as one frame ([`kelson_helper::answer`]), to standard
 //! output and exits 0. It is a [`Loaded`](kelson_spec::Loaded), or the answer to the question on standard input, which is
 //! a frame too. Mistakes in the files are in the message. Only what keeps it from writing one gives another status, and a
 //! line on standard error.
@@ -20,7 +20,7 @@ use kelson_spec::quote::error_text;
 use kelson_spec::wire;
 
 const USAGE: &str = "usage: kelson-load --config DIR [--mode machine|container] [--containerd on|off|unset] \
-                     [--applied DIR]... [--for boot|reload|question]";
+                     [--applied DIR]... [--sources DIR] [--for boot|reload|question]";
 
 /// Runs the personality, of an `init` with these features, with the arguments after its name. Gives the exit status: 0 done,
 /// 1 failed, 2 usage.
@@ -64,6 +64,7 @@ fn run(
                 sources.containerd = Switch::parse(word).ok_or_else(usage)?;
             }
             (Some("--applied"), _) => applied.push(PathBuf::from(word)),
+            (Some("--sources"), _) => sources.layers = Some(PathBuf::from(word)),
             (Some("--for"), Some("boot")) => purpose = Purpose::Boot,
             (Some("--for"), Some("reload")) => purpose = Purpose::Reload,
             (Some("--for"), Some("question")) => purpose = Purpose::Question,

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use crate::grammar::DecodedMachine;
 use kelson_spec::features::Features;
 use kelson_spec::machine::MachineSpec;
 use kelson_spec::names::CONTAINERD;
@@ -25,11 +26,12 @@ impl Mode {
     }
 
     /// The machine file of a host that has none.
-    pub(crate) fn machine_defaults(self) -> fn() -> MachineSpec {
-        match self {
-            Mode::Machine => MachineSpec::default,
-            Mode::Container => MachineSpec::of_container,
-        }
+    pub(crate) fn machine_defaults(self) -> DecodedMachine {
+        let spec = match self {
+            Mode::Machine => MachineSpec::default(),
+            Mode::Container => MachineSpec::of_container(),
+        };
+        DecodedMachine { spec, ..DecodedMachine::default() }
     }
 }
 
@@ -43,6 +45,8 @@ pub struct Sources {
     pub containerd: Switch,
     /// Of the `init` that is to run what the files say.
     pub features: Features,
+    /// The folder with a folder of each source that gave something ([`kelson_spec::sources`]). `None`: none is read.
+    pub layers: Option<PathBuf>,
 }
 
 /// By which `builtins.containerd.enabled` the service files are judged.
@@ -82,6 +86,7 @@ impl Default for Sources {
             mode: Mode::default(),
             containerd: Switch::default(),
             features: Features::default(),
+            layers: None,
         }
     }
 }

@@ -24,6 +24,8 @@ mod parameters;
 mod program;
 mod read_only;
 mod seed;
+#[cfg(feature = "sources")]
+mod sources;
 mod swap;
 
 use std::ffi::OsString;
@@ -109,6 +111,10 @@ pub fn perform(request: &Request) -> Result<String, String> {
             Ok(_) => Ok("it exists".to_owned()),
             Err(error) => Err(at(path, error)),
         },
+        #[cfg(feature = "sources")]
+        Request::CollectSource { kind, patience, folder } => sources::collect(*kind, *patience, folder),
+        #[cfg(not(feature = "sources"))]
+        Request::CollectSource { .. } => Err("this init was built without the feature sources".to_owned()),
         Request::LoadModules { names } => modules::load(names),
         #[cfg(feature = "devices")]
         Request::LoadDrivers => kelson_devices::load_drivers(),

@@ -72,7 +72,8 @@ pub fn further_disks(
     phases
 }
 
-fn modules(machine: &MachineSpec, launcher: &Arc<dyn Launcher>) -> Phase {
+/// The modules that the machine file names, and drivers.
+pub fn modules(machine: &MachineSpec, launcher: &Arc<dyn Launcher>) -> Phase {
     let request = Request::LoadModules { names: machine.modules.clone() };
     let task = Task::request("kernel modules", launcher, request, MODULES);
     let drivers = || Task::request("drivers", launcher, Request::LoadDrivers, MODULES);

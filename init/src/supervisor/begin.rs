@@ -1,18 +1,23 @@
 //! The first incarnation of PID 1: the host boots.
 
 use std::path::Path;
+use std::sync::Arc;
 
+use kelson_helper::Launcher;
 use kelson_services::state_store::Kind;
-use kelson_spec::Loaded;
+use kelson_spec::sources::SourcesSpec;
+use kelson_spec::{Diagnostic, Feature, Loaded};
 use tokio::sync::mpsc;
 
 use super::environment::Environment;
 use super::incarnation::Incarnation;
+use super::launchers::Personalities;
 use super::opening::{make_notify_directory, notify_directory};
 use super::serve::{Ended, serve};
 use crate::boot::absent::Absent;
-use crate::boot::{self, BootFailure, Phase};
+use crate::boot::{self, BootFailure, Phase, sources};
 use crate::error::Result;
+use crate::features::OWN;
 use crate::options::{Mode, RuntimePlace};
 use crate::signals::Signal;
 
@@ -39,17 +44,24 @@ impl Incarnation {
             _ = self.intents.asked() => Loaded::default(),
         };
         if failure.is_none() && options.mode == Mode::Machine && self.intents.current().is_none() {
+            let (tasks, absent) = (personalities.tasks(), Absent::new(self.sequence.sender()));
+            failure = self.collect(&personalities, &tasks, &mut loaded, None).await;
             let watchdog =
                 environment.watchdog.task(loaded.machine.watchdog.clone(), environment.store.clone());
-            let (tasks, absent) = (personalities.tasks(), Absent::new(self.sequence.sender()));
-            let disks = boot::machine::disks(options, &loaded.machine, &tasks, &absent, watchdog);
-            failure = self.boot(disks).await;
+            if failure.is_none() {
+                let disks = boot::machine::disks(options, &loaded.machine, &tasks, &absent, watchdog);
+                failure = self.boot(disks).await;
+            }
             if failure.is_none() && self.finds_more(&loaded) {
-                let found = self.load(&personalities, true).await;
+                let mut found = self.load(&personalities, true).await;
                 if found.generation.is_some() {
+                    let done = loaded.machine.sources.as_ref();
+                    failure = self.collect(&personalities, &tasks, &mut found, done).await;
                     let further =
                         boot::machine::further_disks(&found.machine, &loaded.machine, &tasks, &absent);
-                    failure = self.boot(further).await;
+                    if failure.is_none() {
+                        failure = self.boot(further).await;
+                    }
                     loaded = found;
                 }
             }
@@ -83,6 +95,34 @@ impl Incarnation {
             }
         }
         Ok(serve(context, signals, failure).await)
+    }
+
+    /// Has the sources of the machine file give what they have, unless that is `done`, and reads the files again with that.
+    async fn collect(
+        &self,
+        personalities: &Personalities,
+        tasks: &Arc<dyn Launcher>,
+        loaded: &mut Loaded,
+        done: Option<&SourcesSpec>,
+    ) -> Option<BootFailure> {
+        if !const { OWN.has(Feature::Sources) } {
+            return None;
+        }
+        let spec = loaded.machine.sources.clone().filter(|spec| Some(spec) != done)?;
+        let runtime = &self.options.runtime_dir;
+        // A disk may need a driver.
+        let modules = boot::machine::modules(&loaded.machine, tasks);
+        if let failure @ Some(_) = self.boot(vec![modules, sources::phase(tasks, &spec, runtime)]).await {
+            return failure;
+        }
+        let before = std::mem::take(&mut loaded.warnings);
+        *loaded = self.load(personalities, true).await;
+        // A trial that was ended by the first reading is not known to the second.
+        let lost =
+            before.into_iter().filter(|found| found.is_of_a_folder() && !loaded.warnings.contains(found));
+        let lost: Vec<Diagnostic> = lost.collect();
+        loaded.warnings.extend(lost);
+        self.boot(sources::verdict(&spec, loaded, runtime).into_iter().collect()).await
     }
 
     /// Whether a configuration that was applied may lie on a disk that the machine file has mounted by now.

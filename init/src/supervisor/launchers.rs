@@ -12,9 +12,10 @@ use kelson_runner::Processes;
 use kelson_services::helpers::{HelperKind, HelperLauncher};
 use kelson_spec::applied::{Answer, FOLDER, Question};
 use kelson_spec::wire::{self, WireError};
-use kelson_spec::{Diagnostic, Loaded, MachineSpec};
+use kelson_spec::{Diagnostic, Feature, Loaded, MachineSpec, sources};
 
 use crate::boot::{network, state_folder};
+use crate::features::OWN;
 use crate::initramfs;
 use crate::options::{Mode, Options};
 use crate::rescue;
@@ -150,6 +151,9 @@ fn arguments(options: &Options, containerd: Option<&str>, purpose: &str) -> Vec<
     let early = (purpose == "boot" && options.mode == Mode::Machine).then_some(early);
     for folder in early.into_iter().chain([options.state_dir.clone()]) {
         arguments.extend(["--applied".into(), folder.join(FOLDER).into()]);
+    }
+    if const { OWN.has(Feature::Sources) } && options.mode == Mode::Machine {
+        arguments.extend(["--sources".into(), options.runtime_dir.join(sources::FOLDER).into()]);
     }
     if let Some(word) = containerd {
         arguments.extend(["--containerd".into(), word.into()]);

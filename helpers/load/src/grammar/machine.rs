@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::time::Duration;
 
 use super::at::{At, at};
@@ -20,6 +21,7 @@ use super::network::interface;
 use super::requirement::{Use, requirements};
 use super::restart::restart;
 use super::service::service_file;
+use super::sources::sources;
 use super::swap::swap;
 use super::time::time;
 use super::values::{
@@ -41,23 +43,32 @@ const LONGEST_WATCHDOG: Duration = Duration::from_secs(3600);
 /// With connections of less, clients would do little but make handshakes.
 const SHORTEST_LIFETIME: Duration = Duration::from_secs(1);
 
-/// The machine file, and where the `depends` of each of its `builtins` name services, and where `main` does.
-#[derive(Debug, Default)]
+/// The machine file, and where the `depends` of each of its `builtins` name services, and where `main` does: the file, and
+/// the places in it.
+#[derive(Debug, Clone, Default)]
 pub struct DecodedMachine {
     pub spec: MachineSpec,
-    pub references: Vec<Vec<Position>>,
-    pub main: Option<Position>,
+    pub builtins: (PathBuf, Vec<Vec<Position>>),
+    pub main: (PathBuf, Option<Position>),
 }
 
-/// Decodes the tree of the machine file.
-pub fn machine(d: &mut Decoder<'_>, root: &Node, defaults: fn() -> MachineSpec) -> DecodedMachine {
-    let spec = machine_file(defaults).decode(d, root).unwrap_or_else(defaults);
-    let main = root.get("main").map(|main| main.at);
-    DecodedMachine { spec, references: std::mem::take(&mut d.builtin_references), main }
+/// Decodes the tree of the machine file. What it does not say is as in `below`.
+pub fn machine(d: &mut Decoder<'_>, root: &Node, below: DecodedMachine) -> DecodedMachine {
+    let DecodedMachine { spec, mut builtins, mut main } = below;
+    let spec = Rc::new(spec);
+    let decoded = machine_file(&spec).decode(d, root).unwrap_or_else(|| (*spec).clone());
+    if let Some(node) = root.get("main") {
+        main = (d.file.to_owned(), Some(node.at));
+    }
+    if root.get("builtins").is_some() {
+        builtins = (d.file.to_owned(), std::mem::take(&mut d.builtin_references));
+    }
+    DecodedMachine { spec: decoded, builtins, main }
 }
 
-/// The whole file, with the defaults of a mode.
-pub fn machine_file(defaults: fn() -> MachineSpec) -> Mapping<MachineSpec> {
+/// The whole file, with these defaults.
+pub fn machine_file(defaults: &Rc<MachineSpec>) -> Mapping<MachineSpec> {
+    let (initial, before_shutdown) = (Rc::clone(defaults), defaults.shutdown_timeout);
     let module = word("name of a module", "^[A-Za-z0-9_-]+$", "virtio_net").but(|text| {
         let sound = text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
         (!sound)
@@ -79,7 +90,7 @@ pub fn machine_file(defaults: fn() -> MachineSpec) -> Mapping<MachineSpec> {
         .of_kind(move || Kind::Either(vec![Kind::Choice(vec!["off"]), kind()]))
         .around(|d, node, inner| if node.is("off") { Some(None) } else { inner(d, node) });
     keys! {
-        Mapping::new("machine", defaults);
+        Mapping::new("machine", move || (*initial).clone());
         means "hostname" hostname = host_name().optional(),
             "`ip=` of the kernel's command line, else `/etc/hostname`, else `kelson`",
             "letters, digits, `-` and `.`, at most 64";
@@ -101,7 +112,7 @@ pub fn machine_file(defaults: fn() -> MachineSpec) -> Mapping<MachineSpec> {
         means "api" api = Mapping::codec(api).optional(), "no apid", "the API endpoint on the network";
         key "builtins" builtins = builtins(), "changes to the built-in services";
         key "health" health = Mapping::codec(health), "when the host counts as healthy, and when as failed";
-        key "shutdown" shutdown_timeout = Mapping::codec(move || shutdown(defaults)),
+        key "shutdown" shutdown_timeout = Mapping::codec(move || shutdown(before_shutdown)),
             "how long [a shutdown](shutdown.md) may take";
         means "watchdog" watchdog = watchdog, "`/dev/watchdog`, if there is one, with 30 s",
             "the hardware watchdog";
@@ -119,11 +130,14 @@ pub fn machine_file(defaults: fn() -> MachineSpec) -> Mapping<MachineSpec> {
              of the machine";
         means "kexec" kexec = Mapping::codec(kexec).optional(), "each reboot goes through the firmware",
             "the kernel that [`kelsonctl reboot --kexec`](howto/kexec.md) executes";
+        means "sources" sources = Mapping::codec(sources).optional(), "the configuration folder alone counts",
+            "where further configuration [comes from](howto/sources.md)";
         key "logs" stdout = Mapping::codec(machine_logs), "the default of all services for their logs";
     }
     .needs(Feature::Apid, &["api"])
     .needs(Feature::Containerd, &["images"])
     .needs(Feature::Devices, &["devices"])
+    .needs(Feature::Sources, &["sources"])
     .needs(Feature::Timesync, &["time"])
 }
 
@@ -188,12 +202,12 @@ fn health() -> Mapping<NodeHealthSpec> {
     })
 }
 
-fn shutdown(defaults: fn() -> MachineSpec) -> Mapping<Duration> {
+fn shutdown(initial: Duration) -> Mapping<Duration> {
     let about = "the total deadline for stopping services during a shutdown. In container mode the default is \
                  8 s, because Docker kills a container 10 s after it has asked for its end";
     let least = Duration::from_secs(1);
     keys! {
-        Mapping::new("shutdown", move || defaults().shutdown_timeout);
+        Mapping::new("shutdown", move || initial);
         key "timeout" (At::whole()) = duration_from(least), about;
     }
 }

@@ -7,7 +7,7 @@ use crate::folder::Folder;
 fn folder() -> Folder {
     let folder = Folder::new();
     folder.machine(
-        "api: {listen: [\"0.0.0.0:1\"], ca: /a, certificate: /b, key: /c}\nimages: [/images]\nhostname: small\ntime: {servers: [192.0.2.1]}\nnetwork: [{interface: eth0, dhcp: true}]\ndevices: {}\n\
+        "api: {listen: [\"0.0.0.0:1\"], ca: /a, certificate: /b, key: /c}\nimages: [/images]\nhostname: small\ntime: {servers: [192.0.2.1]}\nnetwork: [{interface: eth0, dhcp: true}]\ndevices: {}\nsources: {from: [disk]}\n\
          builtins: {apid: {required: false}, containerd: {enabled: true}, devlog: {enabled: true}, probe: {resources: {}}}\n",
     );
     folder.service("box", "name: box\ncontainer: {image: web}\nuser: www\n");
@@ -42,6 +42,7 @@ fn each_key_is_rejected_with_the_feature_that_it_needs() {
             without("time", Feature::Timesync),
             without("network[0].dhcp", Feature::Net),
             without("devices", Feature::Devices),
+            without("sources", Feature::Sources),
             without("builtins.apid", Feature::Apid),
             without("builtins.containerd", Feature::Containerd),
             without("builtins.probe", Feature::Probes),

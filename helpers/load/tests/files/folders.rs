@@ -133,6 +133,7 @@ devices: {rules: [{mode: 640}, {subsystem: "a b", mode: 9}, {subsystem: x, link:
 hostnmae: x
 console: disk
 kexec: {initramfs: boot}
+sources: {from: [disc], wait: 1}
 "#,
     );
     assert_eq!(
@@ -189,10 +190,12 @@ kexec: {initramfs: boot}
             "machine.yaml:24:82: devices.rules[2].link: \"../x\" is not a name below /dev; write such as serial/gps",
             "machine.yaml:24:95: devices.rules[2].group: group \"nobodys\" is not in /etc/group",
             "machine.yaml:24:117: devices.rules[2].attributes: \"../a\" is not the name of an attribute, such as idVendor",
-            "machine.yaml:25:1: hostnmae: this key is not known; did you mean hostname? Allowed here: hostname, modules, sysctl, network, nftables, mounts, swap, api, builtins, health, shutdown, watchdog, images, main, time, devices, console, kexec, logs",
+            "machine.yaml:25:1: hostnmae: this key is not known; did you mean hostname? Allowed here: hostname, modules, sysctl, network, nftables, mounts, swap, api, builtins, health, shutdown, watchdog, images, main, time, devices, console, kexec, sources, logs",
             "machine.yaml:26:10: console: \"disk\" is not one of dashboard, shell",
             "machine.yaml:27:8: kexec.kernel: this key is missing; write kernel: PATH",
             "machine.yaml:27:20: kexec.initramfs: \"boot\" is not a path from the root; write it with / first",
+            "machine.yaml:28:18: sources.from[0]: \"disc\" is not one of disk, credentials, commandLine; did you mean disk?",
+            "machine.yaml:28:31: sources.wait: \"1\" is not a duration; write a number with a unit, such as 5s, 500ms or 1m30s",
         ]
     );
     let loaded = folder.load();

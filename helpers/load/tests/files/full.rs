@@ -13,6 +13,7 @@ use kelson_spec::network::{
     BondMode, BondSpec, BridgeSpec, DhcpSpec, InterfaceSpec, LinkKind, Matches, RouteSpec, RuleSpec, VlanSpec,
 };
 use kelson_spec::service::*;
+use kelson_spec::sources::{SourceKind, SourcesSpec};
 use kelson_spec::{Loaded, wire};
 
 const WEB: &str = r#"
@@ -436,6 +437,7 @@ devices:
     - {subsystem: tty, name: "ttyUSB*", attributes: {idVendor: "0403", device/model: a}, owner: "7", group: "20", mode: "0660", link: serial/gps}
     - {subsystem: block, mode: 640}
 console: {show: dashboard, tty: tty1}
+sources: {from: [commandLine, disk], wait: 3s}
 kexec: {kernel: /boot/vmlinuz, initramfs: /boot/initramfs, commandLine: quiet ro}
 logs: {stdout: only}
 "#,
@@ -575,6 +577,10 @@ logs: {stdout: only}
         images: vec!["/images".into(), "/more".into()],
         main: Some("web".into()),
         stdout: Stdout::Only,
+        sources: Some(SourcesSpec {
+            from: vec![SourceKind::CommandLine, SourceKind::Disk],
+            wait: Duration::from_secs(3),
+        }),
         console: Some(ConsoleSpec { show: ConsoleShow::Dashboard, tty: Some("tty1".to_owned()) }),
         kexec: Some(KexecSpec {
             kernel: "/boot/vmlinuz".into(),

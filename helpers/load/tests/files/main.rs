@@ -19,6 +19,7 @@ mod group_files;
 mod groups;
 mod hostile;
 mod large;
+mod layers;
 mod mistakes;
 mod probes;
 mod schema;

@@ -1,0 +1,123 @@
+//! The configuration of a machine from outside: a disk, credentials of the hypervisor, the kernel's command line.
+
+use std::fs;
+use std::process::Command;
+
+use kelson_tests::{Vm, paths};
+
+use super::{Disk, assert_clean};
+
+/// The program of steps, on the machine.
+const STEPS: &str = "/etc/kelson/kelson-test-program";
+
+fn service(name: &str) -> String {
+    format!("name: {name}\nprocess: {{command: [{STEPS}, serve]}}\n")
+}
+
+/// A disk with this label that holds these files.
+fn disk(name: &str, label: &str, files: &[(&str, &str)]) -> Disk {
+    let (disk, tree) = (Disk::new(name), tempfile::tempdir().expect("a folder"));
+    for (name, text) in files {
+        let path = tree.path().join(name);
+        fs::create_dir_all(path.parent().expect("a folder")).expect("the test's folder is writable");
+        fs::write(path, text).expect("the test's folder is writable");
+    }
+    let made = Command::new("mke2fs")
+        .args(["-q", "-t", "ext4", "-L", label, "-d"])
+        .arg(tree.path())
+        .arg(&disk.0)
+        .arg("16m")
+        .status();
+    assert!(made.expect("mke2fs is installed").success());
+    disk
+}
+
+fn drive(disk: &Disk) -> String {
+    format!("-drive if=virtio,format=raw,file={}", disk.0.display())
+}
+
+fn credential(name: &str, text: &str) -> String {
+    let file = paths::test_logs().join(format!("credential-{name}"));
+    fs::write(&file, text).expect("the folder of the logs is writable");
+    format!("-fw_cfg name=opt/io.systemd.credentials/{name},file={}", file.display())
+}
+
+/// The error of a task of the boot and what it did.
+fn task(vm: &Vm, name: &str) -> (String, String) {
+    let report: serde_json::Value = vm.ctl(&["boot", "-o", "json"]).ok().json();
+    let phases = report["phases"].as_array().into_iter().flatten();
+    let mut tasks = phases.flat_map(|phase| phase["tasks"].as_array().into_iter().flatten());
+    let task = tasks.find(|task| task["name"] == name);
+    let task = task.unwrap_or_else(|| panic!("no {name} in {report:#}"));
+    let text = |key: &str| task[key].as_str().unwrap_or_default().to_owned();
+    (text("error"), text("message"))
+}
+
+fn host_name(vm: &Vm) -> String {
+    vm.ctl(&["read", "/proc/sys/kernel/hostname"]).ok().stdout.trim().to_owned()
+}
+
+#[test]
+fn each_source_overrides_those_before_it() {
+    let given = disk(
+        "sources-disk",
+        "KELSON",
+        &[
+            ("machine.yaml", "hostname: of-disk\nsysctl: {kernel.panic: \"17\"}\nmodules: [dummy]\n"),
+            ("services/given.yaml", &service("given")),
+            ("services/image.yaml", &(service("image") + "depends: [{service: given}]\n")),
+        ],
+    );
+    // `kernel.panic: 18`, as SMBIOS strings have no line breaks and QEMU's words no spaces here.
+    let smbios = "-smbios type=11,value=io.systemd.credential.binary:kelson.machine=c3lzY3RsOiB7a2VybmVsLnBhbmljOiAiMTgifQo=";
+    let mut vm = Vm::builder("sources")
+        .machine("sources: {from: [commandLine, credentials, disk], wait: 20s}\nhostname: of-image\n")
+        .runs("image", "serve")
+        .qemu(&drive(&given))
+        .qemu(smbios)
+        .qemu(&credential("kelson.config", &format!("--- # services/fw-cfg.yaml\n{}", service("fw-cfg"))))
+        .append("kelson.machine.hostname=of-line")
+        .boot();
+    vm.wait_up(&["image", "given", "fw-cfg"]);
+    assert_eq!(host_name(&vm), "of-line");
+    assert_eq!(vm.ctl(&["read", "/proc/sys/kernel/panic"]).ok().stdout.trim(), "18");
+    assert_eq!(
+        task(&vm, "source disk"),
+        (String::new(), "/dev/vda: machine.yaml, services/given.yaml, services/image.yaml".to_owned())
+    );
+    // A reload and a later incarnation of PID 1 read the same.
+    vm.ctl(&["reload"]).ok();
+    vm.ctl(&["reexec"]).ok();
+    vm.wait_up(&["image", "given", "fw-cfg"]);
+    vm.poweroff();
+    assert_clean(&given.0);
+}
+
+#[test]
+fn a_source_with_a_mistake_is_skipped_and_the_machine_answers() {
+    let given = disk("sources-wrong", "KELSON", &[("machine.yaml", "hostname: of-disk\nmodule: [dummy]\n")]);
+    let mut vm = Vm::builder("sources-wrong")
+        .machine("sources: {from: [commandLine, credentials, disk], wait: 20s}\nhostname: of-image\n")
+        .runs("image", "serve")
+        .qemu(&drive(&given))
+        .qemu(&credential("kelson.hostname", "of-credential"))
+        .boot();
+    vm.wait_up(&["image"]);
+    assert_eq!(host_name(&vm), "of-image");
+    let (error, _) = task(&vm, "use source disk");
+    assert!(
+        error.starts_with(
+            "/run/kelson/sources/disk/machine.yaml:2:1: module: this key is not known; did you mean modules?"
+        ),
+        "{error}"
+    );
+    assert!(error.ends_with("; the source disk is skipped as a whole"), "{error}");
+    let (error, _) = task(&vm, "source credentials");
+    assert!(
+        error.starts_with("credential kelson.hostname: this name is not known; known are kelson.config"),
+        "{error}"
+    );
+    let (error, message) = task(&vm, "source commandLine");
+    assert_eq!((error.as_str(), message.as_str()), ("", "there is no word kelson.machine.KEY=VALUE"));
+    vm.poweroff();
+}
