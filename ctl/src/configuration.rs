@@ -18,7 +18,7 @@ use crate::output::{Page, joined, object};
 pub use difference::{differences, text};
 
 /// The host writes to its disk, and gives that a minute.
-const TIMEOUT: Duration = Duration::from_secs(90);
+pub const TIMEOUT: Duration = Duration::from_secs(90);
 
 /// The options of a command that puts a configuration in force.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -124,7 +124,7 @@ fn name_of(path: &Path) -> Result<String, Failure> {
 
 /// The files of a generation; `None`: of the one in force.
 pub async fn fetch(client: &Client, generation: Option<u64>) -> Result<GetConfigurationResponse, Failure> {
-    let request = GetConfigurationRequest { generation };
+    let request = GetConfigurationRequest { generation, sources: false };
     answer_within(TIMEOUT, client.configuration().get(request)).await
 }
 

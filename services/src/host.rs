@@ -40,9 +40,10 @@ pub enum HostRequest {
         asked_by: String,
         reply: oneshot::Sender<Result<Generation, ServicesError>>,
     },
-    /// The files of a configuration; `None`: of the one in force.
+    /// The files of a configuration; `None`: of the one in force. With `sources`, also those of its sources.
     Configuration {
         generation: Option<Generation>,
+        sources: bool,
         reply: oneshot::Sender<Result<ConfigurationFiles, ServicesError>>,
     },
     /// The configurations that are kept.

@@ -61,8 +61,12 @@ pub enum Question {
     Confirm,
     /// Return to the one before that on trial.
     Revert,
-    /// The files of a generation; `None`: of the one in force.
-    Get(Option<Generation>),
+    /// The files of a generation; `None`: of the one in force. With `sources`, also those that the sources of the machine
+    /// file gave, each below `sources/` and the name of its source.
+    Get {
+        generation: Option<Generation>,
+        sources: bool,
+    },
     History,
 }
 

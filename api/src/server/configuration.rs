@@ -114,8 +114,8 @@ impl Configuration for ConfigurationApi {
         &self,
         request: Request<v1::GetConfigurationRequest>,
     ) -> Result<Response<v1::GetConfigurationResponse>, Status> {
-        let generation = request.into_inner().generation;
-        self.ask(|reply| HostRequest::Configuration { generation, reply }).await.map(Response::new)
+        let v1::GetConfigurationRequest { generation, sources } = request.into_inner();
+        self.ask(|reply| HostRequest::Configuration { generation, sources, reply }).await.map(Response::new)
     }
 
     async fn history(&self, _: Request<v1::HistoryRequest>) -> Result<Response<v1::HistoryResponse>, Status> {

@@ -1,6 +1,8 @@
-//! `config`: the contexts of the file that KELSONCONFIG names, or of the usual one: listed, chosen, added, removed, merged.
+//! `config`: the contexts of the file that KELSONCONFIG names, or of the usual one: listed, chosen, added, removed, merged;
+//! and the configuration of a host, shown.
 
 mod listing;
+mod show;
 
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt as _;
@@ -14,7 +16,7 @@ use crate::contexts::{Choice, Context, File, KELSONCONFIG, WORD, folder_of};
 use crate::failure::Failure;
 use crate::output::{Page, escape, list};
 
-/// Manage the contexts: endpoints and certificates of hosts
+/// Manage the contexts: endpoints and certificates of hosts; show the configuration of a host
 ///
 /// kelsonctl writes the whole file: its mode is kept, comments in it are not.
 ///
@@ -41,6 +43,20 @@ enum Action {
     ///   kelsonctl config contexts -o json | jq -r '.[] | select(.trouble).name'
     #[command(verbatim_doc_comment)]
     Contexts,
+    /// Show the values of the configuration in force on the host
+    ///
+    /// These are the keys of machine.yaml and the files of services and groups, as the host would read them now. This needs
+    /// the role os:admin.
+    ///
+    /// Examples:
+    ///   kelsonctl config show
+    ///   kelsonctl -n edge-1 config show --origin
+    #[command(verbatim_doc_comment)]
+    Show {
+        /// Where each value comes from: the image, an applied generation or a source
+        #[arg(long)]
+        origin: bool,
+    },
     /// Make a context the current one
     ///
     /// Examples:
@@ -107,6 +123,9 @@ impl Run for Arguments {
     const SEVERAL: bool = false;
 
     async fn run(self, call: &Call) -> Result<(), Failure> {
+        if let Action::Show { origin } = self.action {
+            return show::show(call, origin).await;
+        }
         let Choice { config, usual, .. } = &call.choice;
         let (path, word) = match (self.file, config, usual) {
             (Some(path), _, _) => (path, "--file"),
@@ -124,6 +143,7 @@ impl Run for Arguments {
             }
         };
         let (file, summary) = match self.action {
+            Action::Show { .. } => return Ok(()),
             Action::Contexts => {
                 let file = File::read(&path, word)?;
                 let now = SystemTime::now();

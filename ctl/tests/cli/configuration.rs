@@ -104,6 +104,20 @@ fn the_history_and_the_ways_back() {
 }
 
 #[test]
+fn each_value_is_shown_with_its_origin() {
+    let mut state = kept();
+    let files = vec![
+        file("machine.yaml", "sources: {from: [disk, commandLine]}\nhostname: image\n"),
+        file("services/web.yaml", WEB),
+        file("sources/disk/machine.yaml", "modules: [a, \"b\\e[2J\"]\n"),
+        file("sources/disk/services/db.yaml", DB),
+        file("sources/commandLine/machine.yaml", "hostname: edge-1\n"),
+    ];
+    state.files.insert(3, files);
+    host(state).transcript("config-origins");
+}
+
+#[test]
 fn a_trial_is_shown() {
     let mut state = kept();
     // Longer than any test lasts.

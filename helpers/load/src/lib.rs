@@ -16,6 +16,8 @@ mod grammar;
 mod groups;
 mod json;
 mod member;
+#[cfg(feature = "describe")]
+mod origins;
 mod parser;
 pub mod process;
 mod read;
@@ -28,5 +30,7 @@ pub use folder::single::{FileKind, LoadedFile, is_configuration, load_file};
 pub use folder::{load, load_with};
 pub use grammar::written;
 pub use json::Json;
+#[cfg(feature = "describe")]
+pub use origins::{Origin, origins};
 pub use sources::{Mode, Sources, Switch};
 pub use store::{TREE_MAX, name_mistake, read_tree};

@@ -21,6 +21,7 @@ use kelson_spec::applied::{Answer, CURRENT, Change, Generation, Kept, Question, 
 use kelson_spec::loaded::{Diagnostic, Loaded};
 use kelson_spec::names::{GROUPS, SERVICES};
 use kelson_spec::quote::error_text;
+use kelson_spec::sources::{self, SourcesSpec};
 use nix::fcntl::{Flock, FlockArg};
 use serde::{Deserialize, Serialize};
 
@@ -71,7 +72,7 @@ impl Store {
             Question::Apply(change) => self.apply(change),
             Question::Confirm => self.settle().map(|()| Answer::Settled).map_err(|error| self.failed(&error)),
             Question::Revert => self.revert(),
-            Question::Get(wanted) => self.get(wanted),
+            Question::Get { generation, sources } => self.get(generation, sources),
             Question::History => {
                 let trial = self.pending().map(|pending| (pending.generation, pending.before));
                 Ok(Answer::History { kept: self.history(), trial })
@@ -306,9 +307,35 @@ impl Store {
         Ok(Answer::Applied { before: pending.generation, now: pending.before, loaded })
     }
 
-    fn get(&self, wanted: Option<Generation>) -> Result<Answer, String> {
+    fn get(&self, wanted: Option<Generation>, sources: bool) -> Result<Answer, String> {
         let generation = wanted.unwrap_or_else(|| self.current());
-        Ok(Answer::Files { generation, files: self.files(generation)? })
+        let mut files = self.files(generation)?;
+        if sources {
+            files.extend(self.files_of_sources(generation)?);
+        }
+        Ok(Answer::Files { generation, files })
+    }
+
+    /// The files of the sources that a generation is overridden by.
+    fn files_of_sources(&self, generation: Generation) -> Result<Vec<TreeFile>, String> {
+        let mut files = Vec::new();
+        let Some(layers) = self.sources.layers.as_deref().filter(|_| cfg!(feature = "sources")) else {
+            return Ok(files);
+        };
+        let loaded = self.load_generation(generation, &self.folder);
+        let kinds = loaded.machine.sources.iter().flat_map(SourcesSpec::kinds);
+        for kind in kinds.filter(|kind| !loaded.skipped.contains(kind)) {
+            let layer = layers.join(kind.name());
+            if !layer.is_dir() {
+                continue;
+            }
+            let place = |file: TreeFile| TreeFile {
+                name: format!("{}/{}/{}", sources::FOLDER, kind.name(), file.name),
+                ..file
+            };
+            files.extend(read_tree(&layer)?.into_iter().map(place));
+        }
+        Ok(files)
     }
 
     fn files(&self, generation: Generation) -> Result<Vec<TreeFile>, String> {

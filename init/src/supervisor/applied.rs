@@ -42,9 +42,9 @@ impl Files {
         self.in_order(reply, move |files| async move { files.confirm_now(wanted, &asked_by).await });
     }
 
-    pub(super) fn get(&self, wanted: Option<Generation>, reply: Reply<ConfigurationFiles>) {
+    pub(super) fn get(&self, question: Question, reply: Reply<ConfigurationFiles>) {
         self.in_order(reply, move |files| async move {
-            match files.ask(&Question::Get(wanted)).await? {
+            match files.ask(&question).await? {
                 Answer::Files { generation, files } => {
                     let files = files.into_iter();
                     let files =

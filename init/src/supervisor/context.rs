@@ -11,6 +11,7 @@ use kelson_services::node_health::NodeHealth;
 use kelson_services::prober::Prober;
 use kelson_services::state_store::{Kind, StateStore};
 use kelson_spec::Loaded;
+use kelson_spec::applied::Question;
 use tokio::sync::{mpsc, oneshot};
 
 use super::absent_disks::{AbsentDisks, mount_as_they_come};
@@ -133,7 +134,9 @@ impl Context {
             HostRequest::Confirm { generation, asked_by, reply } => {
                 self.files.confirm(generation, asked_by, reply);
             }
-            HostRequest::Configuration { generation, reply } => self.files.get(generation, reply),
+            HostRequest::Configuration { generation, sources, reply } => {
+                self.files.get(Question::Get { generation, sources }, reply);
+            }
             HostRequest::History { reply } => self.files.history(reply),
             HostRequest::Reexec { reason, reply } => self.reexec.ask(reason, reply),
             HostRequest::Resumed { resumed, reply } => self.renew(resumed, reply),

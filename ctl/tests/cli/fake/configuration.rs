@@ -57,8 +57,8 @@ impl Configuration for Shared {
     }
 
     async fn get(&self, request: Request<GetConfigurationRequest>) -> Answer<GetConfigurationResponse> {
-        let wanted = request.into_inner().generation;
-        self.note(format!("get {wanted:?}"))?;
+        let GetConfigurationRequest { generation: wanted, sources } = request.into_inner();
+        self.note(format!("get {wanted:?}{}", if sources { " with sources" } else { "" }))?;
         let kept = &self.state().kept;
         let generation = wanted.unwrap_or_else(|| kept.current());
         match kept.files.get(&generation) {

@@ -285,3 +285,27 @@ fn a_folder_that_cannot_be_written_is_named() {
     let why = refused(&folder.store(), change(Source::Files(files(1))));
     assert!(why.contains("state/config cannot be written: "), "{why}");
 }
+
+#[test]
+fn the_sources_override_what_was_applied_and_their_files_are_handed_out() {
+    let folder = Folder::new();
+    let layers = Some(folder.path("sources"));
+    let sources = Sources { layers, ..Sources::default() };
+    let store = Store::new(&folder.path("state/config"), &folder.path("etc"), &sources);
+    for (layer, text) in
+        [("disk", "hostname: disk\n"), ("credentials", "x: y\n"), ("commandLine", "main: a\n")]
+    {
+        fs::create_dir_all(folder.path(&format!("sources/{layer}"))).unwrap();
+        fs::write(folder.path(&format!("sources/{layer}/machine.yaml")), text).unwrap();
+    }
+    let machine = file("machine.yaml", "sources: {from: [disk, credentials]}\nhostname: applied\n");
+    let (_, _, loaded) = apply(&store, change(Source::Files([files(1), vec![machine]].concat())));
+    assert_eq!((loaded.machine.hostname.as_deref(), loaded.machine.main), (Some("disk"), None));
+    let handed_out = |sources| match store.answer(Question::Get { generation: None, sources }) {
+        Answer::Files { files, .. } => files.into_iter().map(|file| file.name).collect::<Vec<_>>(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(handed_out(false), ["machine.yaml", "services/a.yaml", "services/b.yaml"]);
+    // Neither those of a source that is skipped, nor those of one that is not named.
+    assert_eq!(handed_out(true)[3..], ["sources/disk/machine.yaml"]);
+}
