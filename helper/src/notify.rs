@@ -16,6 +16,9 @@ pub fn notify(state: &str) -> std::io::Result<()> {
 /// The key of an assignment that becomes an event of a built-in service.
 pub const EVENT: &str = "X_KELSON_EVENT";
 
+/// The key of an assignment with the name that a server gives to this host; of the built-in service `net` alone.
+pub const HOST_NAME: &str = "X_KELSON_HOST_NAME";
+
 /// A connection to the notify socket, which stays when the process becomes another user.
 #[derive(Debug, Default)]
 pub struct Notifier(Option<UnixDatagram>);

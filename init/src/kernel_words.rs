@@ -88,7 +88,7 @@ impl IpWord {
         match protocol {
             None | Some("off" | "none" | "static") => {}
             Some("on" | "any" | "dhcp") => {
-                let dhcp = Some(DhcpSpec { probe: true });
+                let dhcp = Some(DhcpSpec::default());
                 let interface = InterfaceSpec { dns, dhcp, ..InterfaceSpec::new(device) };
                 return Ok(Some(IpWord { interface, hostname }));
             }
@@ -204,7 +204,7 @@ mod tests {
             let interface = of(word);
             assert_eq!(interface.matches, Matches::Name(name.to_owned()), "{word}");
             assert_eq!(interface.addresses, []);
-            assert_eq!(interface.dhcp, Some(DhcpSpec { probe: true }));
+            assert_eq!(interface.dhcp, Some(DhcpSpec::default()));
         }
         assert_eq!(IpWord::parse("off"), Ok(None));
         assert_eq!(IpWord::parse(""), Ok(None));

@@ -52,6 +52,16 @@ pub fn is_host_name(name: &str, most: usize, also: &[u8]) -> bool {
     })
 }
 
+/// What hosts(5) says of a host of this name: its name, and the first part of it, stand for the host itself.
+pub fn hosts_file(name: &str) -> String {
+    let short = name.split('.').next().filter(|short| *short != name);
+    let short = short.map(|short| format!(" {short}")).unwrap_or_default();
+    format!(
+        "# Written by Kelson. It leaves a file /etc/hosts alone that is there before its first boot.\n\
+         127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n127.0.1.1 {name}{short}\n"
+    )
+}
+
 /// The service whose cgroup this is, by its path below that of all services. A service may have cgroups below its own:
 /// leaves for its processes, and those that it made itself.
 pub fn service_of_cgroup(below: &str) -> Option<&str> {
@@ -67,6 +77,12 @@ pub fn service_of_cgroup(below: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_host_is_known_by_its_name_and_the_first_part_of_it() {
+        assert!(hosts_file("edge-1.example.com").ends_with("\n127.0.1.1 edge-1.example.com edge-1\n"));
+        assert!(hosts_file("edge-1").ends_with("\n127.0.1.1 edge-1\n"));
+    }
 
     #[test]
     fn a_cgroup_is_of_one_service_or_of_none() {

@@ -248,9 +248,18 @@ pub struct RuleSpec {
 
 /// How an interface gets its address by DHCP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct DhcpSpec {
     /// Whether the link is asked for other hosts with the address before it is taken.
     pub probe: bool,
+    /// Whether the host takes the name that the server gives.
+    pub host_name: bool,
+}
+
+impl Default for DhcpSpec {
+    fn default() -> DhcpSpec {
+        DhcpSpec { probe: true, host_name: false }
+    }
 }
 
 #[cfg(test)]

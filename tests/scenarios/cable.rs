@@ -141,7 +141,7 @@ impl Cable {
         let text = format!(
             "start 192.0.2.{last}\nend 192.0.2.{last}\ndecline_time 1\ninterface srv\nlease_file {leases}\npidfile {pid}\nmin_lease 1\n\
              opt lease {seconds}\nopt subnet 255.255.255.0\nopt router 192.0.2.1\nopt dns 192.0.2.53\n\
-             opt domain example.test\nopt mtu 1400\nopt ntpsrv 192.0.2.123\n"
+             opt domain example.test\nopt mtu 1400\nopt ntpsrv 192.0.2.123\nopt hostname edge-7\n"
         );
         fs::write(path("udhcpd.conf"), text).expect("a file");
         let server = self
@@ -162,6 +162,11 @@ impl Cable {
         // nsenter cannot change the name under which a program runs.
         command.args(["-c", "exec -a kelson-net \"$@\"", "bash"]).arg(binary("init")).arg(self.state());
         command.args(interfaces).stdout(Stdio::piped());
+        // Where a test listens as PID 1 does.
+        let notify = self.folder.join("notify");
+        if notify.exists() {
+            command.env("NOTIFY_SOCKET", notify);
+        }
         let mut client = Guard(command.spawn().expect("nsenter is installed"));
         let lines = Log::of(client.0.stdout.take().expect("piped"));
         (client, lines)

@@ -3,6 +3,8 @@
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixDatagram;
 use std::time::{Duration, Instant};
 
 use kelson_tests::{PATIENCE, eventually, until};
@@ -171,4 +173,25 @@ fn an_address_that_another_host_has_is_declined() {
     // It begins again after ten seconds.
     cable.wait_for("192.0.2.50/24");
     assert_eq!(requests.count("sending OFFER"), 2, "{:?}", requests.all());
+}
+
+#[test]
+fn a_server_names_the_host_if_the_machine_file_wants_it() {
+    let cable = Cable::new();
+    let (_server, _) = cable.serve(50, 600);
+    let path = cable.folder.join("notify");
+    let socket = UnixDatagram::bind(&path).expect("a socket");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).expect("it is ours");
+    socket.set_read_timeout(Some(PATIENCE)).expect("a time");
+    let named = UNPROBED.replace(r#""probe":false"#, r#""probe":false,"host_name":true"#);
+    let (_client, _) = cable.client(&[&named]);
+    let mut buffer = [0; 4096];
+    let message = until("the name", PATIENCE, || {
+        let length = socket.recv(&mut buffer).expect("a message");
+        let text = String::from_utf8_lossy(&buffer[..length]).into_owned();
+        text.starts_with("X_KELSON_HOST_NAME").then_some(text)
+    });
+    assert_eq!(message, "X_KELSON_HOST_NAME=edge-7");
+    let hosts = || fs::read_to_string(cable.folder.join("hosts")).unwrap_or_default();
+    eventually("the file of hosts", || hosts().ends_with("\n127.0.1.1 edge-7\n"));
 }

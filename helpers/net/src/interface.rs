@@ -15,6 +15,7 @@ use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrIn, bind, sets
 
 use crate::client::{Action, Client, Input};
 use crate::frame;
+use crate::hosts;
 use crate::lease::{Lease, Moment, NEVER, Route};
 use crate::message::{Message, Operation};
 use crate::record;
@@ -34,6 +35,8 @@ pub struct Interface {
     client: Client,
     /// The machine file says how long packets are.
     has_own_mtu: bool,
+    /// The host takes the name that the server gives.
+    takes_host_name: bool,
     messages: PacketSocket,
     /// Those that tell of conflicts about the address, and whether probes count.
     conflicts: Vec<PacketSocket>,
@@ -78,6 +81,7 @@ impl Interface {
             hardware,
             client: Client::new(hardware, host_name, probes, held.clone(), Box::new(random)),
             has_own_mtu: spec.mtu.is_some(),
+            takes_host_name: spec.dhcp.is_some_and(|dhcp| dhcp.host_name),
             messages,
             conflicts: Vec::new(),
             watched: None,
@@ -96,6 +100,12 @@ impl Interface {
     /// What the interface has.
     pub fn lease(&self) -> Option<&Lease> {
         self.client.lease()
+    }
+
+    /// The name that the host is to have.
+    pub fn host_name(&self) -> Option<&str> {
+        let name = self.lease().filter(|_| self.takes_host_name)?.host_name.as_deref()?;
+        hosts::is_right(name).then_some(name)
     }
 
     /// When [`Interface::handle`] is due with [`Input::Time`].
@@ -211,6 +221,10 @@ impl Interface {
         let is_new = before.as_ref().is_none_or(|before| !lease.differs_only_in_time(before));
         if is_new {
             self.report(&described(lease, now));
+            let name = lease.host_name.as_ref().filter(|name| self.takes_host_name && !hosts::is_right(name));
+            if let Some(name) = name {
+                line(format_args!("{}: {name} is not the name of a host, and is not taken", self.name));
+            }
         }
         let seconds = match lease.end {
             NEVER => FOREVER,

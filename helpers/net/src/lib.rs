@@ -11,6 +11,7 @@ pub mod client;
 mod exchange;
 mod follower;
 pub mod frame;
+mod hosts;
 mod identity;
 mod interface;
 pub mod lease;
@@ -31,7 +32,7 @@ use std::os::unix::fs::{chown, symlink};
 use std::path::Path;
 
 use kelson_helper::log::line;
-use kelson_helper::notify::{EVENT, Notifier};
+use kelson_helper::notify::{EVENT, HOST_NAME, Notifier};
 use kelson_helper::user::leave_root_with;
 use kelson_spec::names::NET_USER;
 use kelson_spec::network::InterfaceSpec;
@@ -72,7 +73,8 @@ pub fn main(words: &[OsString]) -> i32 {
 enum Never {}
 
 fn run(settings: &Settings) -> io::Result<Never> {
-    prepare(&settings.folder)?;
+    let hosts = settings.takes_host_name().then_some(hosts::FILE);
+    prepare(&settings.folder, [resolver::FILE].into_iter().chain(hosts))?;
     let notifier = Notifier::connect()?;
     // A boot does not wait for addresses; services that need them say so.
     notifier.send("READY=1")?;
@@ -88,7 +90,7 @@ fn run(settings: &Settings) -> io::Result<Never> {
     let mut host =
         Host { settings, follower, routers, interfaces: Vec::new(), notifier, status: String::new() };
     host.look()?;
-    host.write_resolver();
+    host.write_names();
     loop {
         host.report();
         wait(&host, &changes, &timer)?;
@@ -102,8 +104,8 @@ fn run(settings: &Settings) -> io::Result<Never> {
     }
 }
 
-/// The folder, for a user who is not root, and the public name of the file of name servers.
-fn prepare(folder: &Path) -> io::Result<()> {
+/// The folder, for a user who is not root, and the public names of its files.
+fn prepare(folder: &Path, files: impl Iterator<Item = &'static str>) -> io::Result<()> {
     let at = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", folder.display()));
     match fs::create_dir_all(folder) {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(at(error)),
@@ -112,14 +114,16 @@ fn prepare(folder: &Path) -> io::Result<()> {
     if nix::unistd::geteuid().is_root() {
         chown(folder, Some(NET_USER), Some(NET_USER)).map_err(at)?;
     }
-    let public = folder.with_file_name(resolver::FILE);
-    let target = folder.join(resolver::FILE);
-    if fs::read_link(&public).is_ok_and(|link| link == target) {
-        return Ok(());
+    for file in files {
+        let (public, target) = (folder.with_file_name(file), folder.join(file));
+        if fs::read_link(&public).is_ok_and(|link| link == target) {
+            continue;
+        }
+        let temporary = public.with_extension("new");
+        let _ = fs::remove_file(&temporary);
+        symlink(&target, &temporary).and_then(|()| fs::rename(&temporary, &public)).map_err(at)?;
     }
-    let temporary = public.with_extension("new");
-    let _ = fs::remove_file(&temporary);
-    symlink(&target, &temporary).and_then(|()| fs::rename(&temporary, &public)).map_err(at)
+    Ok(())
 }
 
 /// Waits until something comes, or the time of an interface.
@@ -230,7 +234,7 @@ impl Host<'_> {
             }
         }
         if changed {
-            self.write_resolver();
+            self.write_names();
         }
         Ok(())
     }
@@ -262,7 +266,7 @@ impl Host<'_> {
             }
         }
         if changed {
-            self.write_resolver();
+            self.write_names();
         }
         Ok(())
     }
@@ -275,14 +279,31 @@ impl Host<'_> {
             changed |= self.routers.take(*index, options, now);
         }
         if changed {
-            self.write_resolver();
+            self.write_names();
         }
         Ok(())
     }
 
-    fn write_resolver(&self) {
+    /// Writes what the host is to know of names.
+    fn write_names(&self) {
         let leases: Vec<_> = self.interfaces.iter().filter_map(Interface::lease).collect();
         resolver::write(&self.settings.folder, &self.settings.name_servers(), &leases, &self.routers);
+        self.name_host();
+    }
+
+    /// Tells PID 1 how the host is called, which sets the name if it is another one.
+    fn name_host(&self) {
+        if !self.settings.takes_host_name() {
+            return;
+        }
+        let given = self.interfaces.iter().find_map(Interface::host_name);
+        if let Some(name) = given {
+            let _ = self.notifier.send(&format!("{HOST_NAME}={name}"));
+        }
+        let own = || nix::unistd::gethostname().ok()?.into_string().ok();
+        if let Some(name) = given.map(str::to_owned).or_else(own) {
+            hosts::write(&self.settings.folder, &name);
+        }
     }
 
     fn report(&mut self) {

@@ -23,6 +23,11 @@ impl Settings {
         Some(Settings { folder: folder.into(), interfaces: interfaces.collect::<Option<_>>()? })
     }
 
+    /// Whether the host takes the name that a server gives.
+    pub fn takes_host_name(&self) -> bool {
+        self.interfaces.iter().any(|spec| spec.dhcp.is_some_and(|dhcp| dhcp.host_name))
+    }
+
     /// The name servers of the machine file.
     pub fn name_servers(&self) -> Vec<IpAddr> {
         self.interfaces.iter().flat_map(|spec| &spec.dns).copied().collect()

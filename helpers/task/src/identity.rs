@@ -3,19 +3,34 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use kelson_spec::names::hosts_file;
 use nix::mount::{MsFlags, mount};
 
 /// The name of a machine that was given none.
 const USUAL_NAME: &str = "kelson";
 const HOST_NAME: &str = "/etc/hostname";
+const HOSTS: &str = "/etc/hosts";
 const MACHINE_ID: &str = "/etc/machine-id";
 
-/// Sets the host name: the given one, else that of `/etc/hostname`, else "kelson".
-pub fn set_host_name(given: Option<&str>) -> Result<String, String> {
+/// Sets the host name: the given one, else that of `/etc/hostname`, else "kelson". The file `hosts` gets it, too.
+pub fn set_host_name(given: Option<&str>, hosts: &Path) -> Result<String, String> {
     let file = || std::fs::read_to_string(HOST_NAME).ok().and_then(|text| first_word(&text));
     let name = given.map(str::to_owned).or_else(file).unwrap_or_else(|| USUAL_NAME.to_owned());
     nix::unistd::sethostname(&name).map_err(|errno| format!("\"{name}\": {}", errno.desc()))?;
-    Ok(name)
+    match write_hosts(&name, hosts, Path::new(HOSTS)) {
+        Ok(()) => Ok(name),
+        Err(error) => Ok(format!("{name}; there is no {HOSTS}: {error}")),
+    }
+}
+
+/// Writes the file `hosts`, and makes `public` lead to it where there is nothing: a file is its operator's.
+fn write_hosts(name: &str, hosts: &Path, public: &Path) -> Result<(), String> {
+    let at = |path: &Path, error: std::io::Error| format!("{}: {error}", path.display());
+    std::fs::write(hosts, hosts_file(name)).map_err(|error| at(hosts, error))?;
+    match std::os::unix::fs::symlink(hosts, public) {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(at(public, error)),
+        _ => Ok(()),
+    }
 }
 
 /// The first line that is neither empty nor a comment.
@@ -112,6 +127,24 @@ mod tests {
         assert_eq!(new_id_in(&path, &folder.join("t")).unwrap(), "a new one, kept");
         let renewed = std::fs::read_to_string(&path).unwrap();
         assert!(is_valid(renewed.trim_end()) && renewed != id, "{renewed}");
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_host_without_a_file_of_hosts_gets_one_and_one_that_has_it_keeps_it() {
+        let folder = std::env::temp_dir().join(format!("kelson-hosts-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let (hosts, public) = (folder.join("hosts"), folder.join("etc-hosts"));
+        for name in ["edge-1", "edge-2"] {
+            write_hosts(name, &hosts, &public).unwrap();
+            assert!(std::fs::read_to_string(&public).unwrap().contains(&format!("127.0.1.1 {name}\n")));
+        }
+        std::fs::remove_file(&public).unwrap();
+        std::fs::write(&public, "192.0.2.9 db\n").unwrap();
+        write_hosts("edge-3", &hosts, &public).unwrap();
+        assert_eq!(std::fs::read_to_string(&public).unwrap(), "192.0.2.9 db\n");
+        let error = write_hosts("edge-3", &hosts, &folder.join("no/hosts")).unwrap_err();
+        assert!(error.contains("no/hosts: No such file"), "{error}");
         std::fs::remove_dir_all(&folder).unwrap();
     }
 

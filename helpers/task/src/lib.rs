@@ -128,7 +128,7 @@ pub fn perform(request: &Request) -> Result<String, String> {
         Request::SaveSeed { path } => seed::save(path),
         Request::Reseed => seed::reseed(control()),
         Request::SetParameters { settings } => parameters::set(settings),
-        Request::SetHostName { name } => identity::set_host_name(name.as_deref()),
+        Request::SetHostName { name, hosts } => identity::set_host_name(name.as_deref(), hosts),
         Request::SetMachineId { transient } => identity::set_machine_id(transient),
         Request::RenewMachineId { transient } => identity::renew_machine_id(transient),
         Request::SetClock { saved } => clock::set(saved),

@@ -21,6 +21,8 @@ use crate::{log, signals};
 pub const RANDOM_SEED: &str = "/var/lib/kelson/random-seed";
 /// The machine id of this run, in the runtime folder, where the disk cannot be written.
 pub const MACHINE_ID: &str = "machine-id";
+/// In the runtime folder: the file of hosts, to which `/etc/hosts` leads where the image has none.
+pub const HOSTS: &str = "hosts";
 /// How long drivers may take to start.
 const MODULES: Duration = Duration::from_secs(60);
 /// How long a setting may wait for its disk.
@@ -97,6 +99,7 @@ pub fn settings(options: &Options, machine: &MachineSpec, launcher: &Arc<dyn Lau
     let mut phases = Vec::new();
     let from_kernel = || options.kernel.ip.iter().find_map(|word| word.hostname.clone());
     let name = machine.hostname.clone().or_else(from_kernel);
+    let hosts = options.runtime_dir.join(HOSTS);
     let transient = options.runtime_dir.join(MACHINE_ID);
     phases.push(
         Phase::new("settings", Order::SideBySide)
@@ -105,7 +108,7 @@ pub fn settings(options: &Options, machine: &MachineSpec, launcher: &Arc<dyn Lau
                     .when(!machine.sysctl.is_empty(), "none are named"),
             )
             .task(ask("further kernel interfaces", Request::MountInterfaces, STEP))
-            .task(ask("host name", Request::SetHostName { name }, STEP))
+            .task(ask("host name", Request::SetHostName { name, hosts }, STEP))
             .task(ask("machine id", Request::SetMachineId { transient }, STEP))
             .task(ask("clock", Request::SetClock { saved: SAVED_TIME.into() }, STEP))
             .task(ask("random seed", Request::LoadSeed { path: RANDOM_SEED.into() }, STEP)),

@@ -27,7 +27,7 @@ use super::reexec::Reexec;
 use super::renewal::Renewal;
 use crate::boot::Sequence;
 use crate::boot::absent::Absent;
-use crate::boot::machine::MACHINE_ID;
+use crate::boot::machine::{HOSTS, MACHINE_ID};
 use crate::crash::{BootReason, report};
 use crate::options::{Mode, Options};
 use crate::watchdog;
@@ -174,6 +174,7 @@ impl Context {
             tasks: self.personalities.tasks(),
             manager: self.manager.clone(),
             transient: self.options.runtime_dir.join(MACHINE_ID),
+            hosts: self.options.runtime_dir.join(HOSTS),
         };
         let refused = if self.options.mode == Mode::Container {
             Some("this is a container, and its kernel is the host's: tell the host of the resume")

@@ -28,6 +28,8 @@ pub(super) struct Renewal {
     pub(super) manager: Manager,
     /// Holds the machine id where the disk cannot be written.
     pub(super) transient: PathBuf,
+    /// The file of hosts.
+    pub(super) hosts: PathBuf,
 }
 
 impl Renewal {
@@ -43,8 +45,10 @@ impl Renewal {
             ServicesError::NotNow(text)
         })?;
         let mut steps = vec![step("random generator", Ok(reseeded))];
-        let name =
-            resumed.hostname.clone().map(|name| ("host name", Request::SetHostName { name: Some(name) }));
+        let name = resumed
+            .hostname
+            .clone()
+            .map(|name| ("host name", Request::SetHostName { name: Some(name), hosts: self.hosts.clone() }));
         let requests = [
             ("random seed", Request::SaveSeed { path: RANDOM_SEED.into() }),
             ("machine id", Request::RenewMachineId { transient: self.transient.clone() }),

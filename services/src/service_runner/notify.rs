@@ -9,6 +9,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use kelson_spec::names::is_hostname;
 use kelson_sys::descriptor::Watched;
 use kelson_sys::text::harmless;
 use nix::errno::Errno;
@@ -28,6 +29,7 @@ const STATUS: usize = 256;
 
 /// The key of an event, as programs of Kelson write it.
 const EVENT: &[u8] = kelson_helper::notify::EVENT.as_bytes();
+const HOST_NAME: &[u8] = kelson_helper::notify::HOST_NAME.as_bytes();
 
 /// One assignment of a datagram.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,6 +40,8 @@ pub enum Message {
     Status(String),
     /// Something happened that is worth an event; of built-in services alone.
     Event(String),
+    /// A server gives this name to the host; of the built-in service `net` alone.
+    HostName(String),
     Watchdog,
     /// The service found itself broken.
     WatchdogTrigger,
@@ -66,6 +70,7 @@ pub fn parse(datagram: &[u8]) -> Vec<Message> {
             b"RELOADING" if value == b"1" => messages.push(Message::Reloading),
             b"STOPPING" if value == b"1" => messages.push(Message::Stopping),
             b"STATUS" => messages.push(Message::Status(printable(value, STATUS))),
+            HOST_NAME => messages.extend(host_name(value).map(Message::HostName)),
             EVENT => messages.push(Message::Event(printable(value, STATUS))),
             b"WATCHDOG" if value == b"1" => messages.push(Message::Watchdog),
             b"WATCHDOG" if value == b"trigger" => messages.push(Message::WatchdogTrigger),
@@ -76,6 +81,12 @@ pub fn parse(datagram: &[u8]) -> Vec<Message> {
         }
     }
     messages
+}
+
+/// A name that tells this host from others; the program that sends it has it from strangers.
+fn host_name(value: &[u8]) -> Option<String> {
+    let name = std::str::from_utf8(value).ok()?;
+    (is_hostname(name) && name != "localhost").then(|| name.to_owned())
 }
 
 /// Text of a service made safe to show: valid UTF-8, no control characters, at most `limit` bytes.
@@ -283,6 +294,13 @@ mod tests {
             let bytes: Vec<u8> = (0..length).map(|n| n.wrapping_mul(37) ^ length).collect();
             let _ = parse(&bytes);
         }
+        assert_eq!(parse(b"X_KELSON_HOST_NAME=edge-1.lan"), [Message::HostName("edge-1.lan".into())]);
+        let long = [b"X_KELSON_HOST_NAME=".as_slice(), &[b'a'; 65]].concat();
+        let hostile = ["", "-a", "a b", "a/b", "a..b", "\u{fc}", "a\0", "localhost", "(none)", "$(x)"];
+        for name in hostile {
+            assert_eq!(parse(format!("X_KELSON_HOST_NAME={name}").as_bytes()), [], "{name}");
+        }
+        assert_eq!(parse(&long), []);
         assert_eq!(parse(b"X_KELSON_EVENT=a\x1bb"), [Message::Event("a b".into())]);
         assert_eq!(parse(b"STATUS=\xff\xfe"), [Message::Status("\u{fffd}\u{fffd}".into())]);
         assert_eq!(

@@ -260,7 +260,9 @@ fn rule() -> Mapping<RuleSpec> {
 fn dhcp() -> Codec<Option<DhcpSpec>> {
     let mapping = Mapping::codec(|| {
         keys! {
-            Mapping::new("dhcp", || DhcpSpec { probe: true });
+            Mapping::new("dhcp", DhcpSpec::default);
+            key "hostname" host_name = boolean(),
+                "the host takes [the name that the server gives](howto/network.md#the-name-of-the-host)";
             key "probe" probe = boolean(),
                 "before Kelson uses an address, it asks the link for 4 to 7 s whether another host has it (RFC 5227)";
         }
@@ -269,7 +271,7 @@ fn dhcp() -> Codec<Option<DhcpSpec>> {
     mapping
         .optional()
         .around(|d, node, inner| match node.scalar() {
-            Some(_) if node.is("true") => Some(Some(DhcpSpec { probe: true })),
+            Some(_) if node.is("true") => Some(Some(DhcpSpec::default())),
             Some(_) if node.is("false") => Some(None),
             Some(text) => {
                 d.refuse(node, format_args!("{} is not true; write true, or {{probe: false}}", quoted(text)))

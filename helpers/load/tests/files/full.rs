@@ -399,7 +399,7 @@ network:
   - {interface: eth0, address: 10.0.2.15/24, gateway: 10.0.2.2, dns: [10.0.2.3, "fd00::1"]}
   - {interface: eth1, address: "fd00::2/64", gateway: "fe80::1"}
   - {interface: eth2, dhcp: true}
-  - {interface: "eth?", dhcp: {probe: false}, mtu: 9000, addresses: [192.0.2.1/32]}
+  - {interface: "eth?", dhcp: {probe: false, hostname: true}, mtu: 9000, addresses: [192.0.2.1/32]}
   - {mac: "52:54:00:12:34:aB", dhcp: false, routerAdvertisements: true}
   - {driver: igb, routes: [{to: 198.51.100.0/24, via: 192.0.2.1, metric: 5, table: 1000}, {to: default, via: "fe80::1"}]}
   - {interface: lan5, vlan: {id: 5, on: eth0}, rules: [{from: 192.0.2.0/24, table: 1000}, {to: "fd00::/8", table: 7, priority: 9}]}
@@ -473,9 +473,9 @@ logs: {stdout: only}
         network: vec![
             interface("eth0", "10.0.2.15/24", "10.0.2.2", &["10.0.2.3", "fd00::1"]),
             interface("eth1", "fd00::2/64", "fe80::1", &[]),
-            InterfaceSpec { dhcp: Some(DhcpSpec { probe: true }), ..named("eth2") },
+            InterfaceSpec { dhcp: Some(DhcpSpec::default()), ..named("eth2") },
             InterfaceSpec {
-                dhcp: Some(DhcpSpec { probe: false }),
+                dhcp: Some(DhcpSpec { probe: false, host_name: true }),
                 mtu: Some(9000),
                 addresses: vec!["192.0.2.1/32".parse().unwrap()],
                 ..named("eth?")

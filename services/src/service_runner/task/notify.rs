@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+use kelson_spec::builtin::NET;
+use nix::unistd::{gethostname, sethostname};
+
 use super::{Core, Next};
 use crate::model::RestartReason;
 use crate::service_runner::notify::Message;
@@ -59,6 +62,10 @@ impl Core {
                 }
                 Next::Same
             }
+            Message::HostName(name) => {
+                self.set_host_name(&name);
+                Next::Same
+            }
             Message::Watchdog => self.step(Input::Ping),
             Message::WatchdogInterval(interval) => {
                 self.step(Input::WatchdogInterval((!interval.is_zero()).then_some(interval)))
@@ -78,6 +85,17 @@ impl Core {
                 ));
                 Next::Same
             }
+        }
+    }
+
+    /// Gives the host the name that `net` has from a server; the condition `hostname` follows what the kernel has.
+    fn set_host_name(&mut self, name: &str) {
+        if !self.builtin || *self.name != *NET || gethostname().is_ok_and(|before| before == name) {
+            return;
+        }
+        match sethostname(name) {
+            Ok(()) => self.note(&format!("the host name is {name}, by DHCP")),
+            Err(errno) => self.note(&format!("the host name {name} was not set: {}", errno.desc())),
         }
     }
 
