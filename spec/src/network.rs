@@ -27,6 +27,8 @@ pub struct InterfaceSpec {
     pub dns: Vec<IpAddr>,
     /// `None`: it gets no address by DHCP.
     pub dhcp: Option<DhcpSpec>,
+    /// `None`: it asks no server of DHCPv6.
+    pub dhcp6: Option<Dhcp6Spec>,
     /// Whether the kernel takes in router advertisements; `None`: as the kernel does by itself.
     pub router_advertisements: Option<bool>,
 }
@@ -44,13 +46,14 @@ impl InterfaceSpec {
             rules: Vec::new(),
             dns: Vec::new(),
             dhcp: None,
+            dhcp6: None,
             router_advertisements: None,
         }
     }
 
     /// Whether something of it is followed while the host runs.
     pub fn is_dynamic(&self) -> bool {
-        self.dhcp.is_some() || self.router_advertisements == Some(true)
+        self.dhcp.is_some() || self.dhcp6.is_some() || self.router_advertisements == Some(true)
     }
 
     /// One word of a command line.
@@ -259,6 +262,34 @@ pub struct DhcpSpec {
 impl Default for DhcpSpec {
     fn default() -> DhcpSpec {
         DhcpSpec { probe: true, host_name: false }
+    }
+}
+
+/// How an interface gets addresses, prefixes and names by DHCPv6.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Dhcp6Spec {
+    /// Servers are asked for an address also if no router tells of them.
+    pub always: bool,
+    /// The interfaces that each get a network of a delegated prefix.
+    pub delegate: Vec<String>,
+    /// The length of that prefix; `None`: as the server likes, if an interface gets a network of it.
+    pub prefix_length: Option<u8>,
+}
+
+impl Dhcp6Spec {
+    /// Servers are asked for what a router tells of.
+    pub const AUTO: Dhcp6Spec = Dhcp6Spec { always: false, delegate: Vec::new(), prefix_length: None };
+
+    /// The length of the prefix that is asked for, 0 for any; `None`: none is.
+    pub fn prefix(&self) -> Option<u8> {
+        self.prefix_length.or((!self.delegate.is_empty()).then_some(0))
+    }
+}
+
+impl Default for Dhcp6Spec {
+    fn default() -> Dhcp6Spec {
+        Dhcp6Spec { always: true, ..Dhcp6Spec::AUTO }
     }
 }
 

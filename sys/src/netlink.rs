@@ -8,10 +8,12 @@ mod rule;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 
 pub use link::{NewLink, create_link, set_down, set_master, set_mtu, set_up};
-pub use message::{Address, Content, HEADER, Link, Message, Messages, Route, is_running};
+pub use message::{
+    Address, Content, HEADER, Link, Message, Messages, RA_MANAGED, RA_OTHER, Route, is_running,
+};
 pub use request::{
-    FOREVER, MAIN, NewRoute, RTPROT_DHCP, Request, add_address, dump, lease_address, remove_address,
-    remove_route, set_route,
+    FOREVER, MAIN, NewRoute, RTPROT_DHCP, Request, add_address, dump, lease_address, lease_address_until,
+    remove_address, remove_route, set_route,
 };
 pub use rule::{NewRule, add_rule};
 
@@ -30,6 +32,9 @@ pub fn open(protocol: SockProtocol, groups: u32) -> nix::Result<OwnedFd> {
 
 /// The group (a bit) of the options that a router advertisement has for programs.
 pub const ADVERTISEMENTS: u32 = 1 << (libc::RTNLGRP_ND_USEROPT - 1);
+
+/// The group (a bit) of what IPv6 has of each interface, which includes what routers say.
+pub const IPV6_INTERFACES: u32 = libc::RTMGRP_IPV6_IFINFO.cast_unsigned();
 
 /// The number of an interface; `None`: there is none of that name.
 pub fn index_of(name: &str) -> Option<u32> {

@@ -1,4 +1,4 @@
-//! `kelson-net` on one end of a cable, udhcpd of busybox on the other, each in a network namespace of its own.
+//! `kelson-net` on one end of a cable, udhcpd of busybox or a server of Debian on the other, each in a network namespace of its own.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use kelson_tests::{PATIENCE, eventually, until};
 
-use super::cable::{Cable, PROBED, UNPROBED, deleted};
+use super::cable::{Cable, Guard, Log, PROBED, UNPROBED, deleted};
+use super::servers::{Gift, are_installed};
 
 fn survives_renewals(count: usize) {
     let cable = Cable::new();
@@ -173,6 +174,91 @@ fn an_address_that_another_host_has_is_declined() {
     // It begins again after ten seconds.
     cable.wait_for("192.0.2.50/24");
     assert_eq!(requests.count("sending OFFER"), 2, "{:?}", requests.all());
+}
+
+/// dnsmasq with one address, which lasts at least two minutes there.
+fn dnsmasq(cable: &Cable, last: u8, more: &[&str]) -> (Guard, Log) {
+    let range = format!("--dhcp-range=192.0.2.{last},192.0.2.{last},255.255.255.0,120");
+    cable.dnsmasq(&[&[range.as_str()], more].concat())
+}
+
+#[test]
+fn n1_n3_renewals_by_kea_delete_nothing_and_a_killed_client_asks_for_what_it_had() {
+    if !are_installed(&["kea-dhcp4"]) {
+        return;
+    }
+    let cable = Cable::new();
+    cable.host.ip("link set eth0 up");
+    let (_server, requests) = cable.kea4(Gift::of(50, 2, 20));
+    let (client, log) = cable.client(&[UNPROBED]);
+    cable.wait_for("192.0.2.50/24");
+    let (_monitor, changes) = cable.monitor();
+    let acks = || requests.count("DHCP4_LEASE_ALLOC");
+    let before = acks();
+    eventually("the renewals", || acks() >= before + 3);
+    assert_eq!(log.count("192.0.2.50/24 for "), 1, "{:?}", log.all());
+    drop(client);
+    let before = acks();
+    let (_client, log) = cable.client(&[UNPROBED]);
+    eventually("an acknowledgement", || acks() > before);
+    eventually("the log", || log.count("192.0.2.50/24 for ") == 1);
+    assert_eq!(requests.count("DHCP4_LEASE_ADVERT"), 1, "{:?}", requests.all());
+    assert_eq!(deleted(&changes), [""; 0]);
+}
+
+#[test]
+fn n1_n3_dnsmasq_acknowledges_what_a_client_had_and_refuses_it_in_another_network() {
+    if !are_installed(&["dnsmasq"]) {
+        return;
+    }
+    let cable = Cable::new();
+    let (server, requests) = dnsmasq(&cable, 50, &[]);
+    let (_client, log) = cable.client(&[UNPROBED]);
+    cable.wait_for("192.0.2.50/24");
+    let (_monitor, changes) = cable.monitor();
+    let bounce = || {
+        cable.server.ip("link set srv down");
+        cable.server.ip("link set srv up");
+    };
+    for _ in 0..3 {
+        let before = requests.count("DHCPACK");
+        bounce();
+        eventually("an acknowledgement after the cable", || requests.count("DHCPACK") > before);
+    }
+    assert_eq!(requests.count("DHCPOFFER"), 1, "{:?}", requests.all());
+    let addresses =
+        || deleted(&changes).into_iter().filter(|line| line.contains("inet ")).collect::<Vec<_>>();
+    assert_eq!(addresses(), [""; 0]);
+    drop(server);
+    fs::remove_file(cable.folder.join("leases")).expect("its leases");
+    let (_server, requests) = dnsmasq(&cable, 70, &["--dhcp-authoritative"]);
+    bounce();
+    cable.wait_for("192.0.2.70/24");
+    assert!(requests.count("DHCPNAK") > 0, "{:?}", requests.all());
+    eventually("the change", || !addresses().is_empty());
+    let all = changes.all();
+    let added = all.iter().position(|line| line.contains("inet 192.0.2.70/24"));
+    let gone = all.iter().position(|line| line.starts_with("Deleted") && line.contains("192.0.2.50/24"));
+    assert!(added.is_some() && added < gone, "{all:?} {:?}", log.all());
+}
+
+#[test]
+fn n2_without_kea_the_address_lasts_to_its_end_and_the_next_one_comes() {
+    if !are_installed(&["kea-dhcp4"]) {
+        return;
+    }
+    let cable = Cable::new();
+    cable.host.ip("link set eth0 up");
+    let (server, _) = cable.kea4(Gift::of(50, 3, 6));
+    let (_client, log) = cable.client(&[UNPROBED]);
+    cable.wait_for("192.0.2.50/24");
+    let began = Instant::now();
+    drop(server);
+    eventually("the address to go", || cable.addresses().is_empty());
+    assert!(began.elapsed() >= Duration::from_secs(3), "{:?}", began.elapsed());
+    eventually("its reason", || log.count("192.0.2.50/24 is removed: no server has extended it") == 1);
+    let (_server, _) = cable.kea4(Gift::of(70, 60, 600));
+    cable.wait_for("192.0.2.70/24");
 }
 
 #[test]

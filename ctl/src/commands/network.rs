@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use kelson_api::client::Client;
 use kelson_proto::v1::{
-    Advertised, AdvertisedName, Link, LinkAddress, LinkRoute, NetworkLease, NetworkRequest,
+    Advertised, AdvertisedName, LeasedItem, Link, LinkAddress, LinkRoute, NetworkLease, NetworkLease6,
+    NetworkRequest,
 };
 
 use super::looking::gather;
@@ -30,9 +31,9 @@ pub struct Arguments {
 }
 
 views! {
-    // `lease`: null where it has none by DHCP. `valid`: how long the kernel keeps the address, null without an end.
+    // `lease`: null where it has none by DHCP, and `lease6` none by DHCPv6. `valid`: how long the kernel keeps the address, null without an end.
     Link: link {
-        index, name, hardware: some(&link.hardware), up, running, mtu, addresses, routes, lease, advertised,
+        index, name, hardware: some(&link.hardware), up, running, mtu, addresses, routes, lease, lease6, advertised,
     }
     LinkAddress: address {
         address, origin, valid_ms: address.valid, tentative,
@@ -52,6 +53,13 @@ views! {
     NetworkLease: lease {
         address, server, renews_in_ms: lease.renew, rebinds_in_ms: lease.rebind, ends_in_ms: lease.end, routes,
         name_servers, search, mtu, host_name: some(&lease.host_name), ntp_servers,
+    }
+    // The times that are left; null: without an end.
+    NetworkLease6: lease {
+        server, renews_in_ms: lease.renew, rebinds_in_ms: lease.rebind, addresses, prefixes, name_servers, search,
+    }
+    LeasedItem: item {
+        address, preferred_ms: item.preferred, ends_in_ms: item.end,
     }
 }
 
@@ -82,9 +90,14 @@ struct Line<'a> {
 }
 
 impl Line<'_> {
-    /// The lease of this address.
-    fn lease(&self) -> Option<&NetworkLease> {
-        self.link.lease.as_ref().filter(|lease| self.address.is_some_and(|own| own.address == lease.address))
+    /// The server that has given this address, and when it is asked for more time.
+    fn lease(&self) -> Option<(&str, Option<&prost_types::Duration>)> {
+        let own = &self.address?.address;
+        let four = self.link.lease.as_ref().filter(|lease| lease.address == *own);
+        let six = self.link.lease6.as_ref();
+        let six = six.filter(|lease| lease.addresses.iter().any(|item| item.address == *own));
+        four.map(|lease| (lease.server.as_str(), lease.renew.as_ref()))
+            .or_else(|| six.map(|lease| (lease.server.as_str(), lease.renew.as_ref())))
     }
 
     fn state(&self) -> (Tone, &'static str) {
@@ -116,8 +129,8 @@ fn table(links: &[Link]) -> Table {
         .left("ADDRESS", |line| or_dash(line.address.map(|address| address.address.as_str())))
         .left("ORIGIN", |line| or_dash(line.address.map(|address| address.origin.as_str())))
         .left("GATEWAY", |line| or_dash(some(line.gateway())))
-        .left("SERVER", |line| or_dash(line.lease().map(|lease| lease.server.as_str())))
-        .left("RENEWS", |line| or_dash(line.lease().and_then(|lease| left(lease.renew.as_ref()))))
+        .left("SERVER", |line| or_dash(line.lease().map(|(server, _)| server)))
+        .left("RENEWS", |line| or_dash(line.lease().and_then(|(_, renew)| left(renew))))
         .left("ENDS", |line| or_dash(line.address.and_then(|address| left(address.valid.as_ref()))))
         .into()
 }

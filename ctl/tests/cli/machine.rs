@@ -1,8 +1,8 @@
 //! The machine itself: mounts, memory, processors, disks, cgroups, the clock.
 
 use kelson_proto::v1::{
-    Advertised, AdvertisedName, Cgroup, CgroupsResponse, ClockResponse, CpuResponse, CpuTimes, Disk, Link,
-    LinkAddress, LinkRoute, MemoryResponse, Mount, NetworkLease, Pressure,
+    Advertised, AdvertisedName, Cgroup, CgroupsResponse, ClockResponse, CpuResponse, CpuTimes, Disk,
+    LeasedItem, Link, LinkAddress, LinkRoute, MemoryResponse, Mount, NetworkLease, NetworkLease6, Pressure,
 };
 use prost_types::Timestamp;
 
@@ -172,6 +172,20 @@ fn links() -> Vec<Link> {
         hardware: "52:54:00:12:34:56".to_owned(),
         ..NetworkLease::default()
     };
+    let item = |address: &str| LeasedItem {
+        address: address.to_owned(),
+        preferred: wire(43_190, 0),
+        end: wire(86_390, 0),
+    };
+    let lease6 = NetworkLease6 {
+        server: "fe80::2".to_owned(),
+        renew: wire(21_590, 0),
+        rebind: wire(34_550, 0),
+        addresses: vec![item("2001:db8::7/128")],
+        prefixes: vec![item("2001:db8:100::/56")],
+        name_servers: vec!["2001:db8::53".to_owned()],
+        ..NetworkLease6::default()
+    };
     vec![
         Link {
             index: 1,
@@ -191,16 +205,27 @@ fn links() -> Vec<Link> {
             mtu: 1500,
             addresses: vec![
                 address("10.0.2.15/24", "dhcp", wire(86_392, 0)),
+                address("2001:db8::7/128", "dhcp", wire(86_392, 0)),
                 address("fe80::5054:ff:fe12:3456/64", "link-local", None),
             ],
             routes: vec![route("default", "10.0.2.2", "dhcp"), route("10.0.2.0/24", "", "kernel")],
             lease: Some(lease),
+            lease6: Some(lease6),
             advertised: Some(Advertised {
                 name_servers: vec![AdvertisedName { name: "fe80::1%eth0".to_owned(), end: wire(600, 0) }],
                 search: Vec::new(),
             }),
         },
         Link { index: 3, name: "eth1".to_owned(), up: true, mtu: 1500, ..Link::default() },
+        Link {
+            index: 4,
+            name: "lan0".to_owned(),
+            up: true,
+            running: true,
+            mtu: 1500,
+            addresses: vec![address("2001:db8:100::1/64", "delegated", wire(86_392, 0))],
+            ..Link::default()
+        },
     ]
 }
 

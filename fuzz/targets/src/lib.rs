@@ -13,6 +13,7 @@ mod cgroup;
 mod configuration;
 mod ctl;
 mod dhcp;
+mod dhcp6;
 mod dns;
 mod grpc;
 mod input;
@@ -68,6 +69,7 @@ pub const TARGETS: &[Target] = &[
     target("cgroup_files", cgroup::files, 2048, Some("cgroup")),
     target("configuration", configuration::folder, 8192, Some("yaml")),
     target("ctl_responses", ctl::responses, 4096, Some("names")),
+    target("dhcp6_messages", dhcp6::messages, 4096, None),
     target("dhcp_packets", dhcp::packets, 4096, None),
     target("dns_answer", dns::answer, 512, None),
     target("inspect_files", inspect::files, 8192, Some("proc")),

@@ -1,10 +1,10 @@
 //! Interfaces with their addresses, routes and leases: what rtnetlink says, and the records of `kelson-net`.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::path::Path;
 use std::time::Duration;
 
-use kelson_proto::v1::{Advertised, Link, LinkAddress, LinkRoute, NetworkLease};
+use kelson_proto::v1::{Advertised, LeasedItem, Link, LinkAddress, LinkRoute, NetworkLease, NetworkLease6};
 use kelson_spec::builtin::LEASES;
 use kelson_spec::quote::error_text;
 use kelson_sys::netlink::{self, Address, Content, FOREVER, MAIN, RTPROT_DHCP, Route};
@@ -38,6 +38,7 @@ pub fn read() -> Result<Vec<Link>, Unanswered> {
                 running: link.is_running(),
                 mtu: link.mtu,
                 lease: lease(Path::new(LEASES), &link.name, now.into()),
+                lease6: lease6(Path::new(LEASES), &link.name, now.into()),
                 advertised: advertised(Path::new(LEASES), &link.name, now.into()),
                 name: link.name,
                 ..Link::default()
@@ -45,11 +46,13 @@ pub fn read() -> Result<Vec<Link>, Unanswered> {
         }
     }
     links.sort_unstable_by_key(|link| link.index);
+    let prefixes: Vec<LeasedItem> =
+        links.iter().flat_map(|link| &link.lease6).flat_map(|lease| lease.prefixes.clone()).collect();
     for content in dump(libc::RTM_GETADDR)? {
         if let Content::Address { address, .. } = content
             && let Some(link) = links.iter_mut().find(|link| link.index == address.index)
         {
-            let address = entry(&address, link.lease.as_ref());
+            let address = entry(&address, link, &prefixes);
             link.addresses.extend(address);
         }
     }
@@ -62,7 +65,11 @@ pub fn read() -> Result<Vec<Link>, Unanswered> {
     // A lease that is not in the kernel has ended.
     for link in &mut links {
         let addresses = &link.addresses;
-        link.lease.take_if(|lease| !addresses.iter().any(|address| address.address == lease.address));
+        let is_there = |text: &String| addresses.iter().any(|address| address.address == *text);
+        link.lease.take_if(|lease| !is_there(&lease.address));
+        if let Some(lease) = &mut link.lease6 {
+            lease.addresses.retain(|item| is_there(&item.address));
+        }
     }
     Ok(links)
 }
@@ -84,6 +91,18 @@ fn lease(folder: &Path, interface: &str, now: Duration) -> Option<NetworkLease> 
     Some(lease)
 }
 
+/// As [`lease`].
+fn lease6(folder: &Path, interface: &str, now: Duration) -> Option<NetworkLease6> {
+    let mut lease: NetworkLease6 = record(folder, interface, "lease6")?;
+    for time in [&mut lease.renew, &mut lease.rebind] {
+        *time = left(*time, now);
+    }
+    for item in lease.addresses.iter_mut().chain(&mut lease.prefixes) {
+        (item.preferred, item.end) = (left(item.preferred, now), left(item.end, now));
+    }
+    Some(lease)
+}
+
 /// The record of what routers say, as [`lease`].
 fn advertised(folder: &Path, interface: &str, now: Duration) -> Option<Advertised> {
     let mut advertised: Advertised = record(folder, interface, "advertised")?;
@@ -101,13 +120,18 @@ fn left(end: Option<Lasting>, now: Duration) -> Option<Lasting> {
     Duration::try_from(end?).ok()?.saturating_sub(now).try_into().ok()
 }
 
-fn entry(address: &Address, lease: Option<&NetworkLease>) -> Option<LinkAddress> {
+/// `prefixes`: those of all leases of DHCPv6.
+fn entry(address: &Address, link: &Link, prefixes: &[LeasedItem]) -> Option<LinkAddress> {
     let ip = address.ip()?;
     let text = format!("{ip}/{}", address.prefix);
     let temporary = address.valid != FOREVER;
     let origin = match ip {
-        _ if lease.is_some_and(|lease| lease.address == text) => "dhcp",
+        _ if link.lease.as_ref().is_some_and(|lease| lease.address == text) => "dhcp",
+        _ if link.lease6.iter().flat_map(|lease| &lease.addresses).any(|item| item.address == text) => "dhcp",
         IpAddr::V6(v6) if v6.is_unicast_link_local() => "link-local",
+        IpAddr::V6(v6) if address.prefix == 64 && prefixes.iter().any(|item| is_within(v6, item)) => {
+            "delegated"
+        }
         IpAddr::V6(_) if temporary => "automatic",
         _ => "static",
     };
@@ -117,6 +141,18 @@ fn entry(address: &Address, lease: Option<&NetworkLease>) -> Option<LinkAddress>
         origin: origin.to_owned(),
         valid: temporary.then(|| Lasting { seconds: address.valid.into(), nanos: 0 }),
         tentative: address.flags & tentative != 0,
+    })
+}
+
+/// Whether it is the address that the host gives itself in a network of this prefix: the first one.
+fn is_within(address: Ipv6Addr, prefix: &LeasedItem) -> bool {
+    let parsed = prefix.address.split_once('/');
+    let parsed = parsed.and_then(|(prefix, length)| {
+        Some((prefix.parse::<Ipv6Addr>().ok()?.to_bits(), 128_u32.checked_sub(length.parse().ok()?)?))
+    });
+    let first = |host: u32| address.to_bits().checked_shr(host);
+    parsed.is_some_and(|(prefix, host)| {
+        first(host) == prefix.checked_shr(host) && address.to_bits() & u128::from(u64::MAX) == 1
     })
 }
 
@@ -165,7 +201,17 @@ mod tests {
             valid,
         };
         let lease = NetworkLease { address: "192.0.2.7/24".to_owned(), ..NetworkLease::default() };
-        let origin = |address: &Address| entry(address, Some(&lease)).unwrap().origin;
+        let item = |address: &str| LeasedItem { address: address.to_owned(), ..LeasedItem::default() };
+        let lease6 = NetworkLease6 { addresses: vec![item("2001:db8::7/128")], ..NetworkLease6::default() };
+        let link = Link { lease: Some(lease), lease6: Some(lease6), ..Link::default() };
+        let prefixes = [item("2001:db8:100::/56")];
+        let origin = |address: &Address| entry(address, &link, &prefixes).unwrap().origin;
+        let v6 =
+            |text: &str, prefix| origin(&address(&text.parse::<Ipv6Addr>().unwrap().octets(), prefix, 600));
+        assert_eq!(v6("2001:db8::7", 128), "dhcp");
+        assert_eq!(v6("2001:db8:100:3::1", 64), "delegated");
+        assert_eq!(v6("2001:db8:100:3::2", 64), "automatic", "the kernel chose it");
+        assert_eq!(v6("2001:db8:101::1", 64), "automatic");
         assert_eq!(origin(&address(&[192, 0, 2, 7], 24, 60)), "dhcp");
         assert_eq!(origin(&address(&[192, 0, 2, 8], 24, FOREVER)), "static");
         let mut local = [0; 16];
@@ -199,6 +245,11 @@ mod tests {
         let left = lease("eth0").unwrap();
         assert_eq!((left.renew, left.rebind, left.end), (seconds(0), None, seconds(60)));
         assert_eq!(lease("eth1"), None);
+        let item = LeasedItem { end: seconds(160), ..LeasedItem::default() };
+        let record = NetworkLease6 { renew: seconds(50), prefixes: vec![item], ..NetworkLease6::default() };
+        std::fs::write(folder.path().join("eth0.lease6"), record.encode_to_vec()).unwrap();
+        let left = super::lease6(folder.path(), "eth0", Duration::from_secs(100)).unwrap();
+        assert_eq!((left.renew, left.prefixes[0].end), (seconds(0), seconds(60)));
         let server = AdvertisedName { name: "2001:db8::53".to_owned(), end: seconds(160) };
         let record = Advertised { name_servers: vec![server], search: Vec::new() };
         std::fs::write(folder.path().join("eth0.advertised"), record.encode_to_vec()).unwrap();

@@ -334,7 +334,7 @@ fn described(lease: &Lease, now: Moment) -> String {
 }
 
 /// A number that others cannot foresee.
-fn random() -> u32 {
+pub fn random() -> u32 {
     use std::hash::{BuildHasher as _, RandomState};
     let hash = RandomState::new().hash_one(0);
     u32::try_from(hash & u64::from(u32::MAX)).unwrap_or_default()

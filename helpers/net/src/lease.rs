@@ -1,5 +1,6 @@
 //! What a server grants: an address for some time, and what belongs to it.
 
+use std::io;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
@@ -10,6 +11,14 @@ use crate::names;
 
 /// A time since the boot of the machine, which goes on while it is suspended.
 pub type Moment = Duration;
+
+/// The time now.
+///
+/// # Errors
+/// When the kernel does not say it.
+pub fn now() -> io::Result<Moment> {
+    Ok(nix::time::clock_gettime(nix::time::ClockId::CLOCK_BOOTTIME)?.into())
+}
 
 /// The end of what has none.
 pub const NEVER: Moment = Duration::MAX;

@@ -1,5 +1,5 @@
-//! `kelson-net`: follows the interfaces that the machine file names: their static settings, addresses by DHCPv4, and the
-//! name servers of router advertisements.
+//! `kelson-net`: follows the interfaces that the machine file names: their static settings, addresses by DHCPv4 and DHCPv6,
+//! and the name servers of router advertisements.
 //!
 //! `kelson-net FOLDER WORD…` ([`settings`]). It stays root until it has made the folder for leases and for the file of name
 //! servers; from then on it has the capabilities for sockets and interfaces alone. What it has configured lives in the
@@ -11,6 +11,7 @@ pub mod client;
 mod exchange;
 mod follower;
 pub mod frame;
+mod host;
 mod hosts;
 mod identity;
 mod interface;
@@ -23,6 +24,7 @@ mod resolver;
 mod routers;
 mod settings;
 mod state;
+pub mod v6;
 
 use std::ffi::OsString;
 use std::fs;
@@ -31,25 +33,19 @@ use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::os::unix::fs::{chown, symlink};
 use std::path::Path;
 
-use kelson_helper::log::line;
-use kelson_helper::notify::{EVENT, HOST_NAME, Notifier};
+use kelson_helper::notify::Notifier;
 use kelson_helper::user::leave_root_with;
 use kelson_spec::names::NET_USER;
-use kelson_spec::network::InterfaceSpec;
 use kelson_sys::capability::{NET_ADMIN, NET_BIND_SERVICE, NET_RAW};
-use kelson_sys::netlink::{self, ADVERTISEMENTS, Content, Link, Messages};
+use kelson_sys::netlink::{self, ADVERTISEMENTS, Content, IPV6_INTERFACES, Messages};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{MsgFlags, SockProtocol, recv};
 use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 
-use client::Input;
-use follower::Follower;
-use interface::Interface;
-use lease::Moment;
-use links::choice::{ETHERNET, choose};
-use routers::Routers;
+use host::Host;
+use lease::{Moment, now};
 use settings::Settings;
 
 /// `argv[0]`.
@@ -82,13 +78,14 @@ fn run(settings: &Settings) -> io::Result<Never> {
         eprintln!("this user namespace has no user {}: it stays root", NET_USER);
     }
     let has_routers = settings.interfaces.iter().any(|spec| spec.router_advertisements == Some(true));
-    let groups = libc::RTMGRP_LINK.cast_unsigned() | if has_routers { ADVERTISEMENTS } else { 0 };
+    let has_v6 = settings.interfaces.iter().any(|spec| spec.dhcp6.is_some());
+    let v6 = IPV6_INTERFACES | libc::RTMGRP_IPV6_IFADDR.cast_unsigned();
+    let groups = libc::RTMGRP_LINK.cast_unsigned()
+        | if has_routers { ADVERTISEMENTS } else { 0 }
+        | if has_v6 { v6 } else { 0 };
     let changes = netlink::open(SockProtocol::NetlinkRoute, groups)?;
     let timer = TimerFd::new(ClockId::CLOCK_BOOTTIME, TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK)?;
-    let follower = Follower::new(&settings.interfaces);
-    let routers = Routers::new(&settings.folder);
-    let mut host =
-        Host { settings, follower, routers, interfaces: Vec::new(), notifier, status: String::new() };
+    let mut host = Host::new(settings, notifier);
     host.look()?;
     host.write_names();
     loop {
@@ -129,8 +126,7 @@ fn prepare(folder: &Path, files: impl Iterator<Item = &'static str>) -> io::Resu
 /// Waits until something comes, or the time of an interface.
 fn wait(host: &Host<'_>, changes: &OwnedFd, timer: &TimerFd) -> io::Result<()> {
     let now = now()?;
-    let first = host.interfaces.iter().filter_map(Interface::deadline).chain(host.routers.deadline()).min();
-    match first {
+    match host.deadline() {
         // A timer of zero would be none.
         Some(at) => {
             let at = at.max(now).max(Moment::from_nanos(1));
@@ -141,8 +137,7 @@ fn wait(host: &Host<'_>, changes: &OwnedFd, timer: &TimerFd) -> io::Result<()> {
         }
         None => timer.unset()?,
     }
-    let sources = host.interfaces.iter().flat_map(Interface::descriptors);
-    let sources = [changes.as_fd(), timer.as_fd()].into_iter().chain(sources);
+    let sources = [changes.as_fd(), timer.as_fd()].into_iter().chain(host.descriptors());
     let mut sources: Vec<_> = sources.map(|source| PollFd::new(source, PollFlags::POLLIN)).collect();
     match poll(&mut sources, PollTimeout::NONE) {
         Ok(_) | Err(Errno::EINTR) => Ok(()),
@@ -181,143 +176,4 @@ fn take(changes: &OwnedFd) -> io::Result<News> {
         }
     }
     Ok(news)
-}
-
-/// Since the boot.
-fn now() -> io::Result<Moment> {
-    Ok(nix::time::clock_gettime(nix::time::ClockId::CLOCK_BOOTTIME)?.into())
-}
-
-struct Host<'a> {
-    settings: &'a Settings,
-    follower: Follower<'a>,
-    routers: Routers,
-    interfaces: Vec<Interface>,
-    notifier: Notifier,
-    /// As it was last reported.
-    status: String,
-}
-
-impl Host<'_> {
-    /// Finds the interfaces as they are now.
-    fn look(&mut self) -> io::Result<()> {
-        let specs = &self.settings.interfaces;
-        let found = self.follower.look()?;
-        let chosen = choose(specs, &found);
-        let now = now()?;
-        let pairs =
-            || found.iter().zip(&chosen).filter_map(|(found, place)| Some((found, specs.get((*place)?)?)));
-        let routed = pairs().filter(|(_, spec)| spec.router_advertisements == Some(true));
-        let routed =
-            routed.map(|(found, _)| (found.link.index, found.link.name.as_str(), found.link.is_running()));
-        let mut changed = self.routers.look(routed, now);
-        let links = pairs().filter_map(|(found, spec)| {
-            let is_ethernet = found.link.kind == ETHERNET && found.link.hardware.is_some();
-            (is_ethernet && spec.dhcp.is_some()).then_some((&found.link, spec))
-        });
-        let links: Vec<(&Link, &InterfaceSpec)> = links.collect();
-        let is_there = |interface: &Interface| {
-            let same = |link: &Link| {
-                (link.index, &link.name, link.hardware)
-                    == (interface.index, &interface.name, Some(interface.hardware))
-            };
-            links.iter().any(|(link, _)| same(link))
-        };
-        let before = self.interfaces.len();
-        self.interfaces.retain(is_there);
-        changed |= self.interfaces.len() != before;
-        for (link, spec) in links {
-            let known = self.interfaces.iter().position(|interface| interface.index == link.index);
-            let place = known.or_else(|| self.open(link, spec, now));
-            if let Some(interface) = place.and_then(|place| self.interfaces.get_mut(place)) {
-                changed |= interface.look(link, &self.settings.folder, now);
-            }
-        }
-        if changed {
-            self.write_names();
-        }
-        Ok(())
-    }
-
-    fn open(&mut self, link: &Link, spec: &InterfaceSpec, now: Moment) -> Option<usize> {
-        let found = (link.name.as_str(), link.index, link.hardware?);
-        match Interface::open(found, spec, &self.settings.folder, now) {
-            Ok(interface) => {
-                self.interfaces.push(interface);
-                self.interfaces.len().checked_sub(1)
-            }
-            // It is tried again when something changes.
-            Err(error) => {
-                line(format_args!("{}: {error}", link.name));
-                None
-            }
-        }
-    }
-
-    /// Takes in what has come to the interfaces, and what their time asks for.
-    fn receive(&mut self) -> io::Result<()> {
-        let now = now()?;
-        let folder = &self.settings.folder;
-        let mut changed = self.routers.deadline().is_some_and(|at| at <= now) && self.routers.time(now);
-        for interface in &mut self.interfaces {
-            changed |= interface.receive(folder, now);
-            if interface.deadline().is_some_and(|deadline| deadline <= now) {
-                changed |= interface.handle(Input::Time, folder, now);
-            }
-        }
-        if changed {
-            self.write_names();
-        }
-        Ok(())
-    }
-
-    /// Takes in what routers say about names.
-    fn hear(&mut self, advertised: &[(u32, Vec<u8>)]) -> io::Result<()> {
-        let now = now()?;
-        let mut changed = false;
-        for (index, options) in advertised {
-            changed |= self.routers.take(*index, options, now);
-        }
-        if changed {
-            self.write_names();
-        }
-        Ok(())
-    }
-
-    /// Writes what the host is to know of names.
-    fn write_names(&self) {
-        let leases: Vec<_> = self.interfaces.iter().filter_map(Interface::lease).collect();
-        resolver::write(&self.settings.folder, &self.settings.name_servers(), &leases, &self.routers);
-        self.name_host();
-    }
-
-    /// Tells PID 1 how the host is called, which sets the name if it is another one.
-    fn name_host(&self) {
-        if !self.settings.takes_host_name() {
-            return;
-        }
-        let given = self.interfaces.iter().find_map(Interface::host_name);
-        if let Some(name) = given {
-            let _ = self.notifier.send(&format!("{HOST_NAME}={name}"));
-        }
-        let own = || nix::unistd::gethostname().ok()?.into_string().ok();
-        if let Some(name) = given.map(str::to_owned).or_else(own) {
-            hosts::write(&self.settings.folder, &name);
-        }
-    }
-
-    fn report(&mut self) {
-        for event in self.interfaces.iter_mut().flat_map(|interface| interface.events.drain(..)) {
-            // It is in the log besides.
-            let _ = self.notifier.send(&format!("{EVENT}={event}"));
-        }
-        let leases = self.interfaces.iter().map(Interface::status);
-        let status: Vec<String> = leases.chain(self.routers.status()).collect();
-        let status = if status.is_empty() { self.follower.status() } else { status.join("; ") };
-        if self.status != status {
-            // The next change has a status, too.
-            let _ = self.notifier.send(&format!("STATUS={status}"));
-            self.status = status;
-        }
-    }
 }

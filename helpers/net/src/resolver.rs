@@ -9,7 +9,8 @@ use kelson_helper::log::line;
 
 use crate::lease::Lease;
 use crate::record;
-use crate::routers::Routers;
+use crate::routers::{self, Routers};
+use crate::v6;
 
 /// In the folder of the leases; `/run/kelson/resolv.conf` leads to it.
 pub const FILE: &str = "resolv.conf";
@@ -20,10 +21,16 @@ const SERVERS: usize = 3;
 const DOMAINS: usize = 6;
 
 /// Writes both files.
-pub fn write(folder: &Path, configured: &[IpAddr], leases: &[&Lease], routers: &Routers) {
+pub fn write(
+    folder: &Path,
+    configured: &[IpAddr],
+    leases: &[&Lease],
+    six: &[(&str, &v6::lease::Lease)],
+    routers: &Routers,
+) {
     let ntp = leases.iter().flat_map(|lease| &lease.ntp_servers);
     let ntp: String = ntp.map(|server| format!("{server}\n")).collect();
-    for (file, content) in [(FILE, text(configured, leases, routers)), (NTP_FILE, ntp)] {
+    for (file, content) in [(FILE, text(configured, leases, six, routers)), (NTP_FILE, ntp)] {
         let path = folder.join(file);
         if std::fs::read_to_string(&path).is_ok_and(|before| before == content) {
             continue;
@@ -34,11 +41,25 @@ pub fn write(folder: &Path, configured: &[IpAddr], leases: &[&Lease], routers: &
     }
 }
 
-fn text(configured: &[IpAddr], leases: &[&Lease], routers: &Routers) -> String {
+fn text(
+    configured: &[IpAddr],
+    leases: &[&Lease],
+    six: &[(&str, &v6::lease::Lease)],
+    routers: &Routers,
+) -> String {
     let leased = leases.iter().flat_map(|lease| lease.name_servers.iter().map(ToString::to_string));
-    let all = configured.iter().map(ToString::to_string).chain(leased).chain(routers.name_servers());
+    let leased_by_v6 = six.iter().flat_map(|(interface, lease)| {
+        lease.name_servers.iter().map(move |server| routers::scoped(*server, interface))
+    });
+    let all = configured
+        .iter()
+        .map(ToString::to_string)
+        .chain(leased)
+        .chain(leased_by_v6)
+        .chain(routers.name_servers());
     let servers = first(all, SERVERS);
     let leased = leases.iter().flat_map(|lease| &lease.search);
+    let leased = leased.chain(six.iter().flat_map(|(_, lease)| &lease.search));
     let domains = first(leased.chain(routers.domains()).cloned(), DOMAINS);
     let mut text = String::from(
         "# Written by Kelson from the machine file, from leases of DHCP and from router advertisements.\n",
@@ -79,17 +100,17 @@ mod tests {
         let configured: [IpAddr; 1] = ["1.1.1.1".parse().unwrap()];
         let folder = tempfile::tempdir().unwrap();
         let mut routers = Routers::new(folder.path());
-        write(folder.path(), &configured, &[&one, &two], &routers);
+        write(folder.path(), &configured, &[&one, &two], &[], &routers);
         let read = |file| std::fs::read_to_string(folder.path().join(file)).unwrap();
         let expected = "nameserver 1.1.1.1\nnameserver 9.9.9.9\nnameserver 8.8.8.8\nsearch a.example\n";
         assert!(read(FILE).ends_with(expected), "{}", read(FILE));
         assert_eq!(read(NTP_FILE), "192.0.2.3\n");
-        write(folder.path(), &[], &[], &routers);
+        write(folder.path(), &[], &[], &[], &routers);
         assert_eq!((read(FILE).lines().count(), read(NTP_FILE).as_str()), (1, ""));
         routers.look([(2, "eth0", false)].into_iter(), Moment::ZERO);
         routers.take(2, &option(25, 100, &[0x20; 16]), Moment::ZERO);
         routers.take(2, &option(31, 100, b"\x01b\x07example\x00"), Moment::ZERO);
-        write(folder.path(), &configured, &[&one], &routers);
+        write(folder.path(), &configured, &[&one], &[], &routers);
         let expected = "nameserver 9.9.9.9\nnameserver 2020:2020:2020:2020:2020:2020:2020:2020\nsearch a.example b.example\n";
         assert!(read(FILE).ends_with(expected), "{}", read(FILE));
     }

@@ -110,7 +110,7 @@ impl Routers {
     pub fn name_servers(&self) -> impl Iterator<Item = String> {
         self.interfaces.values().flat_map(|interface| {
             interface.advice.iter().filter_map(|(advice, _)| match advice {
-                Advice::NameServer(server) => Some(interface.scoped(*server)),
+                Advice::NameServer(server) => Some(scoped(*server, &interface.name)),
                 Advice::Domain(_) => None,
             })
         })
@@ -160,7 +160,7 @@ impl Interface {
             return false;
         }
         let text = now.iter().map(|advice| match advice {
-            Advice::NameServer(server) => format!("name server {}", self.scoped(*server)),
+            Advice::NameServer(server) => format!("name server {}", scoped(*server, &self.name)),
             Advice::Domain(domain) => format!("domain {domain}"),
         });
         let text = text.collect::<Vec<_>>().join(", ");
@@ -168,11 +168,11 @@ impl Interface {
         line(format_args!("{}: {text} by router advertisements", self.name));
         true
     }
+}
 
-    /// An address of the link means something together with the interface alone.
-    fn scoped(&self, server: Ipv6Addr) -> String {
-        if server.is_unicast_link_local() { format!("{server}%{}", self.name) } else { server.to_string() }
-    }
+/// An address of the link means something together with the interface alone.
+pub fn scoped(server: Ipv6Addr, interface: &str) -> String {
+    if server.is_unicast_link_local() { format!("{server}%{interface}") } else { server.to_string() }
 }
 
 fn path(folder: &Path, name: &str) -> PathBuf {

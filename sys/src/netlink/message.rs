@@ -17,6 +17,12 @@ const IFA_FLAGS: u16 = 8;
 const IFLA_PERM_ADDRESS: u16 = 54;
 /// Within `IFLA_LINKINFO`.
 const IFLA_INFO_KIND: u16 = 1;
+/// Within `IFLA_AF_SPEC`: what IPv6 has, and therein its flags.
+const AF_INET6: u16 = 10;
+const IFLA_INET6_FLAGS: u16 = 1;
+/// Of Linux's `if_inet6.h`: what the last router advertisement says of DHCPv6.
+pub const RA_MANAGED: u32 = 0x40;
+pub const RA_OTHER: u32 = 0x80;
 
 /// One message, as far as Kelson reads it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,6 +86,8 @@ pub struct Link {
     pub master: u32,
     /// How often it began or ceased to carry packets.
     pub carrier_changes: u32,
+    /// [`RA_MANAGED`] and [`RA_OTHER`], with other flags of IPv6.
+    pub ipv6_flags: u32,
 }
 
 impl Link {
@@ -212,10 +220,17 @@ fn link(body: &[u8]) -> Option<Link> {
             libc::IFLA_ADDRESS => link.hardware = value.try_into().ok(),
             libc::IFLA_MTU => link.mtu = u32_at(value, 0)?,
             libc::IFLA_CARRIER_CHANGES => link.carrier_changes = u32_at(value, 0)?,
+            libc::IFLA_AF_SPEC => link.ipv6_flags = ipv6_flags(value).unwrap_or_default(),
             _ => {}
         }
     }
     Some(link)
+}
+
+fn ipv6_flags(families: &[u8]) -> Option<u32> {
+    let (_, ipv6) = attributes(families).find(|(family, _)| *family == AF_INET6)?;
+    let (_, flags) = attributes(ipv6).find(|(kind, _)| *kind == IFLA_INET6_FLAGS)?;
+    u32_at(flags, 0)
 }
 
 fn made_as(information: &[u8]) -> String {

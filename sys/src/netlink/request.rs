@@ -103,13 +103,13 @@ fn address_request(kind: u16, flags: i32, index: u32, address: IpAddr, prefix: u
         .attribute(libc::IFA_ADDRESS, &octets(address))
 }
 
-/// `seconds`: how long the kernel keeps the address; [`FOREVER`] without an end.
-fn address_message(index: u32, address: IpAddr, prefix: u8, seconds: u32) -> Vec<u8> {
+/// How long the kernel prefers the address and how long it keeps it, in seconds; [`FOREVER`] without an end.
+fn address_message(index: u32, address: IpAddr, prefix: u8, (preferred, valid): (u32, u32)) -> Vec<u8> {
     let mut message = address_request(libc::RTM_NEWADDR, SET, index, address, prefix);
-    if seconds != FOREVER {
+    if (preferred, valid) != (FOREVER, FOREVER) {
         // struct ifa_cacheinfo: preferred and valid in seconds, then two times that the kernel fills in.
-        let seconds = seconds.to_ne_bytes();
-        message = message.attribute(libc::IFA_CACHEINFO, &[seconds, seconds, [0; 4], [0; 4]].concat());
+        let times = [preferred.to_ne_bytes(), valid.to_ne_bytes(), [0; 4], [0; 4]];
+        message = message.attribute(libc::IFA_CACHEINFO, &times.concat());
     }
     if let IpAddr::V4(v4) = address
         && prefix < 31
@@ -237,7 +237,15 @@ pub fn add_address(index: u32, address: IpAddr, prefix: u8) -> io::Result<()> {
 /// # Errors
 /// What the kernel says.
 pub fn lease_address(index: u32, address: IpAddr, prefix: u8, seconds: u32) -> io::Result<()> {
-    unless(libc::EEXIST, ask(&address_message(index, address, prefix, seconds)))
+    lease_address_until(index, address, prefix, (seconds, seconds))
+}
+
+/// As [`lease_address`], of which the first time is that for which the kernel prefers it to others.
+///
+/// # Errors
+/// What the kernel says.
+pub fn lease_address_until(index: u32, address: IpAddr, prefix: u8, times: (u32, u32)) -> io::Result<()> {
+    unless(libc::EEXIST, ask(&address_message(index, address, prefix, times)))
 }
 
 /// Takes an address from an interface; one that it does not have is no error.
@@ -280,13 +288,13 @@ mod tests {
 
     #[test]
     fn messages_have_the_kernels_form() {
-        let message = address_message(3, "10.0.2.15".parse().unwrap(), 24, FOREVER);
+        let message = address_message(3, "10.0.2.15".parse().unwrap(), 24, (FOREVER, FOREVER));
         assert_eq!(u32::from_ne_bytes(message[..4].try_into().unwrap()) as usize, message.len());
         assert_eq!(message.len(), 16 + 8 + 3 * 8);
         assert_eq!(message[16..20], [2, 24, 0, 0]);
         assert_eq!(message[24..32], [8, 0, 2, 0, 10, 0, 2, 15]);
         assert_eq!(message[44..48], [10, 0, 2, 255]);
-        let message = address_message(3, "fd00::5".parse().unwrap(), 64, 60);
+        let message = address_message(3, "fd00::5".parse().unwrap(), 64, (0, 60));
         assert_eq!(message.len(), 16 + 8 + 3 * 20);
         let route = NewRoute::default_by("10.0.0.1".parse().unwrap());
         assert_eq!(route_message(0, 0, 1, &route).len(), 16 + 12 + 24);

@@ -11,8 +11,8 @@ use crate::decode::{Decoder, quoted};
 use crate::schema::Kind;
 use kelson_spec::features::Feature;
 use kelson_spec::network::{
-    BondMode, BondSpec, BridgeSpec, DhcpSpec, InterfaceSpec, LinkKind, Matches, Prefixed, RouteSpec,
-    RuleSpec, VlanSpec, is_pattern, mac, mac_text,
+    BondMode, BondSpec, BridgeSpec, Dhcp6Spec, DhcpSpec, InterfaceSpec, LinkKind, Matches, Prefixed,
+    RouteSpec, RuleSpec, VlanSpec, is_pattern, mac, mac_text,
 };
 use kelson_sys::ipv4::{mask, same_network};
 use kelson_sys::netlink::MAIN;
@@ -106,13 +106,16 @@ pub fn interface() -> Mapping<InterfaceSpec> {
              makes `/etc/resolv.conf` a link to this file, unless that is a link to another one";
         means "dhcp" dhcp = dhcp(), "`false`",
             "`true`: an IPv4 address [by DHCP](howto/network.md#dhcp), besides static ones";
+        means "dhcp6" dhcp6 = dhcp6(), "`false`",
+            "`true`: IPv6 addresses [by DHCPv6](howto/network.md#dhcpv6), besides static ones. `auto`: what the \
+             router advertisements say";
         means "routerAdvertisements" router_advertisements = boolean().optional(), "the kernel's",
             "`true`: IPv6 addresses and routes [by router advertisements](howto/network.md#router-advertisements), \
              also on a router, and their name servers. `false`: none of them";
     }
     .one_of(&["interface", "mac", "driver"])
     .check(check)
-    .needs(Feature::Net, &["dhcp", "routerAdvertisements"])
+    .needs(Feature::Net, &["dhcp", "dhcp6", "routerAdvertisements"])
 }
 
 fn check(d: &mut Decoder<'_>, seen: &Seen<'_, '_>, spec: &mut InterfaceSpec) {
@@ -279,6 +282,35 @@ fn dhcp() -> Codec<Option<DhcpSpec>> {
             None => inner(d, node),
         })
         .of_kind(move || Kind::Either(vec![Kind::Boolean, kind()]))
+}
+
+/// Whether, and how.
+fn dhcp6() -> Codec<Option<Dhcp6Spec>> {
+    let mapping = Mapping::codec(|| {
+        let auto_at = At::new(|spec: &Dhcp6Spec| Some(!spec.always), |spec, auto: bool| spec.always = !auto);
+        keys! {
+            Mapping::new("dhcp6", Dhcp6Spec::default);
+            key "auto" (auto_at) = boolean(),
+                "servers are asked for what a router tells of: addresses, or names alone";
+            key "delegate" delegate = members(),
+                "interfaces that each get a network of 64 bits, and its first address, of a prefix that a server delegates";
+            means "prefixLength" prefix_length = number(16..=64).optional(), "the server's",
+                "the length of the prefix that the server is asked for, also if no interface gets a network of it";
+        }
+    });
+    let kind = mapping.kind.clone();
+    mapping
+        .optional()
+        .around(|d, node, inner| match node.scalar() {
+            Some("true") => Some(Some(Dhcp6Spec::default())),
+            Some("false") => Some(None),
+            Some("auto") => Some(Some(Dhcp6Spec::AUTO)),
+            Some(text) => {
+                d.refuse(node, format_args!("{} is not true or auto; write one of them", quoted(text)))
+            }
+            None => inner(d, node),
+        })
+        .of_kind(move || Kind::Either(vec![Kind::Boolean, Kind::Choice(vec!["auto"]), kind()]))
 }
 
 /// The pattern of an address with its prefix.

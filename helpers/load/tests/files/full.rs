@@ -10,7 +10,8 @@ use kelson_spec::machine::{
     NodeHealthSpec, SwapPlace, SwapSpec, TimeSpec, WatchdogSpec,
 };
 use kelson_spec::network::{
-    BondMode, BondSpec, BridgeSpec, DhcpSpec, InterfaceSpec, LinkKind, Matches, RouteSpec, RuleSpec, VlanSpec,
+    BondMode, BondSpec, BridgeSpec, Dhcp6Spec, DhcpSpec, InterfaceSpec, LinkKind, Matches, RouteSpec,
+    RuleSpec, VlanSpec,
 };
 use kelson_spec::service::*;
 use kelson_spec::sources::{SourceKind, SourcesSpec};
@@ -398,8 +399,8 @@ sysctl: {net.ipv4.ip_forward: "1", vm.swappiness: 10}
 network:
   - {interface: eth0, address: 10.0.2.15/24, gateway: 10.0.2.2, dns: [10.0.2.3, "fd00::1"]}
   - {interface: eth1, address: "fd00::2/64", gateway: "fe80::1"}
-  - {interface: eth2, dhcp: true}
-  - {interface: "eth?", dhcp: {probe: false, hostname: true}, mtu: 9000, addresses: [192.0.2.1/32]}
+  - {interface: eth2, dhcp: true, dhcp6: true}
+  - {interface: "eth?", dhcp: {probe: false, hostname: true}, dhcp6: {auto: true, delegate: [lan0], prefixLength: 56}, mtu: 9000, addresses: [192.0.2.1/32]}
   - {mac: "52:54:00:12:34:aB", dhcp: false, routerAdvertisements: true}
   - {driver: igb, routes: [{to: 198.51.100.0/24, via: 192.0.2.1, metric: 5, table: 1000}, {to: default, via: "fe80::1"}]}
   - {interface: lan5, vlan: {id: 5, on: eth0}, rules: [{from: 192.0.2.0/24, table: 1000}, {to: "fd00::/8", table: 7, priority: 9}]}
@@ -473,9 +474,18 @@ logs: {stdout: only}
         network: vec![
             interface("eth0", "10.0.2.15/24", "10.0.2.2", &["10.0.2.3", "fd00::1"]),
             interface("eth1", "fd00::2/64", "fe80::1", &[]),
-            InterfaceSpec { dhcp: Some(DhcpSpec::default()), ..named("eth2") },
+            InterfaceSpec {
+                dhcp: Some(DhcpSpec::default()),
+                dhcp6: Some(Dhcp6Spec::default()),
+                ..named("eth2")
+            },
             InterfaceSpec {
                 dhcp: Some(DhcpSpec { probe: false, host_name: true }),
+                dhcp6: Some(Dhcp6Spec {
+                    always: false,
+                    delegate: vec!["lan0".to_owned()],
+                    prefix_length: Some(56),
+                }),
                 mtu: Some(9000),
                 addresses: vec!["192.0.2.1/32".parse().unwrap()],
                 ..named("eth?")

@@ -18,6 +18,8 @@ fn link_body(index: u32, flags: u32, name: &str) -> Vec<u8> {
     body.extend(attribute(libc::IFLA_ADDRESS, &[2, 0, 0, 0, 0, 1]));
     body.extend(attribute(libc::IFLA_MTU, &1500_u32.to_ne_bytes()));
     body.extend(attribute(IFLA_PERM_ADDRESS, &[2, 0, 0, 0, 0, 9]));
+    let ipv6 = attribute(IFLA_INET6_FLAGS, &(RA_OTHER | 0x20).to_ne_bytes());
+    body.extend(attribute(libc::IFLA_AF_SPEC, &attribute(AF_INET6, &ipv6)));
     body.extend(attribute(libc::IFLA_MASTER, &7_u32.to_ne_bytes()));
     body.extend(attribute(libc::IFLA_LINKINFO, &attribute(IFLA_INFO_KIND, b"vlan\0")));
     body
@@ -76,6 +78,7 @@ fn reads_what_the_kernel_writes() {
         made_as: "vlan".to_owned(),
         master: 7,
         carrier_changes: 0,
+        ipv6_flags: RA_OTHER | 0x20,
     };
     let route = default_route(vec![2]);
     assert_eq!(
