@@ -14,7 +14,9 @@ fn eth0(vm: &Vm) -> Value {
 #[test]
 fn n3_an_address_by_dhcp_outlives_its_client_and_a_crash_of_pid_1() {
     let mut vm = Vm::builder("dhcp")
-        .machine("network: [{interface: \"*\", dhcp: true}]\nnftables: /etc/rules\n")
+        .machine(
+            "hostname: first\nnetwork: [{interface: \"*\", dhcp: {hostname: true}}]\nnftables: /etc/rules\n",
+        )
         .runs_with("early", "serve", "")
         .runs_with("online", "serve", "depends: [{network: [addresses, connectivity]}]")
         .runs_with("wired", "serve", "depends: [{interface: eth0}]")
@@ -42,6 +44,15 @@ fn n3_an_address_by_dhcp_outlives_its_client_and_a_crash_of_pid_1() {
     let boot = vm.ctl(&["boot"]).ok().stdout;
     let line = boot.lines().find(|line| line.trim_start().starts_with("nftables")).unwrap_or_default();
     assert!(line.contains("/etc/rules is not loaded: there is no nft; install nftables"), "{boot}");
+    // The server of QEMU gives the machine this name.
+    until("the name of the host", BOOT_PATIENCE, || {
+        (vm.ctl(&["read", "/proc/sys/kernel/hostname"]).ok().stdout == "by-dhcp\n").then_some(())
+    });
+    let events = vm.ctl(&["events", "net"]).ok().stdout;
+    assert!(events.contains("the host name is by-dhcp, by DHCP"), "{events}");
+    // The image has an /etc/hosts of its own, which stays.
+    let hosts = vm.ctl(&["read", "/run/kelson/hosts"]).ok().stdout;
+    assert!(hosts.ends_with("\n127.0.1.1 by-dhcp\n"), "{hosts}");
     let table = vm.ctl(&["network"]).ok().stdout;
     assert!(table.lines().any(|line| line.contains("eth0") && line.contains("dhcp")), "{table}");
 
