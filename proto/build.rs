@@ -45,7 +45,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     std::fs::write(out.join("streams.rs"), format!("&{streams:?}"))?;
     std::fs::write(out.join("kelson.v1.bin"), reflected.encode_to_vec())?;
-    tonic_prost_build::configure().generate_default_stubs(true).compile_fds(descriptors)?;
+    tonic_prost_build::configure()
+        .generate_default_stubs(true)
+        .skip_debug([".kelson.v1.UnlockDiskRequest", ".kelson.v1.RecoveryKeyResponse"])
+        .compile_fds(descriptors)?;
     tonic_prost_build::configure().compile_fds(protox::compile([STATE], ["."])?)?;
     for file in files.iter().map(String::as_str).chain([STATE]) {
         println!("cargo:rerun-if-changed={file}");

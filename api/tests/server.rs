@@ -317,6 +317,28 @@ async fn a_resume_needs_entropy_and_a_name_that_is_one() {
 }
 
 #[tokio::test]
+async fn a_disk_is_unlocked_by_a_key_that_nothing_shows() {
+    let mut world = World::with(|_| Vec::new()).await;
+    let mut machine = world.client().machine();
+    let request = |length: usize| v1::UnlockDiskRequest { name: "data".to_owned(), key: vec![b'k'; length] };
+    for length in [0, 4097] {
+        let refused = machine.unlock_disk(request(length)).await.unwrap_err();
+        assert_eq!(
+            (refused.code(), refused.message()),
+            (Code::InvalidArgument, "send a key of 1 to 4096 bytes")
+        );
+    }
+    let asking = tokio::spawn(async move { machine.unlock_disk(request(4096)).await });
+    let asked = world.requests.recv().await.unwrap();
+    assert!(!format!("{asked:?}").contains("kk") && !format!("{asked:?}").contains("107, 107"), "{asked:?}");
+    let HostRequest::UnlockDisk { name, key, reply, .. } = asked else { panic!("{asked:?}") };
+    assert_eq!((name.as_str(), key.bytes()), ("data", &[b'k'; 4096][..]));
+    reply.send(Err(ServicesError::Unknown("there is no such disk".to_owned()))).unwrap();
+    assert_eq!(asking.await.unwrap().unwrap_err().code(), Code::NotFound);
+    world.end().await;
+}
+
+#[tokio::test]
 async fn a_call_that_needs_a_missing_feature_is_refused_by_name() {
     let world = World::with(|_| Vec::new()).await;
     let client = world.client();

@@ -17,6 +17,7 @@ pub mod cp;
 pub mod cpu;
 pub mod dashboard;
 pub mod diff;
+pub mod disk;
 pub mod disks;
 pub mod dmesg;
 pub mod edit;
@@ -133,6 +134,7 @@ commands! {
     Memory: memory,
     Cpu: cpu,
     Disks: disks,
+    Disk: disk,
     Cgroups: cgroups,
     Time: clock,
     Ls: ls,

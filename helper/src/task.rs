@@ -107,6 +107,30 @@ requests! {
     "fsck" => Check { device: PathBuf },
     /// Make a file system of this type on a disk that is blank.
     "format" => Format { source: String, fs_type: String },
+    /// Let a partition grow, if it is the last one of a disk that has become larger.
+    "grow-partition" => GrowPartition { device: PathBuf },
+    /// Let a mounted file system grow to the size of its device.
+    "grow-fs" => GrowFileSystem { device: PathBuf, target: PathBuf, fs_type: String },
+    /// Open the encrypted disk on a device with the key in a file; what is in it gets this name.
+    "open-disk" => OpenDisk { name: String, device: PathBuf, key_file: PathBuf },
+    /// The same with a key that the TPM has.
+    "open-disk-by-tpm" => OpenDiskByTpm { name: String, device: PathBuf },
+    /// The same with the key that descriptor 3 gives.
+    "unlock-disk" => UnlockDisk { name: String, device: PathBuf },
+    /// Encrypt a disk that is blank, and open it: with a recovery key, which is put into a file, with a key for the TPM while
+    /// these registers of it are as they are now (`-`: none), and with the key in a file.
+    "encrypt" => EncryptDisk {
+        name: String,
+        source: String,
+        recovery_file: PathBuf,
+        registers: String,
+        key_file: Option<PathBuf>
+    },
+    /// The recovery key in a file.
+    "recovery-key" => RecoveryKey { file: PathBuf },
+    "forget-recovery-key" => ForgetRecoveryKey { file: PathBuf },
+    /// Take away a device of the device mapper.
+    "remove-mapping" => RemoveMapping { name: String },
     /// Write out everything that waits to be written.
     "sync" => Sync,
     /// Copy a file to descriptor 3.
@@ -286,6 +310,21 @@ mod tests {
             Request::MakeFolder { path: path.clone(), mode: Octal(0o700) },
             Request::Check { device: path.clone() },
             Request::Format { source: "SERIAL=x".to_owned(), fs_type: "ext4".to_owned() },
+            Request::GrowPartition { device: path.clone() },
+            Request::GrowFileSystem { device: path.clone(), target: path.clone(), fs_type: "xfs".to_owned() },
+            Request::OpenDisk { name: "data".to_owned(), device: path.clone(), key_file: path.clone() },
+            Request::UnlockDisk { name: "data".to_owned(), device: path.clone() },
+            Request::EncryptDisk {
+                name: "data".to_owned(),
+                source: "SERIAL=x".to_owned(),
+                recovery_file: path.clone(),
+                registers: "7".to_owned(),
+                key_file: Some(path.clone()),
+            },
+            Request::OpenDiskByTpm { name: "data".to_owned(), device: path.clone() },
+            Request::RecoveryKey { file: path.clone() },
+            Request::ForgetRecoveryKey { file: path.clone() },
+            Request::RemoveMapping { name: "a b".to_owned() },
             Request::Sync,
             Request::CopyFile { path: path.clone() },
             Request::Reseed,

@@ -7,6 +7,8 @@
 pub mod absent;
 pub mod container;
 pub mod devices;
+pub mod disks;
+pub mod encryption;
 pub mod file_limit;
 pub mod history;
 pub mod machine;

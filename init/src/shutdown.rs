@@ -134,6 +134,9 @@ async fn machine(progress: &Progress, deadline: Instant) {
     disks::swap_off(launcher, CALL.saturating_mul(3)).await;
     unmount::all_but_root(launcher, CALL, deadline).await;
     root::let_go(launcher, CALL, deadline).await;
+    for stuck in disks::remove_mappings(launcher, CALL).await.1 {
+        tracing::error!("shutdown: {stuck}; it stays open");
+    }
     if let Err(error) = task::run(launcher, &Request::Sync, SYNC).await {
         tracing::error!("shutdown: not everything could be written: {error}");
     }

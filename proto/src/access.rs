@@ -79,6 +79,8 @@ pub const TABLE: &[Access] = &[
     may(Role::Operator, "/kelson.v1.Machine/Shutdown"),
     may(Role::Operator, "/kelson.v1.Machine/Reexec"),
     may(Role::Operator, "/kelson.v1.Machine/Resumed"),
+    may(Role::Operator, "/kelson.v1.Machine/UnlockDisk"),
+    may(Role::Admin, "/kelson.v1.Machine/RecoveryKey"),
     may(Role::Admin, "/kelson.v1.Configuration/Apply"),
     may(Role::Admin, "/kelson.v1.Configuration/Confirm"),
     may(Role::Admin, "/kelson.v1.Configuration/Get"),

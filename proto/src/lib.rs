@@ -3,6 +3,7 @@
 
 pub mod access;
 pub mod call;
+mod secret;
 
 /// Version 1 of the API.
 #[allow(clippy::all, clippy::pedantic, clippy::restriction, missing_docs)]

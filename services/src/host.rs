@@ -1,10 +1,12 @@
 //! Requests of the API to the host itself, and the boot's report. `init` answers the requests and fills in
 //! the report.
 
+use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use kelson_spec::Features;
 use kelson_spec::applied::{Change, Generation};
+use kelson_spec::encryption::EncryptionSpec;
 use kelson_spec::machine::MountSpec;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
@@ -46,8 +48,44 @@ pub enum HostRequest {
         sources: bool,
         reply: oneshot::Sender<Result<ConfigurationFiles, ServicesError>>,
     },
+    /// Open an encrypted disk with the key of an operator; answered with what was done, or with why it stays closed.
+    UnlockDisk {
+        name: String,
+        key: Secret,
+        asked_by: String,
+        reply: oneshot::Sender<Result<String, ServicesError>>,
+    },
+    /// The recovery key of an encrypted disk, which is then forgotten if `forget`.
+    RecoveryKey { name: String, forget: bool, reply: oneshot::Sender<Result<String, ServicesError>> },
     /// The configurations that are kept.
     History { reply: oneshot::Sender<Result<History, ServicesError>> },
+}
+
+/// Bytes that are not shown, and are overwritten once nobody needs them.
+pub struct Secret(Vec<u8>);
+
+impl Secret {
+    pub fn new(bytes: Vec<u8>) -> Secret {
+        Secret(bytes)
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Drop for Secret {
+    fn drop(&mut self) {
+        self.0.fill(0);
+        // Otherwise the compiler may leave out a write that nobody reads.
+        std::hint::black_box(&self.0);
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} secret bytes", self.0.len())
+    }
 }
 
 /// What the caller of [`HostRequest::Apply`] asks for.
@@ -93,6 +131,17 @@ pub struct BootReport {
     pub total: Option<Duration>,
     /// The mounts whose disks have not come yet.
     pub absent: Vec<MountSpec>,
+    /// The encrypted disks that are not open.
+    pub locked: Vec<LockedDisk>,
+}
+
+/// An encrypted disk that is not open.
+#[derive(Debug, Clone, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(default)]
+pub struct LockedDisk {
+    pub disk: EncryptionSpec,
+    /// It has come, and its own key has not opened it.
+    pub refused: bool,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, serde::Serialize, serde::Deserialize)]

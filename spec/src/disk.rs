@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use serde::{Deserialize, Serialize};
+
 /// How a name leads to a disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NameKind {
@@ -76,6 +78,22 @@ impl<'a> DiskName<'a> {
         let kind = NameKind::ALL.into_iter().find(|kind| kind.word() == word)?;
         Some(DiskName::Named(kind, value.trim_matches('"')))
     }
+}
+
+/// Whether a disk gets a file system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum Format {
+    #[default]
+    Never,
+    /// One that is known to be blank.
+    IfBlank,
+}
+
+impl Format {
+    /// The types of file systems that can be made.
+    pub const TYPES: [&str; 3] = ["ext4", "xfs", "vfat"];
+    /// Those that can grow while they are mounted.
+    pub const GROWING: [&str; 2] = ["ext4", "xfs"];
 }
 
 #[cfg(test)]

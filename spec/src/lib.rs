@@ -9,6 +9,7 @@ pub mod applied;
 pub mod builtin;
 pub mod devices;
 pub mod disk;
+pub mod encryption;
 pub mod features;
 pub mod graph;
 pub mod group;

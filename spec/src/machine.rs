@@ -6,6 +6,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::devices::DevicesSpec;
+pub use crate::disk::Format;
+use crate::encryption::EncryptionSpec;
 use crate::names::CONTAINERD;
 use crate::network::InterfaceSpec;
 use crate::service::{
@@ -23,6 +25,7 @@ pub struct MachineSpec {
     pub network: Vec<InterfaceSpec>,
     /// The file of the firewall's rules; `None`: Kelson loads none.
     pub nftables: Option<PathBuf>,
+    pub encryption: Vec<EncryptionSpec>,
     pub mounts: Vec<MountSpec>,
     pub swap: Vec<SwapSpec>,
     /// `None`: no apid.
@@ -121,6 +124,7 @@ impl Default for MachineSpec {
             sysctl: Vec::new(),
             network: Vec::new(),
             nftables: None,
+            encryption: Vec::new(),
             mounts: Vec::new(),
             swap: Vec::new(),
             api: None,
@@ -187,20 +191,8 @@ pub struct MountSpec {
     /// How long the boot waits for the disk. One that comes later is mounted then.
     pub wait: Duration,
     pub format: Format,
-}
-
-/// Whether a disk gets a file system.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub enum Format {
-    #[default]
-    Never,
-    /// One that is known to be blank.
-    IfBlank,
-}
-
-impl Format {
-    /// The types of file systems that can be made.
-    pub const TYPES: [&str; 3] = ["ext4", "xfs", "vfat"];
+    /// The last partition of a disk and its file system grow with the disk.
+    pub grow: bool,
 }
 
 impl Default for MountSpec {
@@ -212,6 +204,7 @@ impl Default for MountSpec {
             options: Vec::new(),
             wait: Duration::from_secs(10),
             format: Format::default(),
+            grow: false,
         }
     }
 }

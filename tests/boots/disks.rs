@@ -14,7 +14,7 @@ use super::{Disk, assert_clean, gpt};
 const STEPS: &str = "/etc/kelson/kelson-test-program";
 
 /// A disk of `megabytes`, zero.
-fn blank(name: &str, megabytes: u64) -> Disk {
+pub fn blank(name: &str, megabytes: u64) -> Disk {
     let disk = Disk::new(name);
     File::create(&disk.0).and_then(|file| file.set_len(megabytes << 20)).expect("a file for a disk");
     disk
@@ -29,12 +29,12 @@ fn ext4(name: &str, label: &str) -> Disk {
 }
 
 /// The error of the mount at this place; empty: there was none.
-fn failure(vm: &Vm, target: &str) -> String {
+pub fn failure(vm: &Vm, target: &str) -> String {
     error_of(vm, &format!("mount {target}"))
 }
 
 /// The error of a task of the boot; empty: there was none.
-fn error_of(vm: &Vm, name: &str) -> String {
+pub fn error_of(vm: &Vm, name: &str) -> String {
     let report: serde_json::Value = vm.ctl(&["boot", "-o", "json"]).ok().json();
     let phases = report["phases"].as_array().into_iter().flatten();
     let mut tasks = phases.flat_map(|phase| phase["tasks"].as_array().into_iter().flatten());
@@ -329,6 +329,6 @@ fn swap_is_on_a_blank_disk_and_in_memory_and_on_no_other_disk() {
 
 /// Performs steps on the machine, and returns their output.
 #[track_caller]
-fn look(vm: &Vm, step: &str) -> String {
+pub fn look(vm: &Vm, step: &str) -> String {
     vm.ctl(&["exec", "look", "--", STEPS, step]).ok().stdout
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use kelson_proto::v1;
 use kelson_proto::v1::machine_server::Machine;
 use kelson_services::Manager;
-use kelson_services::host::{BootReport, Host, HostRequest, PhaseRecord, Resumed, ShutdownAction};
+use kelson_services::host::{BootReport, Host, HostRequest, PhaseRecord, Resumed, Secret, ShutdownAction};
 use kelson_services::spec::names::{LONGEST_HOSTNAME, is_hostname};
 use kelson_sys::text::harmless;
 use tokio::sync::{oneshot, watch};
@@ -25,6 +25,8 @@ use super::services::{about, caller, ending, span};
 const REASON_MAX: usize = 200;
 /// Bytes of entropy for the kernel: as strong as its generator, and as much as that holds.
 const ENTROPY: RangeInclusive<usize> = 32..=512;
+/// Bytes of the key of a disk: what fits into an empty pipe.
+const KEY: RangeInclusive<usize> = 1..=4096;
 /// How long a renewal after a resume may take, where the caller gives no time, and at most.
 const RENEWAL: Duration = Duration::from_secs(30);
 const LONGEST_RENEWAL: Duration = Duration::from_secs(600);
@@ -190,6 +192,41 @@ impl Machine for MachineApi {
         let (reply, answer) = oneshot::channel();
         self.host.requests.send(HostRequest::Resumed { resumed, reply }).await.map_err(ending)?;
         answer.await.map_err(ending)?.map(Response::new).map_err(model::status)
+    }
+
+    async fn unlock_disk(
+        &self,
+        request: Request<v1::UnlockDiskRequest>,
+    ) -> Result<Response<v1::UnlockDiskResponse>, Status> {
+        let (asked_by, record) = (caller(&request), record(&request));
+        let v1::UnlockDiskRequest { name, key } = request.into_inner();
+        let key = Secret::new(key);
+        about(record.as_deref(), &name);
+        if !KEY.contains(&key.bytes().len()) {
+            let text = format!("send a key of {} to {} bytes", KEY.start(), KEY.end());
+            return Err(Status::invalid_argument(text));
+        }
+        let (reply, answer) = oneshot::channel();
+        self.host
+            .requests
+            .send(HostRequest::UnlockDisk { name, key, asked_by, reply })
+            .await
+            .map_err(ending)?;
+        let message = answer.await.map_err(ending)?.map_err(model::status)?;
+        Ok(Response::new(v1::UnlockDiskResponse { message }))
+    }
+
+    async fn recovery_key(
+        &self,
+        request: Request<v1::RecoveryKeyRequest>,
+    ) -> Result<Response<v1::RecoveryKeyResponse>, Status> {
+        let record = record(&request);
+        let v1::RecoveryKeyRequest { name, forget } = request.into_inner();
+        about(record.as_deref(), &name);
+        let (reply, answer) = oneshot::channel();
+        self.host.requests.send(HostRequest::RecoveryKey { name, forget, reply }).await.map_err(ending)?;
+        let key = answer.await.map_err(ending)?.map_err(model::status)?;
+        Ok(Response::new(v1::RecoveryKeyResponse { key }))
     }
 
     async fn dmesg(

@@ -3,7 +3,7 @@
 use std::io::stdin;
 
 use kelson_proto::v1::WindowSize;
-use nix::sys::termios::{SetArg, Termios, cfmakeraw, tcgetattr, tcsetattr};
+use nix::sys::termios::{LocalFlags, SetArg, Termios, cfmakeraw, tcgetattr, tcsetattr};
 
 use crate::failure::Failure;
 use crate::output::terminal::winsize;
@@ -17,6 +17,18 @@ impl Keyboard {
     /// # Errors
     /// When the standard input is no terminal that can be asked.
     pub fn hand_over() -> Result<Keyboard, Failure> {
+        Keyboard::changed(cfmakeraw)
+    }
+
+    /// As [`Keyboard::hand_over`], of a terminal that still takes lines, and does not show them.
+    ///
+    /// # Errors
+    /// When the standard input is no terminal that can be asked.
+    pub fn hide() -> Result<Keyboard, Failure> {
+        Keyboard::changed(|terminal| terminal.local_flags.remove(LocalFlags::ECHO))
+    }
+
+    fn changed(change: impl FnOnce(&mut Termios)) -> Result<Keyboard, Failure> {
         let cannot = |errno| Failure::Failed(format!("cannot hand over the terminal: {errno}"));
         let mut raw = tcgetattr(stdin()).map_err(cannot)?;
         let keyboard = Keyboard { before: raw.clone().into() };
@@ -26,7 +38,7 @@ impl Keyboard {
             restore(before);
             earlier(panic);
         }));
-        cfmakeraw(&mut raw);
+        change(&mut raw);
         tcsetattr(stdin(), SetArg::TCSANOW, &raw).map_err(cannot)?;
         Ok(keyboard)
     }

@@ -77,6 +77,37 @@ fn answers(resumed: Vec<ResumedStep>, transcript: &str) {
 }
 
 #[test]
+fn the_key_of_a_disk_comes_from_standard_input() {
+    use std::io::Write as _;
+    let fake = Fake::start(two());
+    let unlock = |key: &[u8]| {
+        let mut child = at(&fake.socket(), "disk unlock data");
+        child.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = child.spawn().unwrap();
+        child.stdin.take().unwrap().write_all(key).unwrap();
+        done(child.wait_with_output().unwrap())
+    };
+    let opened = unlock(b"cbde-fghi\n");
+    assert_eq!((opened.status, opened.out.as_str()), (0, "/dev/vdb is open as /dev/mapper/data\n"));
+    assert_eq!(unlock(b"a\n\n").status, 0, "one newline alone does not count");
+    let refused = unlock(b"\n").refused(2);
+    assert!(refused.err.contains("there is no key on standard input"), "{refused:?}");
+    let refused = unlock(&[b'k'; 4097]).refused(2);
+    assert!(refused.err.contains("the key is longer than 4096 bytes"), "{refused:?}");
+    assert_eq!(fake.asked(), ["unlock data cbde-fghi", "unlock data a\n"]);
+}
+
+#[test]
+fn a_recovery_key_is_forgotten_once_it_is_shown() {
+    let fake = Fake::start(two());
+    let shown = done(at(&fake.socket(), "disk recovery data").output().unwrap());
+    assert_eq!((shown.status, shown.out.as_str()), (0, "cbdefghi-jklnrtuv\n"));
+    let shown = done(at(&fake.socket(), "disk recovery --keep data").output().unwrap());
+    assert_eq!(shown.status, 0);
+    assert_eq!(fake.asked(), ["recovery data false", "recovery data true", "recovery data false"]);
+}
+
+#[test]
 fn a_machine_does_not_send_its_own_random_bytes_to_itself() {
     Fake::start(two()).transcript("resumed-inside");
 }

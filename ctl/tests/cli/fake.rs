@@ -471,6 +471,19 @@ impl Machine for Shared {
         Ok(Response::new(ResumedResponse { steps: self.state().resumed.clone() }))
     }
 
+    async fn unlock_disk(&self, request: Request<UnlockDiskRequest>) -> Answer<UnlockDiskResponse> {
+        let UnlockDiskRequest { name, key } = request.into_inner();
+        self.note(format!("unlock {name} {}", String::from_utf8_lossy(&key)))?;
+        Ok(Response::new(UnlockDiskResponse { message: format!("/dev/vdb is open as /dev/mapper/{name}") }))
+    }
+
+    async fn recovery_key(&self, request: Request<RecoveryKeyRequest>) -> Answer<RecoveryKeyResponse> {
+        let RecoveryKeyRequest { name, forget } = request.into_inner();
+        self.note(format!("recovery {name} {forget}"))?;
+        let key = if forget { String::new() } else { "cbdefghi-jklnrtuv".to_owned() };
+        Ok(Response::new(RecoveryKeyResponse { key }))
+    }
+
     async fn dmesg(&self, request: Request<DmesgRequest>) -> Answer<BoxStream<DmesgResponse>> {
         self.note("dmesg".to_owned())?;
         Ok(self.stream(request.into_inner().follow, |state, place| {

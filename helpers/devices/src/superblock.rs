@@ -5,10 +5,12 @@
 
 use std::fmt::Write as _;
 
+use kelson_spec::encryption::LUKS;
+
 /// The contents of a superblock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Superblock {
-    /// The name that mount(2) takes; `swap` for swap space.
+    /// The name that mount(2) takes; `swap` for swap space, [`LUKS`] for an encrypted disk.
     pub fs_type: &'static str,
     pub label: Option<String>,
     pub uuid: Option<String>,
@@ -31,12 +33,21 @@ impl ReadAt for std::fs::File {
 
 /// Identifies the file system on a disk; `None`: none that is known.
 pub fn identify(disk: &impl ReadAt) -> Option<Superblock> {
-    [squashfs, xfs, ext4, btrfs, swap, vfat, iso9660]
+    [luks, squashfs, xfs, ext4, btrfs, swap, vfat, iso9660]
         .into_iter()
         .find_map(|look| look(&|at, length| disk.read_at(at, length)))
 }
 
 type Read<'a> = &'a dyn Fn(u64, usize) -> Option<Vec<u8>>;
+
+/// An encrypted disk.
+fn luks(read: Read) -> Option<Superblock> {
+    let block = read(0, 208)?;
+    (block.get(..6)? == b"LUKS\xBA\xBE").then_some(())?;
+    // The first version has no label.
+    let label = block.get(24..72).filter(|_| block.get(6..8) == Some(&[0, 2])).and_then(text);
+    Some(Superblock { fs_type: LUKS, label, uuid: text(block.get(168..208)?), member: None })
+}
 
 fn squashfs(read: Read) -> Option<Superblock> {
     (read(0, 4)? == b"hsqs").then_some(Superblock {

@@ -11,6 +11,7 @@ mod confinement;
 mod console;
 mod container;
 mod devices;
+mod encryption;
 mod environment;
 mod group;
 mod hooks;

@@ -10,19 +10,25 @@ mod blank;
 mod check;
 mod clock;
 mod disk;
+mod encryption;
 mod failure;
 mod firewall;
 mod format;
+mod growth;
 mod holders;
 mod identity;
 mod kernel;
+mod mapping;
 mod mount;
 mod mount_options;
 mod network;
 mod news;
 mod parameters;
+mod partition_growth;
+mod partition_table;
 mod program;
 mod read_only;
+mod recovery_key;
 mod seed;
 #[cfg(feature = "sources")]
 mod sources;
@@ -102,6 +108,19 @@ pub fn perform(request: &Request) -> Result<String, String> {
         Request::MakeFolder { path, mode } => make_folder(path, mode.0),
         Request::Check { device } => check::check(device),
         Request::Format { source, fs_type } => format::format(source, fs_type),
+        Request::GrowPartition { device } => partition_growth::grow(device),
+        Request::GrowFileSystem { device, target, fs_type } => growth::grow(device, target, fs_type),
+        Request::OpenDisk { name, device, key_file } => encryption::open(name, device, key_file),
+        Request::UnlockDisk { name, device } => encryption::unlock(name, device, control()),
+        Request::OpenDiskByTpm { name, device } => encryption::open_by_tpm(name, device),
+        Request::EncryptDisk { name, source, recovery_file, registers, key_file } => {
+            let registers = (registers != "-").then_some(registers.as_str());
+            let keys = encryption::Keys { recovery_file, registers, file: key_file.as_deref() };
+            encryption::encrypt(name, source, &keys)
+        }
+        Request::RecoveryKey { file } => recovery_key::read(file),
+        Request::ForgetRecoveryKey { file } => recovery_key::forget(file),
+        Request::RemoveMapping { name } => mapping::remove(name),
         Request::Sync => {
             nix::unistd::sync();
             Ok(String::new())

@@ -20,7 +20,8 @@ pub struct Ended {
 }
 
 impl Ended {
-    fn lines(&self) -> impl DoubleEndedIterator<Item = &str> {
+    /// Its lines, but empty ones.
+    pub fn lines(&self) -> impl DoubleEndedIterator<Item = &str> {
         self.text.lines().map(str::trim).filter(|line| !line.is_empty())
     }
 
@@ -59,6 +60,8 @@ pub fn run(program: &Path, arguments: &[impl AsRef<OsStr>], disk: Option<&File>)
     let output = Command::new(program)
         .args(arguments)
         .env("LC_ALL", "C")
+        // An initramfs may have left the socket of its udev behind: cryptsetup would wait for an answer of it for ever.
+        .env("DM_DISABLE_UDEV", "1")
         .stdin(input)
         .output()
         .map_err(|error| at(program, error))?;

@@ -1,10 +1,12 @@
-//! Mounts whose disks had not come when the boot went on. They are made when the disks come.
+//! Mounts whose disks had not come, and encrypted disks that were not open, when the boot went on. They are made when the
+//! disks come, or are opened.
 //!
 //! The list is a part of the report of the boot, so that a later incarnation of PID 1 finds it there.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use kelson_services::host::BootReport;
+use kelson_services::host::{BootReport, LockedDisk};
+use kelson_spec::encryption::EncryptionSpec;
 use kelson_spec::machine::MountSpec;
 use tokio::sync::watch;
 
@@ -24,10 +26,51 @@ impl Absent {
         self.0.send_modify(|report| report.absent.push(mount));
     }
 
-    /// The place of an absent mount that must be made before this one.
-    pub fn holds_up(&self, mount: &MountSpec) -> Option<PathBuf> {
+    /// An encrypted disk is not open.
+    pub fn put_locked(&self, disk: EncryptionSpec, refused: bool) {
+        self.0.send_modify(|report| report.locked.push(LockedDisk { disk, refused }));
+    }
+
+    /// What must come before this mount can be made: an absent mount, or an encrypted disk.
+    pub fn holds_up(&self, mount: &MountSpec) -> Option<String> {
         let report = self.0.borrow();
-        report.absent.iter().find(|absent| follows(mount, absent)).map(|absent| absent.target.clone())
+        let absent = report.absent.iter().find(|absent| follows(mount, absent));
+        let locked = || report.locked.iter().find(|locked| is_within(mount, &locked.disk));
+        match absent {
+            Some(absent) => Some(format!("{}, whose disk has not come", absent.target.display())),
+            None => {
+                locked().map(|locked| format!("the encrypted disk {}, which is not open", locked.disk.name))
+            }
+        }
+    }
+
+    /// The place of an absent mount on which a file for this encrypted disk lies.
+    pub fn holds_up_key(&self, disk: &EncryptionSpec) -> Option<PathBuf> {
+        let report = self.0.borrow();
+        let mount = report.absent.iter().find(|mount| has_files(mount, disk))?;
+        Some(mount.target.clone())
+    }
+
+    /// The encrypted disks that wait to be opened.
+    pub fn locked(&self) -> Vec<EncryptionSpec> {
+        let report = self.0.borrow();
+        let waits = |disk: &EncryptionSpec| report.absent.iter().any(|mount| has_files(mount, disk));
+        let absent = report.locked.iter().filter(|locked| !locked.refused && !waits(&locked.disk));
+        absent.map(|locked| locked.disk.clone()).collect()
+    }
+
+    /// This encrypted disk has come, and was opened or not.
+    pub fn opened(&self, disk: &EncryptionSpec, result: &Result<String, TaskFailure>) {
+        self.0.send_modify(|report| {
+            match result {
+                Ok(_) => report.locked.retain(|locked| locked.disk != *disk),
+                Err(_) => {
+                    let locked = report.locked.iter_mut().filter(|locked| locked.disk == *disk);
+                    locked.for_each(|locked| locked.refused = true);
+                }
+            }
+            settle(report, &open_name(disk), result);
+        });
     }
 
     /// The absent mounts that wait for their own disks alone.
@@ -42,15 +85,9 @@ impl Absent {
 
     /// The disk of this mount has come, and the mount was made or has failed.
     pub fn came(&self, mount: &MountSpec, result: &Result<String, TaskFailure>) {
-        let name = task_name(mount);
         self.0.send_modify(|report| {
             report.absent.retain(|absent| absent != mount);
-            let tasks = report.phases.iter_mut().flat_map(|phase| &mut phase.tasks);
-            for task in tasks.filter(|task| task.name == name && task.error.is_some()) {
-                task.error = result.as_ref().err().map(|failure| failure.message.clone());
-                task.message =
-                    result.as_ref().map(|done| format!("{done}; after the boot")).unwrap_or_default();
-            }
+            settle(report, &task_name(mount), result);
         });
     }
 
@@ -58,6 +95,20 @@ impl Absent {
     pub fn report(&self) -> BootReport {
         self.0.borrow().clone()
     }
+}
+
+/// Puts the result of a failed task of the boot that was done again in the place of its failure.
+fn settle(report: &mut BootReport, name: &str, result: &Result<String, TaskFailure>) {
+    let tasks = report.phases.iter_mut().flat_map(|phase| &mut phase.tasks);
+    for task in tasks.filter(|task| task.name == name && task.error.is_some()) {
+        task.error = result.as_ref().err().map(|failure| failure.message.clone());
+        task.message = result.as_ref().map(|done| format!("{done}; after the boot")).unwrap_or_default();
+    }
+}
+
+/// The name of the task that opens the encrypted disk.
+pub fn open_name(disk: &EncryptionSpec) -> String {
+    format!("open {}", disk.name)
 }
 
 /// The name of the mount's task in the boot.
@@ -70,6 +121,16 @@ pub fn follows(mount: &MountSpec, earlier: &MountSpec) -> bool {
     mount.target.starts_with(&earlier.target)
         || earlier.target.starts_with(&mount.target)
         || PathBuf::from(&mount.source).starts_with(&earlier.target)
+}
+
+/// Whether the mount is of what is in this encrypted disk.
+pub fn is_within(mount: &MountSpec, disk: &EncryptionSpec) -> bool {
+    Path::new(&mount.source) == disk.device()
+}
+
+/// Whether a file that the disk is opened with lies on this mount.
+pub fn has_files(mount: &MountSpec, disk: &EncryptionSpec) -> bool {
+    mount.target != Path::new("/") && disk.files().any(|file| file.starts_with(&mount.target))
 }
 
 #[cfg(test)]
@@ -89,8 +150,9 @@ mod tests {
         absent.put(outer.clone());
         absent.put(beside.clone());
         let (inner, bound) = (mount("LABEL=LOG", "/var/log"), mount("/srv/www", "/www"));
-        assert_eq!(absent.holds_up(&inner), Some("/var".into()));
-        assert_eq!(absent.holds_up(&bound), Some("/srv".into()));
+        let waits = |mount| absent.holds_up(mount).unwrap();
+        assert_eq!(waits(&inner), "/var, whose disk has not come");
+        assert_eq!(waits(&bound), "/srv, whose disk has not come");
         assert_eq!(absent.holds_up(&mount("LABEL=X", "/x")), None);
         absent.put(inner.clone());
         absent.put(bound);

@@ -11,7 +11,7 @@ use std::time::Duration;
 use kelson_spec::disk::DiskName;
 use kelson_spec::machine::{Format, MountSpec};
 
-use super::absent::{Absent, follows, task_name};
+use super::absent::{Absent, task_name};
 use super::{Task, TaskFailure};
 use kelson_helper::Launcher;
 
@@ -23,6 +23,10 @@ pub const LOOK: Duration = Duration::from_secs(20);
 const CHECK: Duration = Duration::from_secs(600);
 /// How long it may take to make a file system: of a large disk on a slow bus, minutes.
 const FORMAT: Duration = Duration::from_secs(600);
+/// How long it may take to change a table of partitions.
+const CALL: Duration = Duration::from_secs(30);
+/// How long a file system may take to grow: of a large disk on a slow bus, minutes.
+const GROW: Duration = Duration::from_secs(600);
 /// How long the mount itself may take: a journal is replayed.
 const MOUNT: Duration = Duration::from_secs(90);
 
@@ -47,30 +51,16 @@ pub struct Found {
     pub device: String,
 }
 
-/// One task a mount, in groups: those of a group can go side by side, because none lies within another.
-pub fn tasks(launcher: &Arc<dyn Launcher>, mounts: &[MountSpec], absent: &Absent) -> Vec<Vec<Task>> {
-    groups(mounts)
-        .into_iter()
-        .map(|group| {
-            group
-                .into_iter()
-                .map(|mount| mount_task(launcher.clone(), mount.clone(), absent.clone()))
-                .collect()
-        })
-        .collect()
-}
-
-fn mount_task(launcher: Arc<dyn Launcher>, mount: MountSpec, absent: Absent) -> Task {
+/// Mounts a file system in the boot; one whose disk has not come is kept for later.
+pub fn mount_task(launcher: Arc<dyn Launcher>, mount: MountSpec, absent: Absent) -> Task {
     let name = task_name(&mount);
-    let steps = [LOOK, FORMAT, CHECK, MOUNT].into_iter().fold(mount.wait, Duration::saturating_add);
+    let steps =
+        [LOOK, FORMAT, CHECK, MOUNT, CALL, GROW].into_iter().fold(mount.wait, Duration::saturating_add);
     let longest = steps.saturating_mul(2);
     let work = async move {
         if let Some(first) = absent.holds_up(&mount) {
             absent.put(mount);
-            return Err(TaskFailure::from(format!(
-                "it waits for {}, whose disk has not come",
-                first.display()
-            )));
+            return Err(TaskFailure::from(format!("it waits for {first}")));
         }
         match carry_out(launcher.as_ref(), &mount, mount.wait).await {
             Ok(done) => Ok(done),
@@ -104,6 +94,12 @@ pub async fn carry_out(
     if let Some(found) = &found {
         said = format_if_blank(launcher, mount, found).await?;
     }
+    let growing = found.as_ref().filter(|_| mount.grow).map(|found| PathBuf::from(&found.device));
+    // One that does not grow is mounted as it is.
+    let mut grown = Ok(String::new());
+    if let Some(device) = growing.clone() {
+        grown = task::run(launcher, &Request::GrowPartition { device }, CALL).await;
+    }
     if let Some(found) = found.as_ref().filter(|found| is_checked(mount, found)) {
         let device = PathBuf::from(&found.device);
         match task::run(launcher, &Request::Check { device }, CHECK).await {
@@ -121,7 +117,24 @@ pub async fn carry_out(
         options,
         patience: Duration::ZERO,
     };
-    let done = task::run(launcher, &request, MOUNT).await?;
+    let mut done = task::run(launcher, &request, MOUNT).await?;
+    if let Some(device) = growing.filter(|_| unsound.is_none()) {
+        let (target, fs_type) = (mount.target.clone(), mount.fs_type.clone());
+        let request = Request::GrowFileSystem { device, target, fs_type };
+        let further = task::run(launcher, &request, GROW).await;
+        match grown.and_then(|partition| Ok([partition, further?])) {
+            Ok(texts) => {
+                done = texts
+                    .iter()
+                    .filter(|text| !text.is_empty())
+                    .fold(done, |done, text| format!("{done}; {text}"));
+            }
+            Err(error) => {
+                let text = format!("{done}, and it has not grown: {error}");
+                return Err(MountFailure::Mount(TaskFailure::from(text)));
+            }
+        }
+    }
     match unsound {
         Some(error) => {
             let text = format!("{done}, read-only, as it is not sound: {error}");
@@ -183,25 +196,9 @@ pub async fn find(launcher: &dyn Launcher, source: &str, wait: Duration) -> Resu
     Ok(Found { fs_type, device: device.to_owned() })
 }
 
-/// Puts each mount into the first group after all those that it lies within, or that are mounted from within it.
-fn groups(mounts: &[MountSpec]) -> Vec<Vec<&MountSpec>> {
-    let mut groups: Vec<Vec<&MountSpec>> = Vec::new();
-    for mount in mounts {
-        let after = |earlier: &&MountSpec| follows(mount, earlier);
-        let last = groups.iter().rposition(|group| group.iter().any(after));
-        let place = last.map_or(0, |index| index.saturating_add(1));
-        match groups.get_mut(place) {
-            Some(group) => group.push(mount),
-            None => groups.push(vec![mount]),
-        }
-    }
-    groups
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::boot::{Order, Phase, Sequence};
     use crate::task::testing::Scripted;
 
     fn mount(source: &str, target: &str) -> MountSpec {
@@ -231,6 +228,32 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_partition_grows_before_and_its_file_system_after_the_mount() {
+        let asked = async |partition: &'static str, further: &'static str| {
+            let launcher = Scripted::new(move |line: &str| match line.split(' ').next() {
+                Some("identify") => Some("done xfs /dev/vdb1"),
+                Some("grow-partition") => Some(partition),
+                Some("grow-fs") => Some(further),
+                _ => Some("done mounted"),
+            });
+            let growing = MountSpec { fs_type: "xfs".to_owned(), grow: true, ..mount("LABEL=STATE", "/var") };
+            let result = carry_out(&launcher, &growing, WAIT).await.map_err(|failure| match failure {
+                MountFailure::Mount(failure) => failure.message,
+                MountFailure::NoDisk(error) => panic!("{error}"),
+            });
+            assert_eq!(
+                launcher.1.into_inner().unwrap()[1..],
+                ["grow-partition /dev/vdb1", "mount /dev/vdb1 /var xfs  0", "grow-fs /dev/vdb1 /var xfs"]
+            );
+            result
+        };
+        assert_eq!(asked("done", "done").await.unwrap(), "mounted");
+        assert_eq!(asked("done a", "done b").await.unwrap(), "mounted; a; b");
+        assert_eq!(asked("failed a", "done b").await.unwrap_err(), "mounted, and it has not grown: a");
+        assert_eq!(asked("done a", "failed b").await.unwrap_err(), "mounted, and it has not grown: b");
+    }
+
+    #[tokio::test]
     async fn a_disk_that_cannot_be_put_right_is_mounted_read_only() {
         let launcher = Scripted::new(|line| match line {
             IDENTIFY => Some("done ext4 /dev/vdb\n"),
@@ -257,30 +280,6 @@ mod tests {
             "{error:?}"
         );
         assert_eq!(begun.elapsed(), WAIT + LOOK);
-    }
-
-    #[tokio::test]
-    async fn a_disk_that_has_not_come_is_kept_for_later_with_what_lies_within() {
-        let launcher: Arc<dyn Launcher> = Arc::new(Scripted::new(|line| {
-            Some(if line.starts_with("identify") { "failed no disk" } else { "done mounted" })
-        }));
-        let sequence = Sequence::new(Duration::ZERO, None, Vec::new());
-        let mounts = [mount("LABEL=VAR", "/var"), mount("tmpfs", "/var/tmp"), mount("tmpfs", "/scratch")];
-        for group in tasks(&launcher, &mounts, &Absent::new(sequence.sender())) {
-            sequence.run(Phase::new("mounts", Order::SideBySide).tasks(group)).await.unwrap();
-        }
-        let report = sequence.report().borrow().clone();
-        assert_eq!(report.absent, mounts[..2]);
-        let errors: Vec<_> =
-            report.phases.iter().flat_map(|phase| &phase.tasks).map(|task| task.error.as_deref()).collect();
-        assert_eq!(
-            errors,
-            [
-                Some("no disk; it is mounted when it comes"),
-                None,
-                Some("it waits for /var, whose disk has not come")
-            ]
-        );
     }
 
     #[tokio::test]
@@ -324,25 +323,5 @@ mod tests {
         assert_eq!((result, lines), (Ok("mounted".into()), vec![mounted]));
         let (result, lines) = asked("done ext4 /dev/vdb", Format::IfBlank).await;
         assert!(result.unwrap_err().contains("/dev/vdb: a ext4 is on it, and not a xfs") && lines.is_empty());
-    }
-
-    #[test]
-    fn what_lies_within_another_is_mounted_after_it() {
-        let mounts = [
-            mount("LABEL=STATE", "/var"),
-            mount("LABEL=DATA", "/srv"),
-            mount("LABEL=LOG", "/var/log"),
-            mount("/var/www", "/home"),
-            mount("tmpfs", "/srv/tmp"),
-            mount("LABEL=X", "/var/log/x"),
-        ];
-        let targets: Vec<Vec<&str>> = groups(&mounts)
-            .iter()
-            .map(|group| group.iter().map(|mount| mount.target.to_str().unwrap()).collect())
-            .collect();
-        assert_eq!(
-            targets,
-            [vec!["/var", "/srv"], vec!["/var/log", "/home", "/srv/tmp"], vec!["/var/log/x"]]
-        );
     }
 }

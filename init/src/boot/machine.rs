@@ -10,10 +10,11 @@ use kelson_helper::Launcher;
 use kelson_helper::task::Request;
 use kelson_spec::MachineSpec;
 use kelson_spec::builtin::SAVED_TIME;
+use kelson_spec::encryption::EncryptionSpec;
 use kelson_spec::machine::{MountSpec, SwapSpec};
 
 use super::absent::Absent;
-use super::{Order, Phase, Task, devices, mounts, network, root, state_folder, swap};
+use super::{Order, Phase, Task, disks, mounts, network, root, state_folder, swap};
 use crate::options::Options;
 use crate::{log, signals};
 
@@ -49,7 +50,7 @@ pub fn disks(
 ) -> Vec<Phase> {
     // The watchdog's driver may be a module, and what comes after it can hang on a disk.
     let mut phases = vec![modules(machine, launcher), Phase::new("watchdog", Order::InTurn).task(watchdog)];
-    phases.extend(mounts_of(&machine.mounts, launcher, absent));
+    phases.extend(mounts_of(&machine.encryption, &machine.mounts, launcher, absent));
     let state = state_folder::task(Arc::clone(launcher), options.state_dir.clone());
     phases.push(Phase::new("mounts", Order::InTurn).task(state));
     phases.extend(swap::phase(&machine.swap, launcher));
@@ -65,7 +66,9 @@ pub fn further_disks(
 ) -> Vec<Phase> {
     let further: Vec<MountSpec> =
         machine.mounts.iter().filter(|mount| !done.mounts.contains(mount)).cloned().collect();
-    let mut phases: Vec<Phase> = mounts_of(&further, launcher, absent).collect();
+    let encrypted = machine.encryption.iter().filter(|disk| !done.encryption.contains(disk));
+    let encrypted: Vec<EncryptionSpec> = encrypted.cloned().collect();
+    let mut phases: Vec<Phase> = mounts_of(&encrypted, &further, launcher, absent).collect();
     let swap: Vec<SwapSpec> = machine.swap.iter().filter(|swap| !done.swap.contains(swap)).cloned().collect();
     phases.extend(swap::phase(&swap, launcher));
     if machine.modules != done.modules || (machine.devices.is_some() && done.devices.is_none()) {
@@ -85,11 +88,12 @@ pub fn modules(machine: &MachineSpec, launcher: &Arc<dyn Launcher>) -> Phase {
 }
 
 fn mounts_of(
+    encrypted: &[EncryptionSpec],
     mounts: &[MountSpec],
     launcher: &Arc<dyn Launcher>,
     absent: &Absent,
 ) -> impl Iterator<Item = Phase> + use<> {
-    let groups = devices::tasks(launcher, mounts, absent).into_iter();
+    let groups = disks::tasks(launcher, encrypted, mounts, absent).into_iter();
     groups.map(|group| Phase::new("mounts", Order::SideBySide).tasks(group))
 }
 

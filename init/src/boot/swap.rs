@@ -1,9 +1,11 @@
 //! The swap of the machine file: disks and files by `kelson-task`, because a disk may be dead, and compressed memory.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use kelson_helper::Launcher;
+use kelson_spec::encryption::EncryptionSpec;
 use kelson_spec::machine::{Format, SwapPlace, SwapSpec};
 
 use super::devices::{LOOK, MountFailure, find};
@@ -25,14 +27,24 @@ pub fn phase(swap: &[SwapSpec], launcher: &Arc<dyn Launcher>) -> Option<Phase> {
     (!swap.is_empty()).then(|| Phase::new("swap", Order::SideBySide).tasks(swap.iter().map(task)))
 }
 
-fn name(swap: &SwapSpec) -> String {
+/// Whether the swap area is in this encrypted disk.
+pub fn is_within(swap: &SwapSpec, disk: &EncryptionSpec) -> bool {
+    matches!(&swap.place, SwapPlace::Disk(source) if Path::new(source) == disk.device())
+}
+
+/// The name of the task.
+pub fn name(swap: &SwapSpec) -> String {
     match &swap.place {
         SwapPlace::Disk(source) => format!("swap {source}"),
         SwapPlace::Zram { percent, .. } => format!("swap in {percent}% of the memory"),
     }
 }
 
-async fn enable(launcher: &dyn Launcher, swap: &SwapSpec) -> Result<String, TaskFailure> {
+/// Turns a swap area on.
+///
+/// # Errors
+/// When it cannot be turned on.
+pub async fn enable(launcher: &dyn Launcher, swap: &SwapSpec) -> Result<String, TaskFailure> {
     let (device, priority) = match &swap.place {
         SwapPlace::Zram { percent, algorithm } => {
             let request = Request::MakeZram { percent: u32::from(*percent), algorithm: algorithm.clone() };

@@ -1,4 +1,4 @@
-//! Swap and loop devices: what holds a disk without being a mount.
+//! Swap, encrypted disks and loop devices: what holds a disk without being a mount.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -29,6 +29,33 @@ pub async fn detach_loops(launcher: &dyn Launcher, call: Duration) -> usize {
     done
 }
 
+/// Takes away all devices of the device mapper that nothing uses, again and again until nothing more goes. Returns how many
+/// went, and the others with what is wrong.
+pub async fn remove_mappings(launcher: &dyn Launcher, call: Duration) -> (usize, Vec<String>) {
+    let mut done: usize = 0;
+    loop {
+        let (before, mut stuck) = (done, Vec::new());
+        for name in mappings(Path::new("/sys/class/block")) {
+            match task::run(launcher, &Request::RemoveMapping { name }, call).await {
+                Ok(_) => done = done.saturating_add(1),
+                Err(error) => stuck.push(error.to_string()),
+            }
+        }
+        // One may have held another.
+        if stuck.is_empty() || done == before {
+            return (done, stuck);
+        }
+    }
+}
+
+/// The names of the devices of the device mapper.
+fn mappings(devices: &Path) -> Vec<String> {
+    let Ok(folder) = std::fs::read_dir(devices) else { return Vec::new() };
+    let names =
+        folder.flatten().filter_map(|entry| std::fs::read_to_string(entry.path().join("dm/name")).ok());
+    names.map(|name| name.trim_end().to_owned()).collect()
+}
+
 fn attached_loops(devices: &Path) -> Vec<PathBuf> {
     let Ok(folder) = std::fs::read_dir(devices) else { return Vec::new() };
     let attached = folder.flatten().filter(|entry| entry.path().join("loop/backing_file").exists());
@@ -40,12 +67,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_loops_with_a_file_are_listed() {
+    fn only_loops_with_a_file_and_mappings_are_listed() {
         let folder = std::env::temp_dir().join(format!("kelson-loops-{}", std::process::id()));
         std::fs::create_dir_all(folder.join("loop0/loop")).unwrap();
         std::fs::create_dir_all(folder.join("loop1")).unwrap();
         std::fs::write(folder.join("loop0/loop/backing_file"), "/x\n").unwrap();
+        std::fs::create_dir_all(folder.join("dm-0/dm")).unwrap();
+        std::fs::write(folder.join("dm-0/dm/name"), "data\n").unwrap();
         assert_eq!(attached_loops(&folder), [PathBuf::from("/dev/loop0")]);
+        assert_eq!(mappings(&folder), ["data"]);
         std::fs::remove_dir_all(&folder).unwrap();
     }
 }

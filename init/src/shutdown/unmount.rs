@@ -38,7 +38,9 @@ pub async fn all_but_root(launcher: &dyn Launcher, call: Duration, deadline: Ins
     let unmounter = Unmounter { launcher, read: &read, call, deadline };
     let mut stuck = unmounter.run(&|mount| !is_kept(mount)).await;
     // A loop device that lets go frees the file system that its file is on.
-    if !stuck.is_empty() && disks::detach_loops(launcher, call).await > 0 {
+    // So does an encrypted disk; it also keeps its loop device.
+    let (removed, _) = disks::remove_mappings(launcher, call).await;
+    if !stuck.is_empty() && disks::detach_loops(launcher, call).await.saturating_add(removed) > 0 {
         stuck = unmounter.run(&|mount| !is_kept(mount)).await;
     }
     unmounter.make_read_only(&stuck).await;

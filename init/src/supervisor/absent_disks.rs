@@ -9,12 +9,13 @@ use std::time::Duration;
 use kelson_helper::Launcher;
 use kelson_services::manager::Manager;
 use kelson_services::state_store::{Kind, StateStore};
+use kelson_spec::encryption::EncryptionSpec;
 use kelson_spec::machine::MountSpec;
 use tokio::task::{JoinHandle, JoinSet};
 
-use crate::boot::TaskFailure;
-use crate::boot::absent::{Absent, task_name};
+use crate::boot::absent::{Absent, open_name, task_name};
 use crate::boot::devices::{MountFailure, carry_out};
+use crate::boot::{TaskFailure, encryption};
 
 /// How long one process waits before another takes its place.
 const WAIT: Duration = Duration::from_secs(3600);
@@ -42,7 +43,7 @@ pub(super) fn mount_as_they_come(
     manager: Manager,
     store: Option<StateStore>,
 ) -> AbsentDisks {
-    let some = !absent.free().is_empty();
+    let some = !absent.free().is_empty() || !absent.locked().is_empty();
     let work = async move {
         mount_all(&absent, &launcher, |text| {
             manager.host_event(text);
@@ -55,21 +56,47 @@ pub(super) fn mount_as_they_come(
     AbsentDisks(some.then(|| tokio::spawn(work)))
 }
 
+/// What comes later.
+#[derive(Debug, Clone, PartialEq)]
+enum Later {
+    Open(EncryptionSpec),
+    Mount(MountSpec),
+}
+
+impl Later {
+    async fn carry_out(&self, launcher: &dyn Launcher) -> Result<String, MountFailure> {
+        match self {
+            Later::Open(disk) => encryption::open(launcher, disk, WAIT).await,
+            Later::Mount(mount) => carry_out(launcher, mount, WAIT).await,
+        }
+    }
+}
+
 /// Returns once all are mounted or have failed; `report` is given a line for each.
 async fn mount_all(absent: &Absent, launcher: &Arc<dyn Launcher>, report: impl Fn(&str)) {
     let (mut begun, mut running) = (Vec::new(), JoinSet::new());
     loop {
-        for mount in absent.free() {
-            if !begun.contains(&mount) {
-                begun.push(mount.clone());
-                running.spawn(mount_one(Arc::clone(launcher), mount));
+        let disks = absent.locked().into_iter().map(Later::Open);
+        for later in disks.chain(absent.free().into_iter().map(Later::Mount)) {
+            if !begun.contains(&later) {
+                begun.push(later.clone());
+                running.spawn(wait_for(Arc::clone(launcher), later));
             }
         }
         match running.join_next().await {
-            Some(Ok((mount, result))) => {
-                absent.came(&mount, &result);
+            Some(Ok((later, result))) => {
+                let name = match &later {
+                    Later::Open(disk) => {
+                        absent.opened(disk, &result);
+                        open_name(disk)
+                    }
+                    Later::Mount(mount) => {
+                        absent.came(mount, &result);
+                        task_name(mount)
+                    }
+                };
                 let said = result.unwrap_or_else(|failure| failure.message);
-                report(&format!("{}: {said}", task_name(&mount)));
+                report(&format!("{name}: {said}"));
             }
             Some(Err(_)) => {}
             None => return,
@@ -77,14 +104,11 @@ async fn mount_all(absent: &Absent, launcher: &Arc<dyn Launcher>, report: impl F
     }
 }
 
-async fn mount_one(
-    launcher: Arc<dyn Launcher>,
-    mount: MountSpec,
-) -> (MountSpec, Result<String, TaskFailure>) {
+async fn wait_for(launcher: Arc<dyn Launcher>, later: Later) -> (Later, Result<String, TaskFailure>) {
     loop {
-        match carry_out(&*launcher, &mount, WAIT).await {
-            Ok(done) => return (mount, Ok(done)),
-            Err(MountFailure::Mount(failure)) => return (mount, Err(failure)),
+        match later.carry_out(&*launcher).await {
+            Ok(done) => return (later, Ok(done)),
+            Err(MountFailure::Mount(failure)) => return (later, Err(failure)),
             Err(MountFailure::NoDisk(_)) => tokio::time::sleep(AGAIN).await,
         }
     }

@@ -89,7 +89,7 @@ impl Incarnation {
             None => {
                 if context.intents.current().is_none() {
                     context.manager.begin();
-                    context.await_disks(&self.sequence);
+                    context.await_disks();
                 }
                 context.watch_boot(&self.sequence);
             }

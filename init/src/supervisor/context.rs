@@ -18,6 +18,7 @@ use super::absent_disks::{AbsentDisks, mount_as_they_come};
 use super::api::Api;
 use super::builtin::{containerd_spec, program_specs};
 use super::configuration::Configuration;
+use super::encrypted_disks::EncryptedDisks;
 use super::files::Files;
 use super::intent::Intents;
 use super::kexec::Kexec;
@@ -38,6 +39,8 @@ pub(super) struct Context {
     pub(super) personalities: Personalities,
     pub(super) manager: Manager,
     pub(super) later_mounts: LaterMounts,
+    /// What the boot did not wait for any longer.
+    pub(super) absent: Absent,
     pub(super) absent_disks: AbsentDisks,
     pub(super) collector: Collector,
     pub(super) prober: Option<Prober>,
@@ -101,10 +104,9 @@ impl Context {
     }
 
     /// Mounts the disks that the boot did not wait for any longer, as they come.
-    pub(super) fn await_disks(&mut self, sequence: &Sequence) {
+    pub(super) fn await_disks(&mut self) {
         let (tasks, manager) = (self.personalities.tasks(), self.manager.clone());
-        self.absent_disks =
-            mount_as_they_come(Absent::new(sequence.sender()), tasks, manager, self.store.clone());
+        self.absent_disks = mount_as_they_come(self.absent.clone(), tasks, manager, self.store.clone());
     }
 
     /// Says when the boot is over.
@@ -140,6 +142,30 @@ impl Context {
             HostRequest::History { reply } => self.files.history(reply),
             HostRequest::Reexec { reason, reply } => self.reexec.ask(reason, reply),
             HostRequest::Resumed { resumed, reply } => self.renew(resumed, reply),
+            HostRequest::UnlockDisk { name, key, asked_by, reply } => {
+                let disks = self.encrypted_disks();
+                tokio::spawn(async move {
+                    // The caller may have gone away.
+                    let _ = reply.send(disks.unlock(&name, &key, &asked_by).await);
+                });
+            }
+            HostRequest::RecoveryKey { name, forget, reply } => {
+                let disks = self.encrypted_disks();
+                tokio::spawn(async move {
+                    let _ = reply.send(disks.recovery_key(&name, forget).await);
+                });
+            }
+        }
+    }
+
+    fn encrypted_disks(&self) -> EncryptedDisks {
+        EncryptedDisks {
+            mode: self.options.mode,
+            tasks: self.personalities.tasks(),
+            manager: self.manager.clone(),
+            store: self.store.clone(),
+            absent: self.absent.clone(),
+            machine: self.configuration.machine(),
         }
     }
 

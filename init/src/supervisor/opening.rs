@@ -38,6 +38,7 @@ use super::launchers::Personalities;
 use super::listeners::Listeners;
 use super::parts::{self, Probing};
 use super::reexec::Reexec;
+use crate::boot::absent::Absent;
 use crate::error::{At as _, Result};
 use crate::features::OWN;
 use crate::options::{Options, Rescue, RuntimePlace};
@@ -134,6 +135,7 @@ impl Incarnation {
         Ok(Context {
             options: options.clone(),
             later_mounts,
+            absent: Absent::new(self.sequence.sender()),
             absent_disks: AbsentDisks::default(),
             files,
             reexec: Reexec::new(

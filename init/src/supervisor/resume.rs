@@ -91,7 +91,7 @@ impl Incarnation {
         if context.intents.current().is_none() {
             // Those that the boot had not come to yet; the others are past that.
             context.manager.begin();
-            context.await_disks(&self.sequence);
+            context.await_disks();
         }
         if self.sequence.report().borrow().total.is_none() {
             context.watch_boot(&self.sequence);

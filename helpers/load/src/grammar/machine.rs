@@ -11,6 +11,7 @@ use super::codec::Codec;
 use super::confinement::{limits, logs, resources, stdout, stop};
 use super::console::console;
 use super::devices::devices;
+use super::encryption::{encryption, name_of_two};
 use super::environment::environments;
 use super::group::{LEAST_DEADLINE, within_deadline};
 use super::hooks::hooks;
@@ -89,6 +90,8 @@ pub fn machine_file(defaults: &Rc<MachineSpec>) -> Mapping<MachineSpec> {
         .optional()
         .of_kind(move || Kind::Either(vec![Kind::Choice(vec!["off"]), kind()]))
         .around(|d, node, inner| if node.is("off") { Some(None) } else { inner(d, node) });
+    let encrypted =
+        Mapping::codec(encryption).list("a list of encrypted disks").but(|disks| name_of_two(disks));
     keys! {
         Mapping::new("machine", move || (*initial).clone());
         means "hostname" hostname = host_name().optional(),
@@ -106,6 +109,8 @@ pub fn machine_file(defaults: &Rc<MachineSpec>) -> Mapping<MachineSpec> {
         means "nftables" nftables = path().optional(), "Kelson loads no rules",
             "a file of rules for the firewall, which the boot has [`nft`](howto/network.md#the-firewall) load before \
              it sets up interfaces";
+        key "encryption" encryption = encrypted, "encrypted disks, which the boot [opens](howto/disks.md#encrypted-disks) \
+             before it mounts what is in them";
         key "mounts" mounts = Mapping::codec(mount).list("a list of mounts"), "file systems";
         key "swap" swap = Mapping::codec(swap).list("a list of swap areas"), "disks, files and compressed memory for \
              [swap](howto/disks.md#swap)";

@@ -2,7 +2,7 @@
 
 use super::codec::Codec;
 use super::mapping::{Mapping, keys};
-use super::values::{any_word, choice, duration, path, text};
+use super::values::{any_word, boolean, choice, duration, path, text};
 use crate::decode::quoted;
 use kelson_spec::disk::{DiskName, NameKind};
 use kelson_spec::machine::{Format, MountSpec};
@@ -28,8 +28,16 @@ pub fn mount() -> Mapping<MountSpec> {
         means "format" format = choice([("ifBlank", Format::IfBlank)]), "a disk is never formatted",
             "`ifBlank`: a disk that is [known to be blank](howto/disks.md#format-blank-disks) gets a file system of \
              `type`: `ext4`, `xfs` or `vfat`";
+        key "grow" grow = boolean(),
+            "`true`: the file system (`ext4` or `xfs`) [grows](howto/disks.md#growing-disks) to the size of its disk, after \
+             the partition if it is the last one";
     }
     .check(|d, seen, mount| {
+        if mount.grow && (DiskName::parse(&mount.source).is_none() || !Format::GROWING.contains(&mount.fs_type.as_str())) {
+            mount.grow = false;
+            let all = Format::GROWING.join(" or ");
+            seen.wrong_key(d, "grow", format_args!("only an {all} on a disk grows; leave grow out"));
+        }
         if mount.format == Format::Never || !seen.is_right("format") {
             return;
         }

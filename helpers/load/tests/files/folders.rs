@@ -190,7 +190,7 @@ sources: {from: [disc], wait: 1}
             "machine.yaml:24:82: devices.rules[2].link: \"../x\" is not a name below /dev; write such as serial/gps",
             "machine.yaml:24:95: devices.rules[2].group: group \"nobodys\" is not in /etc/group",
             "machine.yaml:24:117: devices.rules[2].attributes: \"../a\" is not the name of an attribute, such as idVendor",
-            "machine.yaml:25:1: hostnmae: this key is not known; did you mean hostname? Allowed here: hostname, modules, sysctl, network, nftables, mounts, swap, api, builtins, health, shutdown, watchdog, images, main, time, devices, console, kexec, sources, logs",
+            "machine.yaml:25:1: hostnmae: this key is not known; did you mean hostname? Allowed here: hostname, modules, sysctl, network, nftables, encryption, mounts, swap, api, builtins, health, shutdown, watchdog, images, main, time, devices, console, kexec, sources, logs",
             "machine.yaml:26:10: console: \"disk\" is not one of dashboard, shell",
             "machine.yaml:27:8: kexec.kernel: this key is missing; write kernel: PATH",
             "machine.yaml:27:20: kexec.initramfs: \"boot\" is not a path from the root; write it with / first",
@@ -264,6 +264,53 @@ fn a_folder_that_is_not_there_is_said() {
     );
     std::fs::remove_dir(folder.services()).unwrap();
     assert_eq!(folder.messages(), Vec::<String>::new());
+}
+
+#[test]
+fn what_cannot_grow_is_said() {
+    let folder = host();
+    folder.machine(
+        "mounts:
+  - {source: tmpfs, target: /a, type: ext4, grow: true}
+  - {source: LABEL=B, target: /b, type: vfat, grow: true}
+  - {source: LABEL=C, target: /c, type: xfs, grow: true}
+",
+    );
+    let mistake = |place| format!("{place}.grow: only an ext4 or xfs on a disk grows; leave grow out");
+    assert_eq!(
+        folder.messages(),
+        [mistake("machine.yaml:2:45: mounts[0]"), mistake("machine.yaml:3:47: mounts[1]")]
+    );
+    let growing: Vec<bool> = folder.load().machine.mounts.iter().map(|mount| mount.grow).collect();
+    assert_eq!(growing, [false, false, true]);
+}
+
+#[test]
+fn an_encrypted_disk_that_cannot_be_made_is_said() {
+    let folder = host();
+    folder.machine(
+        "encryption:
+  - {name: a, source: UUID=a, keyFile: /k, recoveryFile: /r, format: ifBlank}
+  - {name: b, source: SERIAL=B, recoveryFile: /r, format: ifBlank}
+  - {name: c, source: SERIAL=C, keyFile: /k, format: ifBlank}
+  - {name: d, source: /srv/file}
+",
+    );
+    assert_eq!(
+        folder.messages(),
+        [
+            "machine.yaml:2:62: encryption[0].format: a blank disk has no UUID; name it in source by SERIAL=, ID=, PARTLABEL=, PARTUUID= or its path",
+            "machine.yaml:3:51: encryption[1].format: a disk that is to be encrypted needs keyFile; write such as keyFile: /etc/kelson/b.key",
+            "machine.yaml:4:46: encryption[2].format: a disk that is to be encrypted needs recoveryFile; write such as recoveryFile: /etc/kelson/c.recovery",
+            "machine.yaml:5:23: encryption[3].source: \"/srv/file\" is no name of a disk; write such as SERIAL=WD-123",
+        ]
+    );
+    assert!(folder.load().machine.encryption.iter().all(|disk| disk.format == Format::Never));
+    folder.machine("encryption: [{name: a, source: SERIAL=A}, {name: a, source: SERIAL=B}]\n");
+    assert_eq!(
+        folder.messages(),
+        ["machine.yaml:1:13: encryption: two disks have the name a; give each another one"]
+    );
 }
 
 #[test]

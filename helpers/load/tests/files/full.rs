@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::folder::Folder;
 use kelson_load::written;
 use kelson_spec::devices::{DeviceRule, DevicesSpec};
+use kelson_spec::encryption::{EncryptionSpec, Tpm2Spec};
 use kelson_spec::machine::{
     ApiSpec, BuiltinSpec, ConsoleShow, ConsoleSpec, Format, KexecSpec, MachineSpec, MountSpec,
     NodeHealthSpec, SwapPlace, SwapSpec, TimeSpec, WatchdogSpec,
@@ -408,7 +409,8 @@ network:
   - {interface: br0, bridge: {members: [bond0], stp: true}}
   - {interface: local, dummy: {}}
 nftables: /etc/nftables.conf
-mounts: [{source: LABEL=STATE, target: /var, type: ext4, options: [noatime], wait: 1m}, {source: SERIAL=1, target: /srv, type: xfs, format: ifBlank}]
+encryption: [{name: data, source: SERIAL=2, tpm2: {pcrs: [0, 7]}, keyFile: /k, recoveryFile: /r, wait: 5s, format: ifBlank}, {name: more, source: /dev/vdc, tpm2: {}}]
+mounts: [{source: LABEL=STATE, target: /var, type: ext4, options: [noatime], wait: 1m}, {source: SERIAL=1, target: /srv, type: xfs, format: ifBlank, grow: true}]
 swap: [{source: PARTLABEL=swap, priority: 5, wait: 1s, format: ifBlank}, {zram: 50, algorithm: zstd}]
 api: {listen: ["0.0.0.0:50000", "[::]:50000"], ca: /etc/kelson/pki/ca.pem, certificate: /etc/kelson/pki/c.pem, key: /etc/kelson/pki/k.pem, connectionLifetime: 30m}
 builtins:
@@ -513,6 +515,23 @@ logs: {stdout: only}
             made("local", LinkKind::Dummy),
         ],
         nftables: Some("/etc/nftables.conf".into()),
+        encryption: vec![
+            EncryptionSpec {
+                name: "data".into(),
+                source: "SERIAL=2".into(),
+                tpm2: Some(Tpm2Spec { pcrs: vec![0, 7] }),
+                key_file: Some("/k".into()),
+                recovery_file: Some("/r".into()),
+                wait: Duration::from_secs(5),
+                format: Format::IfBlank,
+            },
+            EncryptionSpec {
+                name: "more".into(),
+                source: "/dev/vdc".into(),
+                tpm2: Some(Tpm2Spec { pcrs: vec![7] }),
+                ..EncryptionSpec::default()
+            },
+        ],
         mounts: vec![
             MountSpec {
                 source: "LABEL=STATE".into(),
@@ -521,12 +540,14 @@ logs: {stdout: only}
                 options: vec!["noatime".into()],
                 wait: Duration::from_secs(60),
                 format: Format::Never,
+                grow: false,
             },
             MountSpec {
                 source: "SERIAL=1".into(),
                 target: "/srv".into(),
                 fs_type: "xfs".into(),
                 format: Format::IfBlank,
+                grow: true,
                 ..MountSpec::default()
             },
         ],

@@ -10,7 +10,8 @@ use kelson_spec::Loaded;
 use kelson_spec::duration_text;
 
 /// The other keys that a key needs to mean something: the mapping, the key, the other keys there.
-const COMPANY: [(&str, &str, &str); 9] = [
+const COMPANY: [(&str, &str, &str); 10] = [
+    ("encryption", "format", "keyFile: /k, recoveryFile: /r"),
     ("service", "lifecycle", "group: g"),
     ("http", "ca", "scheme: https"),
     ("grpc", "ca", "scheme: https"),

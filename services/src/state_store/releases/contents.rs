@@ -9,13 +9,14 @@ use kelson_load::{Sources, load_with};
 use kelson_proto::state::v1 as stored;
 use kelson_runner::Exit;
 use kelson_spec::Loaded;
+use kelson_spec::encryption::{EncryptionSpec, Tpm2Spec};
 use kelson_spec::machine::{Format, MountSpec};
 use prost::Message as _;
 
 use super::super::record::FoundRecord;
 use super::super::{Kind, Part, Record, StateStore, descriptors, file};
 use super::life;
-use crate::host::{BootReport, PhaseRecord, TaskRecord};
+use crate::host::{BootReport, LockedDisk, PhaseRecord, TaskRecord};
 use crate::model::{Event, State};
 use crate::state_store::numbers::Numbered as _;
 
@@ -284,8 +285,24 @@ fn boot() -> BootReport {
         options: vec!["noatime".to_owned()],
         wait: time(1500),
         format: Format::IfBlank,
+        grow: true,
     };
-    BootReport { phases: vec![phase], kernel: Some(time(900)), total: Some(time(2900)), absent: vec![absent] }
+    let disk = EncryptionSpec {
+        name: "data".to_owned(),
+        source: "SERIAL=LOCKED".to_owned(),
+        tpm2: Some(Tpm2Spec { pcrs: vec![11] }),
+        key_file: Some("/data.key".into()),
+        recovery_file: Some("/data.recovery".into()),
+        wait: time(1700),
+        format: Format::IfBlank,
+    };
+    BootReport {
+        phases: vec![phase],
+        kernel: Some(time(900)),
+        total: Some(time(2900)),
+        absent: vec![absent],
+        locked: vec![LockedDisk { disk, refused: true }],
+    }
 }
 
 /// Writes all of it, as this release does.
