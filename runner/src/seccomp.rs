@@ -11,6 +11,7 @@
 mod oci;
 mod profile;
 
+use kelson_sys::ordered;
 use std::sync::Arc;
 
 use libc::{sock_filter, sock_fprog};
@@ -157,7 +158,7 @@ fn compile(rules: &[(u32, Rule)], newest: u32) -> Vec<sock_filter> {
 fn ranges(rules: &[(u32, Rule)], newest: u32) -> Vec<(u32, Rule)> {
     let mut sorted = rules.to_vec();
     // Stable: of several rules for one number the last stays last.
-    sorted.sort_by_key(|(number, _)| *number);
+    ordered::sort_by_key(&mut sorted, |(number, _)| *number);
     let mut ranges: Vec<(u32, Rule)> = Vec::new();
     let mut named = sorted.into_iter().peekable();
     let mut push = |number, rule| {

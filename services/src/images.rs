@@ -15,6 +15,7 @@ use kelson_image::{
     Digest, ImageRow, Listing, News, PruneResult, Reference, UnpackFailure, Unpacked, Unpacker,
 };
 use kelson_runner::{BoxFuture, ErrorKind, ImageConfig, Images, RunnerError};
+use kelson_sys::ordered;
 use kelson_sys::text::first_of_many;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
@@ -105,7 +106,9 @@ impl ImageStore {
     /// When the archives or containerd could not be asked.
     pub async fn list(&self, manager: &Manager) -> Result<(Vec<Listed>, Vec<String>), ImagesError> {
         let Listing { mut images, notes } = self.ask(self.inner.unpacker.list()).await?;
-        images.sort_by(|a, b| a.reference.cmp(&b.reference).then_with(|| a.archive.cmp(&b.archive)));
+        ordered::sort_by(&mut images, |a, b| {
+            a.reference.cmp(&b.reference).then_with(|| a.archive.cmp(&b.archive))
+        });
         let wanted: Vec<(String, String)> =
             manager.list().iter().filter_map(|service| image_of(manager, &service.name)).collect();
         let listed = images.into_iter().map(|row| {
@@ -176,7 +179,7 @@ impl ImageStore {
         let mut prepared = lock(&self.inner.prepared);
         prepared.retain(|service, _| services.iter().any(|known| *known.name == **service));
         needed.extend(prepared.values().cloned());
-        needed.sort_unstable();
+        ordered::sort(&mut needed);
         needed.dedup();
         needed
     }

@@ -3,7 +3,7 @@
 //! The crash may have been in any of PID 1's usual work, so this uses as little of it as possible: no Manager, no state
 //! machine, no API, no logs. Each service stops as its record and its file say, in the usual order ([`StopOrder`]).
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -11,6 +11,8 @@ use std::time::Duration;
 
 use kelson_runner::{Attachment, BoxFuture, Executor, Exit, Leftover, Runner, StopPlan};
 use kelson_spec::{ServiceSpec, StopOrder};
+use kelson_sys::boxed;
+use kelson_sys::ordered;
 use kelson_sys::text::first_of_many;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
@@ -58,7 +60,7 @@ pub async fn stop(past: &mut Past, survivors: &dyn Survivors, now: Duration, dea
     let is_last = |service: &Service| program::last().position(|name| *service.name == *name);
     let (mut last, others): (Vec<Service>, Vec<Service>) =
         services.into_iter().partition(|service| is_last(service).is_some());
-    last.sort_by_key(is_last);
+    ordered::sort_by_key(&mut last, is_last);
     stop_part(others, deadline).await;
     for service in last {
         stop_part(vec![service], deadline).await;
@@ -84,10 +86,10 @@ struct Service {
 /// All services that are recorded, taken over from the incarnation before.
 async fn services(past: &mut Past, survivors: &dyn Survivors, now: Duration) -> Vec<Service> {
     let (mut specs, _) = past.specs();
-    let mut records: BTreeMap<String, Record> =
+    let mut records: HashMap<String, Record> =
         std::mem::take(&mut past.records).into_iter().map(|record| (record.name.clone(), record)).collect();
     let mut names: Vec<String> = records.keys().chain(specs.keys()).cloned().collect();
-    names.sort();
+    ordered::sort(&mut names);
     names.dedup();
     let mut services = Vec::new();
     for name in names {
@@ -148,7 +150,7 @@ async fn stop_part(services: Vec<Service>, deadline: Instant) {
         services.iter().flat_map(|service| [&*service.spec].into_iter().chain(&service.next)).collect();
     let mut order = StopOrder::new(names, specs.iter().copied());
     drop(specs);
-    let mut waiting: BTreeMap<Arc<str>, Service> =
+    let mut waiting: HashMap<Arc<str>, Service> =
         services.into_iter().map(|service| (Arc::clone(&service.name), service)).collect();
     let mut stops = JoinSet::new();
     let mut free = order.first();

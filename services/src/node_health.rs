@@ -6,6 +6,7 @@
 //! groups asked, and [`report`] puts all that in words when somebody asks. Nothing polls; a change costs the same among
 //! a thousand services as among ten. [`recovery`] writes down what the next incarnation of PID 1 has to know of it.
 
+use kelson_sys::ordered;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -138,7 +139,7 @@ impl NodeHealth {
                 && (group.is_none() || now.group.as_deref() == group)
                 && part_if_required(now, self.inner.manager.spec(&now.name).as_deref()) == Part::Culprit
         });
-        snapshots.sort_by(|a, b| a.name.cmp(&b.name));
+        ordered::sort_by(&mut snapshots, |a, b| a.name.cmp(&b.name));
         snapshots.iter().map(report::culprit).collect()
     }
 

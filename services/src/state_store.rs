@@ -39,6 +39,7 @@ pub(crate) mod service;
 mod tree;
 mod unwritten;
 
+use kelson_sys::ordered;
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -196,7 +197,7 @@ impl StateStore {
         let names = files.filter_map(|file| file.file_name().into_string().ok());
         let mut names: Vec<String> =
             names.filter_map(|name| name.strip_suffix(".spec").map(str::to_owned)).collect();
-        names.sort();
+        ordered::sort(&mut names);
         names
     }
 }

@@ -11,7 +11,7 @@ mod check;
 mod components;
 mod stop;
 
-use std::collections::BTreeMap;
+use kelson_sys::ordered;
 
 use crate::service::{Requirement, ServiceEvent, ServiceSpec};
 
@@ -59,8 +59,7 @@ impl Graph {
     /// cycle's alternatives orders the stop. Two specs of a service may form one with each other, and then nothing in that
     /// cycle does. Every order that remains can be kept.
     pub fn new<'s>(specs: impl IntoIterator<Item = &'s ServiceSpec> + Clone) -> Self {
-        let mut index: BTreeMap<&str, usize> =
-            specs.clone().into_iter().map(|spec| (spec.name.as_str(), 0)).collect();
+        let mut index = ordered::map(specs.clone().into_iter().map(|spec| (spec.name.as_str(), 0)));
         for spec in specs.clone() {
             walk(&spec.depends, false, &mut |name, _, _| {
                 index.insert(name, 0);
@@ -99,7 +98,7 @@ impl Graph {
             }
         }
         for (links, mut list) in self.nodes.iter_mut().zip(needed_by) {
-            list.sort_unstable();
+            ordered::sort(&mut list);
             list.dedup();
             links.needed_by = list;
         }
@@ -141,7 +140,7 @@ impl Graph {
     /// The services that `name` depends on directly, whatever the event; sorted, each once.
     pub fn dependencies(&self, name: &str) -> Vec<&str> {
         let mut list: Vec<&str> = self.edges(name).map(|edge| edge.service).collect();
-        list.sort_unstable();
+        ordered::sort(&mut list);
         list.dedup();
         list
     }
@@ -187,7 +186,7 @@ impl Graph {
                     }
                     None => Vec::new(),
                 };
-                needed.sort_unstable();
+                ordered::sort(&mut needed);
                 needed.dedup();
                 for to in needed {
                     if let Some(count) = waits_for.get_mut(to) {
@@ -198,7 +197,7 @@ impl Graph {
                     }
                 }
             }
-            next.sort_unstable();
+            ordered::sort(&mut next);
             layers.push(layer.iter().map(|place| self.name(*place)).collect());
             layer = next;
         }

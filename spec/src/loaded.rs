@@ -1,5 +1,6 @@
 //! The result of reading a configuration folder: the specs that are good, and the mistakes of the rest.
 
+use kelson_sys::ordered;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::SystemTime;
@@ -142,13 +143,13 @@ impl Loaded {
         };
         let names = self.faulty().into_iter().filter(|name| goes_on(name));
         let kept = names.filter_map(|name| Some((name.to_owned(), version(name)?)));
-        self.kept_versions = kept.collect();
+        self.kept_versions = ordered::map(kept);
     }
 
     /// Names of the services that are not started because of their mistakes, each once, sorted.
     pub fn faulty(&self) -> Vec<&str> {
         let mut names: Vec<&str> = self.diagnostics.iter().filter_map(|d| d.service.as_deref()).collect();
-        names.sort_unstable();
+        ordered::sort(&mut names);
         names.dedup();
         names
     }

@@ -11,6 +11,7 @@ pub mod ipv4;
 mod lock;
 pub mod mountinfo;
 pub mod netlink;
+pub mod ordered;
 pub mod packet;
 pub mod pidfd;
 pub mod process;

@@ -2,7 +2,7 @@
 //!
 //! The kernel prints this table from memory, whatever state the file systems are in.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
 use std::fmt;
 use std::os::unix::ffi::OsStringExt;
@@ -130,11 +130,11 @@ fn octal(digits: &[u8; 3]) -> Option<u8> {
 /// All mounts in an order in which they can come off: whatever lies in or over another before that one, and of
 /// those side by side the newest first.
 pub fn unmount_order(mounts: &[Mount]) -> Vec<&Mount> {
-    let mut children: BTreeMap<u32, Vec<&Mount>> = BTreeMap::new();
+    let mut children: HashMap<u32, Vec<&Mount>> = HashMap::new();
     for mount in mounts {
         children.entry(mount.parent).or_default().push(mount);
     }
-    let known: BTreeSet<u32> = mounts.iter().map(|mount| mount.id).collect();
+    let known: HashSet<u32> = mounts.iter().map(|mount| mount.id).collect();
     let roots = mounts.iter().filter(|mount| mount.parent == mount.id || !known.contains(&mount.parent));
     let mut pending: Vec<&Mount> = roots.collect();
     let mut order = Vec::with_capacity(mounts.len());

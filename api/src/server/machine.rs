@@ -9,6 +9,7 @@ use kelson_proto::v1::machine_server::Machine;
 use kelson_services::Manager;
 use kelson_services::host::{BootReport, Host, HostRequest, PhaseRecord, Resumed, Secret, ShutdownAction};
 use kelson_services::spec::names::{LONGEST_HOSTNAME, is_hostname};
+use kelson_sys::ordered;
 use kelson_sys::text::harmless;
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
@@ -81,7 +82,9 @@ impl MachineApi {
             (None, _) => true,
         });
         // Those that wait still come last.
-        snapshots.sort_by_key(|snapshot| (snapshot.spawned_after.is_none(), snapshot.spawned_after));
+        ordered::sort_by_key(&mut snapshots, |snapshot| {
+            (snapshot.spawned_after.is_none(), snapshot.spawned_after)
+        });
         let told = snapshots.iter().map(|snapshot| v1::BootService {
             name: snapshot.name.to_string(),
             spawned: snapshot.spawned_after.map(model::duration),

@@ -5,6 +5,7 @@
 
 mod families;
 
+use kelson_sys::ordered;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
@@ -174,7 +175,7 @@ impl Metrics for MetricsApi {
         if let Some(unknown) = names.iter().find(|name| self.manager.get(name).is_none()) {
             return Err(model::status(self.manager.unknown(unknown)));
         }
-        names.sort_unstable();
+        ordered::sort(&mut names);
         let place = Arc::clone(&self.readers).try_acquire_owned().map_err(|_| {
             Status::resource_exhausted(format!(
                 "{READERS} others are reading the metrics, which is all at the same time: ask again in a moment"

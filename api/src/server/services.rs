@@ -1,5 +1,6 @@
 //! The service Services: what runs on the host, why, and how to change it.
 
+use kelson_sys::ordered;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -119,7 +120,7 @@ impl Services for ServicesApi {
     async fn list(&self, request: Request<v1::ListRequest>) -> Result<Response<v1::ListResponse>, Status> {
         let names = request.into_inner().names;
         let mut snapshots = if names.is_empty() { self.manager.list() } else { self.named(&names)? };
-        snapshots.sort_by(|a, b| a.name.cmp(&b.name));
+        ordered::sort_by(&mut snapshots, |a, b| a.name.cmp(&b.name));
         snapshots.dedup_by(|a, b| a.name == b.name);
         let services = snapshots.iter().map(|snapshot| self.service(snapshot)).collect();
         Ok(Response::new(v1::ListResponse { services }))
@@ -292,7 +293,7 @@ impl Services for ServicesApi {
                 return Err(self.unknown(name));
             }
         }
-        names.sort_unstable();
+        ordered::sort(&mut names);
         let last = last.map(|last| span(last, "the time back")).transpose()?;
         // Further back than there is time: all.
         let not_before = last.and_then(|last| SystemTime::now().checked_sub(last));

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use kelson_sys::mountinfo;
+use kelson_sys::ordered;
 use tokio::sync::watch;
 
 use crate::condition::{BoxFuture, Condition, Level, changed};
@@ -34,7 +35,7 @@ async fn follow(places: watch::Sender<Option<BTreeSet<PathBuf>>>) {
     let read = || {
         let mounts = mountinfo::read().unwrap_or_default().into_iter();
         // An automount stands for what is not mounted yet.
-        Some(mounts.filter(|mount| mount.fs_type != "autofs").map(|mount| mount.target).collect())
+        Some(ordered::set(mounts.filter(|mount| mount.fs_type != "autofs").map(|mount| mount.target)))
     };
     kernel_file::follow(TABLE, "the table of mounts is read", &places, read).await;
 }

@@ -7,6 +7,7 @@
 //! The lifetime counts on the monotonic clock. The end of a certificate is a time of the wall clock, which can be set:
 //! it is looked at again at least each [`LOOK`].
 
+use kelson_sys::ordered;
 use std::time::{Duration, SystemTime};
 
 use prost_types::Timestamp;
@@ -179,7 +180,7 @@ fn last(chain: &[CertificateDer<'_>], trust: &Trust, now: Duration) -> Option<u6
     }
     let ends = chain.iter().filter_map(|certificate| Certificate::read(certificate)?.validity());
     let mut ends: Vec<u64> = ends.filter_map(|validity| u64::try_from(validity.until).ok()).collect();
-    ends.sort_unstable();
+    ordered::sort(&mut ends);
     // Not each certificate of the chain is needed: the first whose end makes a difference counts.
     ends.into_iter().find(|last| {
         let after = Duration::from_secs(last.saturating_add(1));

@@ -1,5 +1,6 @@
 //! One device, as sysfs and the kernel's messages describe it.
 
+use kelson_sys::ordered;
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
@@ -132,7 +133,7 @@ fn walk(sys: &Path, folder: &Path, depth: usize, found: &mut Vec<Device>) {
             found.extend(Device::read(sys, &format!("/{path}")));
         }
     }
-    folders.sort();
+    ordered::sort(&mut folders);
     for folder in folders {
         walk(sys, &folder, depth.saturating_add(1), found);
     }

@@ -3,6 +3,7 @@
 //! A name that two disks have leads to neither: a clone of a disk, or a second partition of the same label, must not be
 //! taken for the one that is meant.
 
+use kelson_sys::ordered;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -92,7 +93,7 @@ fn bearers(sys: &Path, dev: &Path, kind: NameKind, name: &str) -> (Vec<PathBuf>,
         waited_for.remove(&node);
         found.extend(has.then_some(node));
     }
-    found.sort();
+    ordered::sort(&mut found);
     (found, waited_for.into_iter().collect())
 }
 

@@ -4,6 +4,7 @@
 //! dependencies of each module, `modules.softdep` what a module asks for by another name while it runs (ext4 wants
 //! `crc32c`), `modules.alias` who answers to such a name, `modules.builtin` what the kernel holds already.
 
+use kelson_sys::ordered;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -78,7 +79,7 @@ impl Modules {
         Ok(Modules {
             folder: folder.to_owned(),
             files: parse_dep(&dep),
-            builtin: optional(folder, "modules.builtin").lines().map(name_of).collect(),
+            builtin: ordered::set(optional(folder, "modules.builtin").lines().map(name_of)),
             soft: parse_soft(&optional(folder, "modules.softdep")),
             aliases: parse_aliases(&optional(folder, "modules.alias")),
         })

@@ -1,5 +1,6 @@
 //! All devices that are there, and what is under way for each.
 
+use kelson_sys::ordered;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd};
@@ -69,7 +70,7 @@ impl Registry {
     /// Looks at all of sysfs.
     pub fn scan(&mut self) {
         let found = device::all(&self.sys);
-        let there: BTreeSet<&str> = found.iter().map(|device| device.path.as_str()).collect();
+        let there = ordered::set(found.iter().map(|device| device.path.as_str()));
         let gone: Vec<String> =
             self.present.keys().filter(|path| !there.contains(path.as_str())).cloned().collect();
         gone.iter().for_each(|path| self.remove(path));
@@ -163,11 +164,9 @@ fn load(aliases: &BTreeSet<String>) -> Vec<String> {
         Err(error) => return vec![format!("no driver is loaded: {error}")],
     };
     let mut loaded = Vec::new();
-    let failures: BTreeSet<String> = aliases
-        .iter()
-        .flat_map(|alias| drivers.load(alias, &mut loaded))
-        .map(|error| error.to_string())
-        .collect();
+    let failures = ordered::set(
+        aliases.iter().flat_map(|alias| drivers.load(alias, &mut loaded)).map(|error| error.to_string()),
+    );
     let new = (!loaded.is_empty()).then(|| format!("loaded {}", loaded.join(" ")));
     new.into_iter().chain(failures).collect()
 }

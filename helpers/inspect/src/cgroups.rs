@@ -1,5 +1,6 @@
 //! The cgroups of services, as the kernel counts them (Documentation/admin-guide/cgroup-v2.rst).
 
+use kelson_sys::ordered;
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
@@ -41,7 +42,7 @@ pub fn read(root: &str) -> Result<Vec<Cgroup>, Unanswered> {
             .map(|name| if path.is_empty() { name } else { format!("{path}/{name}") })
             .collect();
         // The last is taken first.
-        below.sort_unstable_by(|a, b| b.cmp(a));
+        ordered::sort_by(&mut below, |a, b| b.cmp(a));
         open.append(&mut below);
         found.push(cgroup(&at, path));
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use kelson_proto::v1::Disk;
 use kelson_sys::mountinfo::Mount;
+use kelson_sys::ordered;
 
 use crate::answer::Unanswered;
 use crate::mounts;
@@ -43,7 +44,7 @@ pub fn read(system: &System) -> Result<Vec<Disk>, Unanswered> {
 fn names(folder: &Path) -> std::io::Result<Vec<String>> {
     let mut names: Vec<String> =
         fs::read_dir(folder)?.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect();
-    names.sort_by(|a, b| (a.len(), a).cmp(&(b.len(), b)));
+    ordered::sort_by(&mut names, |a, b| (a.len(), a).cmp(&(b.len(), b)));
     Ok(names)
 }
 

@@ -1,5 +1,6 @@
 //! The entries of a folder.
 
+use kelson_sys::ordered;
 use std::ffi::OsStr;
 use std::fs::{self, Metadata};
 use std::io;
@@ -57,7 +58,7 @@ impl Walk {
             names.push(entry?.file_name());
         }
         // The last is taken first.
-        names.sort_unstable_by(|a, b| b.cmp(a));
+        ordered::sort_by(&mut names, |a, b| b.cmp(a));
         self.open.extend(names.into_iter().map(|last| (name.join(&last), folder.join(&last))));
         Ok(())
     }

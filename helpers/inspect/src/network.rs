@@ -8,6 +8,7 @@ use kelson_proto::v1::{Advertised, LeasedItem, Link, LinkAddress, LinkRoute, Net
 use kelson_spec::builtin::LEASES;
 use kelson_spec::quote::error_text;
 use kelson_sys::netlink::{self, Address, Content, FOREVER, MAIN, RTPROT_DHCP, Route};
+use kelson_sys::ordered;
 use nix::time::{ClockId, clock_gettime};
 use prost::Message;
 use prost_types::Duration as Lasting;
@@ -45,7 +46,7 @@ pub fn read() -> Result<Vec<Link>, Unanswered> {
             });
         }
     }
-    links.sort_unstable_by_key(|link| link.index);
+    ordered::sort_by_key(&mut links, |link| link.index);
     let prefixes: Vec<LeasedItem> =
         links.iter().flat_map(|link| &link.lease6).flat_map(|lease| lease.prefixes.clone()).collect();
     for content in dump(libc::RTM_GETADDR)? {

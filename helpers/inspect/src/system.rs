@@ -5,6 +5,7 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use kelson_sys::ordered;
 use kelson_sys::process;
 use prost_types::Duration as Lasting;
 
@@ -90,7 +91,7 @@ pub fn lasting(duration: Duration) -> Lasting {
 /// The numbers that are the names of folders in proc, in order.
 pub fn pids(proc: &Path) -> io::Result<Vec<i32>> {
     let mut pids: Vec<i32> = process::numbers(proc)?;
-    pids.sort_unstable();
+    ordered::sort(&mut pids);
     Ok(pids)
 }
 

@@ -1,5 +1,6 @@
 //! Users and groups from `/etc/passwd` and `/etc/group`, read as text: a static binary has no NSS.
 
+use kelson_sys::ordered;
 use std::io;
 use std::path::Path;
 
@@ -123,7 +124,7 @@ impl Accounts {
         let name = user.map_or(user_text, |user| &user.name);
         let mut groups: Vec<u32> =
             self.groups.iter().filter(|g| g.members.iter().any(|m| m == name)).map(|g| g.gid).collect();
-        groups.sort_unstable();
+        ordered::sort(&mut groups);
         groups.dedup();
         let home = match user {
             Some(user) if !user.home.is_empty() => Some(user.home.clone()),

@@ -1,6 +1,7 @@
 //! Reading a configuration folder: the machine file and all service files, every mistake in them at once.
 
-use std::collections::{BTreeMap, BTreeSet};
+use kelson_sys::ordered;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -54,7 +55,7 @@ fn read_all(config: &Path, sources: &Sources) -> Loaded {
     let services = reading.check_graph();
     reading.check_main(&mut machine, &services);
     let sorted = |mut found: Vec<Diagnostic>| {
-        found.sort_by(|a, b| {
+        ordered::sort_by(&mut found, |a, b| {
             let key = |d: &Diagnostic| (d.line, d.column);
             a.file.cmp(&b.file).then(key(a).cmp(&key(b))).then_with(|| a.service.cmp(&b.service))
         });
@@ -106,7 +107,7 @@ impl Reading {
             services: Vec::new(),
             members: Vec::new(),
             spared: BTreeSet::new(),
-            known: builtin::names().map(str::to_owned).collect(),
+            known: ordered::set(builtin::names().map(str::to_owned)),
             groups: Vec::new(),
             diagnostics: Vec::new(),
             warnings: Vec::new(),
@@ -205,7 +206,7 @@ impl Reading {
                 }
             }
         }
-        names.sort_unstable();
+        ordered::sort(&mut names);
         let mut files = Vec::new();
         for file in &names {
             let path = folder.join(file);
@@ -313,7 +314,7 @@ impl Reading {
     /// Orders the members of groups; those of a group that cannot be ordered are faulty.
     fn groups(&mut self) {
         let mut mistakes = groups::mistakes(&self.members);
-        let faulty: BTreeSet<&str> = mistakes.iter().filter_map(|d| d.service.as_deref()).collect();
+        let faulty: HashSet<&str> = mistakes.iter().filter_map(|d| d.service.as_deref()).collect();
         self.services.retain(|decoded| !faulty.contains(decoded.spec.name.as_str()));
         self.known.extend(faulty.into_iter().map(str::to_owned));
         self.diagnostics.append(&mut mistakes);
@@ -321,7 +322,7 @@ impl Reading {
     }
 
     fn refused(&self, faulty: &[&str]) -> Vec<Refused> {
-        let groups: BTreeMap<&str, &str> =
+        let groups: HashMap<&str, &str> =
             self.members.iter().map(|member| (member.service.as_str(), member.group.as_str())).collect();
         let refused = |name: &&str| Refused {
             name: (*name).to_owned(),
@@ -394,7 +395,7 @@ impl Reading {
         }
         let sound = specs.into_iter().zip(faulty).filter(|(_, faulty)| !faulty);
         let mut services: Vec<ServiceSpec> = sound.map(|(spec, _)| spec).collect();
-        services.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        ordered::sort_by(&mut services, |a, b| a.name.cmp(&b.name));
         services
     }
 }

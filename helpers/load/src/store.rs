@@ -13,6 +13,7 @@
 mod disk;
 mod files;
 
+use kelson_sys::ordered;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -379,7 +380,7 @@ impl Store {
         let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
         let mut numbers: Vec<Generation> =
             entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(|n| *n > 0).collect();
-        numbers.sort_unstable();
+        ordered::sort(&mut numbers);
         numbers
     }
 

@@ -1,11 +1,12 @@
 //! The static settings after the boot: links that come late, or that somebody has changed.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io;
 
 use kelson_helper::log::line;
 use kelson_spec::network::InterfaceSpec;
 use kelson_sys::netlink::Link;
+use kelson_sys::ordered;
 
 use crate::links::choice::Found;
 use crate::links::{LinkError, Outcome, found, settle};
@@ -38,7 +39,7 @@ impl<'a> Follower<'a> {
         if !self.has_static || traits(&links) == self.settled {
             return Ok(links);
         }
-        let known: BTreeSet<u32> = self.settled.iter().map(|(index, ..)| *index).collect();
+        let known = ordered::set(self.settled.iter().map(|(index, ..)| *index));
         let no_module = |name: &str| Err(format!("{name} is to be loaded at boot; list it in modules"));
         for outcome in settle(self.specs, &|index| !known.contains(&index), &no_module)? {
             self.log(&outcome);

@@ -12,6 +12,7 @@ use std::io;
 
 use kelson_spec::network::{InterfaceSpec, Prefixed};
 use kelson_sys::netlink::{self, Content, NewLink};
+use kelson_sys::ordered;
 
 use choice::Found;
 pub use error::LinkError;
@@ -122,7 +123,7 @@ pub fn found() -> io::Result<Vec<Found>> {
         _ => None,
     });
     let mut links: Vec<Found> = links.collect();
-    links.sort_unstable_by_key(|found| found.link.index);
+    ordered::sort_by_key(&mut links, |found| found.link.index);
     Ok(links)
 }
 

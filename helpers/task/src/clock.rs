@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use kelson_sys::clock::HARDWARE;
+use kelson_sys::ordered;
 
 use crate::failure::at;
 
@@ -49,7 +50,7 @@ fn changed(path: &Path) -> Option<Duration> {
 /// The first hardware clock that shows a time from `least` on.
 fn read(clocks: &Path, least: Duration) -> Option<Duration> {
     let mut names: Vec<_> = std::fs::read_dir(clocks).ok()?.flatten().map(|entry| entry.path()).collect();
-    names.sort();
+    ordered::sort(&mut names);
     names.into_iter().find_map(|clock| {
         let seconds = std::fs::read_to_string(clock.join("since_epoch")).ok()?.trim().parse().ok()?;
         Some(Duration::from_secs(seconds)).filter(|time| *time >= least)

@@ -10,6 +10,7 @@ use kelson_devices::modules;
 use kelson_net::links::{LinkError, Outcome, settle};
 use kelson_spec::network::InterfaceSpec;
 use kelson_sys::netlink;
+use kelson_sys::ordered;
 use kelson_sys::text::first_of_many;
 use nix::mount::{MsFlags, mount};
 
@@ -61,7 +62,7 @@ pub fn set_up(interfaces: &[InterfaceSpec], patience: Duration) -> Result<String
 fn names() -> Vec<String> {
     let folder = std::fs::read_dir("/sys/class/net").into_iter().flatten().flatten();
     let mut names: Vec<String> = folder.filter_map(|entry| entry.file_name().into_string().ok()).collect();
-    names.sort();
+    ordered::sort(&mut names);
     names
 }
 

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use kelson_runner::cgroup::{own_folder, threads};
 use kelson_sys::mountinfo::{self, Device, Mount};
+use kelson_sys::ordered;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open, openat};
 use nix::mount::{MntFlags, umount2};
@@ -36,11 +37,11 @@ pub fn make_read_only(cgroups: &[PathBuf]) -> Result<(), String> {
     let proc = folder("/proc").map_err(|errno| format!("/proc: {}", errno.desc()))?;
     let table = read_at(&proc, MOUNTINFO).map_err(|error| format!("/proc/{MOUNTINFO}: {error}"))?;
     let table = mountinfo::parse(&table);
-    let mounts: BTreeSet<Key> = table.iter().cloned().map(key).collect();
+    let mounts = ordered::set(table.iter().cloned().map(key));
     let own = openat(&proc, "self/ns/mnt", OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty());
     let own =
         own.and_then(|own| identity(&own)).map_err(|errno| format!("/proc/self/ns/mnt: {}", errno.desc()))?;
-    let (mut seen, mut namespaces) = (BTreeSet::from([own]), Vec::new());
+    let (mut seen, mut namespaces) = (ordered::set([own]), Vec::new());
     for cgroup in cgroups {
         for thread in threads(cgroup) {
             let namespace = namespace(&proc, thread, cgroup, &table);

@@ -1,5 +1,6 @@
 //! The user of a program in an image: names are looked up in the image's own files.
 
+use kelson_sys::ordered;
 use thiserror::Error;
 
 /// A user with everything that belongs to it.
@@ -82,7 +83,7 @@ pub fn look_up(wanted: &str, passwd: &[u8], group: &[u8]) -> Result<Account, Acc
                 let member = |group: &Group| group.members.split(',').any(|name| name.trim() == entry.name);
                 account.groups =
                     groups(&group).filter(member).map(|group| group.gid).take(MOST_GROUPS).collect();
-                account.groups.sort_unstable();
+                ordered::sort(&mut account.groups);
                 account.groups.dedup();
             }
         }

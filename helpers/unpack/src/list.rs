@@ -1,5 +1,6 @@
 //! All images: those of the archives, and those that containerd alone has.
 
+use kelson_sys::ordered;
 use std::collections::HashMap;
 
 use kelson_containerd::{Record, Result as CallResult};
@@ -34,7 +35,7 @@ pub async fn run(context: &Context) -> Result<Report, UnpackError> {
         }
     }
     let mut rest: Vec<_> = present.into_iter().collect();
-    rest.sort_by(|(a, _), (b, _)| a.cmp(b));
+    ordered::sort_by(&mut rest, |(a, _), (b, _)| a.cmp(b));
     for (_, (record, image)) in rest {
         context.reporter.send(&Report::Image(containerd_row(record, image)));
     }

@@ -1,6 +1,7 @@
 //! Guesses which name an operator may have meant.
 
 use kelson_spec::near;
+use kelson_sys::ordered;
 
 /// Names that are shown at most.
 const SHOWN: usize = 8;
@@ -10,7 +11,7 @@ const COMPARED: usize = 64;
 /// `demo/nginx:1, demo/redis:7`: the names that are nearest to `wanted`, nearest first, and how many others there are.
 pub fn nearest<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> String {
     let mut names: Vec<(usize, &str)> = names.map(|name| (distance(wanted, name), name)).collect();
-    names.sort_unstable();
+    ordered::sort(&mut names);
     names.dedup();
     let shown: Vec<&str> = names.iter().take(SHOWN).map(|(_, name)| *name).collect();
     match names.len().saturating_sub(shown.len()) {

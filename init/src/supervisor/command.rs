@@ -4,6 +4,7 @@
 //! beyond what the engine of the container has done. It starts once all other services that the boot starts are up, and
 //! stops before them.
 
+use kelson_sys::ordered;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -114,7 +115,7 @@ fn add(loaded: &mut Loaded, command: ServiceSpec) {
     loaded.diagnostics.iter_mut().filter(of_command).for_each(|found| found.service = None);
     loaded.refused.retain(|refused| refused.name != command.name);
     loaded.services.push(command);
-    loaded.services.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+    ordered::sort_by(&mut loaded.services, |one, other| one.name.cmp(&other.name));
 }
 
 #[cfg(test)]

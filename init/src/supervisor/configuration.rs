@@ -4,6 +4,7 @@
 //! It is written down, and is what a later incarnation of PID 1 runs by. The files on the disk are not: what they say by
 //! now is for a reload or for the next boot.
 
+use kelson_sys::ordered;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kelson_services::ServicesError;
@@ -86,7 +87,7 @@ fn after(now: &Loaded, read: &Loaded) -> (Loaded, Option<MachineReload>) {
     let faulty = read.faulty_groups();
     let kept = now.groups.iter().filter(|group| faulty.contains(&group.name.as_str()));
     let mut groups: Vec<GroupSpec> = read.groups.iter().chain(kept).cloned().collect();
-    groups.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+    ordered::sort_by(&mut groups, |one, other| one.name.cmp(&other.name));
     let next = Loaded {
         machine: machine.as_ref().map_or(&now.machine, |machine| &machine.spec).clone(),
         groups,
@@ -102,7 +103,7 @@ fn changed(before: &[GroupSpec], now: &[GroupSpec]) -> Vec<String> {
     let new = now.iter().filter(|group| !before.contains(group));
     let gone = before.iter().filter(|old| !now.iter().any(|group| group.name == old.name));
     let mut names: Vec<String> = new.chain(gone).map(|group| group.name.clone()).collect();
-    names.sort_unstable();
+    ordered::sort(&mut names);
     names
 }
 

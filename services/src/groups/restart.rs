@@ -1,5 +1,6 @@
 //! One restart of one group: its members stop in the reverse order of their dependencies, rest, and start in order.
 
+use kelson_sys::ordered;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -76,7 +77,7 @@ fn to_start(
         let done_since = now.request_id > since && now.finished;
         chosen.contains(&now.name) && now.state.at_rest() && !now.stopped && !done_since
     });
-    again.map(|(now, _)| now.name).collect()
+    ordered::set(again.map(|(now, _)| now.name))
 }
 
 #[cfg(test)]

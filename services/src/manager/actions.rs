@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use kelson_spec::quoted;
+use kelson_sys::ordered;
 use kelson_sys::text::first_of_many;
 use tokio::sync::{oneshot, watch};
 
@@ -53,7 +54,7 @@ impl Manager {
         let mut plain = Vec::new();
         let mut ordered = Vec::new();
         let users = self.users_now();
-        let named: BTreeSet<&str> = names.iter().map(String::as_str).collect();
+        let named = ordered::set(names.iter().map(String::as_str));
         for name in names {
             let all = users.get(name.as_str()).map(Vec::as_slice).unwrap_or_default();
             let needed: Vec<&str> =
@@ -97,7 +98,7 @@ impl Manager {
     /// All that a stop of these stops.
     pub fn stops_with(&self, names: &[String], cascade: bool) -> BTreeSet<String> {
         let first = if cascade { self.needed_closure(names) } else { Vec::new() };
-        names.iter().cloned().chain(first).collect()
+        ordered::set(names.iter().cloned().chain(first))
     }
 
     /// Before their stop: it is the last request that counts.

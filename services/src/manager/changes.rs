@@ -1,6 +1,7 @@
 //! What a configuration would change about the services, before it does.
 
-use std::collections::BTreeMap;
+use kelson_sys::ordered;
+use std::collections::HashMap;
 
 use kelson_proto::v1::ServiceChange;
 use kelson_proto::v1::service_change::Change;
@@ -13,12 +14,8 @@ use crate::model::{Snapshot, State};
 impl Manager {
     /// Compares these services, which a configuration has without a mistake, with those that run, by name.
     pub fn changes(&self, read: &[ServiceSpec]) -> Vec<ServiceChange> {
-        let mut known: BTreeMap<String, Snapshot> = self
-            .list()
-            .into_iter()
-            .filter(|now| !now.builtin)
-            .map(|now| (now.name.to_string(), now))
-            .collect();
+        let all = self.list().into_iter().filter(|now| !now.builtin);
+        let mut known: HashMap<String, Snapshot> = all.map(|now| (now.name.to_string(), now)).collect();
         let mut changes: Vec<ServiceChange> = Vec::new();
         for spec in read {
             let (change, acts) = match known.remove(&spec.name) {
@@ -36,7 +33,7 @@ impl Manager {
             acts: !now.state.at_rest(),
         });
         changes.extend(gone);
-        changes.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+        ordered::sort_by(&mut changes, |one, other| one.name.cmp(&other.name));
         changes
     }
 }

@@ -1,5 +1,6 @@
 //! The mistakes in the files, as the last reading found them.
 
+use kelson_sys::ordered;
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
@@ -52,5 +53,5 @@ pub fn faults(diagnostics: &[Diagnostic]) -> BTreeMap<String, String> {
             faults.entry(name.clone()).or_default().push(diagnostic.clone());
         }
     }
-    faults.into_iter().map(|(name, mistakes)| (name, joined(&mistakes))).collect()
+    ordered::map(faults.into_iter().map(|(name, mistakes)| (name, joined(&mistakes))))
 }

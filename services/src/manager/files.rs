@@ -1,5 +1,6 @@
 //! From the findings of `kelson-load` to services: at the boot, and when the files are read again.
 
+use kelson_sys::ordered;
 use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError};
 
@@ -163,7 +164,7 @@ impl Manager {
             errors: loaded.diagnostics.iter().map(ToString::to_string).collect(),
             ..ReloadReport::default()
         };
-        let wanted: BTreeSet<String> = names.into_iter().chain(faulty.keys().cloned()).collect();
+        let wanted = ordered::set(names.into_iter().chain(faulty.keys().cloned()));
         for spec in known {
             let spec = Arc::new(spec);
             let Some(handle) = self.live(&spec.name) else { continue };

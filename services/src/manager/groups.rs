@@ -1,5 +1,6 @@
 //! The requests of groups to the Manager, and the reports of them.
 
+use kelson_sys::ordered;
 use std::collections::BTreeMap;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -19,7 +20,7 @@ use crate::state_store::StoredRestarts;
 impl Manager {
     /// How often each group was restarted in this incarnation of the host.
     pub fn group_restarts(&self) -> BTreeMap<Arc<str>, u64> {
-        self.restarts().iter().map(|(group, restarts)| (Arc::clone(group), restarts.count)).collect()
+        ordered::map(self.restarts().iter().map(|(group, restarts)| (Arc::clone(group), restarts.count)))
     }
 
     /// Decides by these rules on a restart of a group, and writes it down. `ran`: how long all members were up;
@@ -54,7 +55,7 @@ impl Manager {
 
     /// Goes by these files of groups from now on.
     pub fn set_groups(&self, specs: &[GroupSpec]) {
-        *self.group_specs() = specs.iter().map(|spec| (spec.name.clone(), spec.clone())).collect();
+        *self.group_specs() = ordered::map(specs.iter().map(|spec| (spec.name.clone(), spec.clone())));
     }
 
     /// The rules of a group's own file for its restarts.

@@ -1,5 +1,6 @@
 //! The mistakes that the last reading found in the files: in those of services, and in the others.
 
+use kelson_sys::ordered;
 use std::collections::BTreeMap;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
@@ -34,7 +35,7 @@ impl Manager {
             .filter(|name| of(&now, name) != of(&found, name))
             .map(|name| Arc::from(name.as_str()))
             .collect();
-        changed.sort_unstable();
+        ordered::sort(&mut changed);
         changed.dedup();
         found.host = std::mem::take(&mut now.host);
         *now = found;
@@ -95,7 +96,7 @@ impl Manager {
         let of_services = mistakes.services.values().flat_map(|faulty| &faulty.mistakes);
         let mut files: Vec<String> =
             of_services.chain(others).map(|diagnostic| diagnostic.file.display().to_string()).collect();
-        files.sort_unstable();
+        ordered::sort(&mut files);
         files.dedup();
         files
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use kelson_spec::service::{Requirement, ServiceEvent, ServiceSpec};
 use kelson_spec::{Graph, StopOrder, edges_of};
+use kelson_sys::ordered;
 use kelson_sys::text::first_of_many;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
@@ -58,8 +59,7 @@ impl Manager {
                 let mut requirements = specs.iter().flat_map(|spec| &spec.depends);
                 requirements.any(|requirement| !self.stands_without(requirement, other))
             };
-            let others: BTreeSet<&str> =
-                specs.iter().flat_map(|spec| edges_of(spec)).map(|edge| edge.service).collect();
+            let others = ordered::set(specs.iter().flat_map(|spec| edges_of(spec)).map(|edge| edge.service));
             for other in others.into_iter().filter(misses) {
                 users.entry(other.to_owned()).or_default().push(Arc::clone(name));
             }
@@ -92,7 +92,7 @@ impl Manager {
     /// All that has to be stopped before these can be: their users, those users' users, and so on.
     pub(super) fn needed_closure(&self, names: &[String]) -> Vec<String> {
         let users = self.users_now();
-        let named: BTreeSet<&str> = names.iter().map(String::as_str).collect();
+        let named = ordered::set(names.iter().map(String::as_str));
         let mut found: BTreeSet<&str> = BTreeSet::new();
         let mut open: Vec<&str> = names.iter().map(String::as_str).collect();
         while let Some(name) = open.pop() {
@@ -107,7 +107,7 @@ impl Manager {
 
     /// These, and before them the services that they need and that are down, and what those need in turn.
     pub fn with_dependencies(&self, names: &[String]) -> Vec<String> {
-        let mut seen: BTreeSet<String> = names.iter().cloned().collect();
+        let mut seen = ordered::set(names.iter().cloned());
         let mut open = names.to_vec();
         let mut found = Vec::new();
         while let Some(spec) = open.pop().map(|name| self.spec(&name)) {
@@ -148,8 +148,7 @@ impl Manager {
     pub(super) async fn stop_cascade(&self, first: &[String], names: &[String]) {
         let target = first_of_many(names.iter(), ", ");
         let named: HashSet<&str> = names.iter().map(String::as_str).collect();
-        let all: BTreeSet<Arc<str>> =
-            first.iter().chain(names).map(|name| Arc::from(name.as_str())).collect();
+        let all = ordered::set(first.iter().chain(names).map(|name| Arc::from(name.as_str())));
         let reason = |name: &str| {
             if named.contains(name) { StopReason::Operator } else { StopReason::Cascade(target.clone()) }
         };
@@ -173,7 +172,7 @@ impl Manager {
         wave.start(self, &reason);
         wave.run(self, &reason, deadline).await;
         let left = wave.left();
-        (wave.members.into_iter().map(|(name, member)| (name, member.request_id)).collect(), left)
+        (ordered::map(wave.members.into_iter().map(|(name, member)| (name, member.request_id))), left)
     }
 
     /// Starts members of a group that are at rest, each after those that it needs: what they say of an earlier run must
@@ -211,16 +210,16 @@ impl Manager {
         self.starts_nothing_more();
         // A service that must wait for others to stop first must not start meanwhile either.
         self.entries().values().filter_map(Entry::live).for_each(|handle| tell(handle, Input::Closing));
-        let all: BTreeSet<Arc<str>> = self
-            .entries()
-            .iter()
-            .filter(|(name, entry)| entry.live().is_some() && !last.contains(&&***name))
-            .map(|(name, _)| Arc::clone(name))
-            .collect();
+        let all = ordered::set(
+            self.entries()
+                .iter()
+                .filter(|(name, entry)| entry.live().is_some() && !last.contains(&&***name))
+                .map(|(name, _)| Arc::clone(name)),
+        );
         let mut summary = StopSummary::default();
         self.stop_set(&all, deadline, &mut summary).await;
         for name in last {
-            self.stop_set(&BTreeSet::from([Arc::from(*name)]), deadline, &mut summary).await;
+            self.stop_set(&ordered::set([Arc::from(*name)]), deadline, &mut summary).await;
         }
         summary
     }

@@ -3,6 +3,7 @@
 #[cfg(test)]
 mod tests;
 
+use kelson_sys::ordered;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -40,7 +41,7 @@ pub struct HealthSpecs {
 impl HealthSpecs {
     pub fn new(node: NodeHealthSpec, groups: &[GroupSpec]) -> HealthSpecs {
         let groups = groups.iter().map(|group| (group.name.clone(), group.clone()));
-        HealthSpecs { node, groups: groups.collect(), unread: None }
+        HealthSpecs { node, groups: ordered::map(groups), unread: None }
     }
 
     /// Of a group; `None`: of the host.

@@ -1,5 +1,6 @@
 //! The checks of one network: what is asked, where answers go, and when the next one is due.
 
+use kelson_sys::ordered;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -119,7 +120,7 @@ impl Watched {
     /// In the order in which they were begun.
     pub fn ids(&self) -> Vec<u64> {
         let mut ids: Vec<u64> = self.entries.keys().copied().collect();
-        ids.sort_unstable();
+        ordered::sort(&mut ids);
         ids
     }
 

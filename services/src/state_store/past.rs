@@ -1,6 +1,7 @@
 //! The state that the previous incarnation has left, as far as it can be trusted.
 
-use std::collections::{BTreeMap, HashMap};
+use kelson_sys::ordered;
+use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::Path;
@@ -60,7 +61,7 @@ impl Past {
         let services = Part::Services.open(directory, life)?;
         let (recovered, mut places, untrusted) = records(&services);
         let Recovered { records, unknown_phases, mut doubts } = recovered;
-        let mut files = BTreeMap::from([(Part::Services, services.file)]);
+        let mut files = ordered::map([(Part::Services, services.file)]);
         // Each of the others is made again where it cannot be trusted: its content is lost, and that is reported.
         let mut open = |part: Part| {
             part.open(directory, life).or_else(|doubt| {

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use kelson_proto::state::v1 as stored;
 use kelson_runner::Exit;
+use kelson_sys::ordered;
 use kelson_sys::text::start_of;
 use prost::Message as _;
 
@@ -99,7 +100,7 @@ pub(super) fn events(found: &Found) -> Vec<(u64, Event)> {
             (slot, event)
         })
         .collect();
-    events.sort_by_key(|(_, event)| event.seq);
+    ordered::sort_by_key(&mut events, |(_, event)| event.seq);
     // A number that stands in two slots is damage.
     events.dedup_by_key(|(_, event)| event.seq);
     events
@@ -112,7 +113,7 @@ pub(super) fn exits(found: &Found) -> (Vec<(i32, Exit)>, u64) {
         .filter_map(unseal)
         .filter_map(|(number, payload)| Some((number, exit_of_bytes(payload)?)))
         .collect();
-    exits.sort_by_key(|(number, _)| *number);
+    ordered::sort_by_key(&mut exits, |(number, _)| *number);
     let last = exits.last().map_or(0, |(number, _)| *number);
     (exits.into_iter().map(|(_, exit)| exit).collect(), last)
 }

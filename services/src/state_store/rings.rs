@@ -1,5 +1,6 @@
 //! Where the entries of a file of slots stand: each key has a ring of slots that are written in turn.
 
+use kelson_sys::ordered;
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
@@ -93,7 +94,7 @@ impl<K: Ord + Clone, const SLOTS: u64> Rings<K, SLOTS> {
                 continue;
             }
             let mut whole: Vec<(u64, &[u8])> = ring.iter().filter_map(|slot| unseal(slot)).collect();
-            whole.sort_by_key(|(number, _)| *number);
+            ordered::sort_by_key(&mut whole, |(number, _)| *number);
             let writes = whole.last().map_or(0, |(number, _)| *number);
             let entries: Vec<&[u8]> = whole.into_iter().map(|(_, entry)| entry).collect();
             match read(index, &entries) {

@@ -6,6 +6,7 @@
 //! can never start, the ones that (through each other) wait for themselves are a cycle; the others merely wait for a
 //! cycle and are sound.
 
+use kelson_sys::ordered;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::components::components;
@@ -38,11 +39,10 @@ pub struct Problem {
 /// faulty). `by_group`: of each spec, how many of the first entries of `depends` its group put there; none where the
 /// list ends.
 pub fn check(specs: &[ServiceSpec], others: &BTreeSet<String>, by_group: &[usize]) -> Vec<Problem> {
-    let index: BTreeMap<&str, usize> =
-        specs.iter().enumerate().map(|(place, spec)| (spec.name.as_str(), place)).collect();
+    let index = ordered::map(specs.iter().enumerate().map(|(place, spec)| (spec.name.as_str(), place)));
     let mut problems = unknown_and_self(specs, &index, others);
     cycles(specs, &index, by_group, &mut problems);
-    problems.sort_by_key(|problem| (problem.service, problem.reference));
+    ordered::sort_by_key(&mut problems, |problem| (problem.service, problem.reference));
     problems
 }
 

@@ -1,5 +1,6 @@
 //! One stop of several services: who may stop now, and who may once another is down.
 
+use kelson_sys::ordered;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -30,8 +31,7 @@ impl StopOrder {
         specs: impl IntoIterator<Item = &'s ServiceSpec> + Clone,
     ) -> StopOrder {
         let graph = Graph::new(specs);
-        let mut members: BTreeMap<Arc<str>, Member> =
-            members.into_iter().map(|name| (name, Member::default())).collect();
+        let mut members = ordered::map(members.into_iter().map(|name| (name, Member::default())));
         let names: Vec<Arc<str>> = members.keys().map(Arc::clone).collect();
         for name in &names {
             let users: Vec<&str> =

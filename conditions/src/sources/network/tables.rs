@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use kelson_sys::netlink::{Address, Content, Link, Route, is_running};
+use kelson_sys::ordered;
 
 /// The levels that conditions ask for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -79,7 +80,7 @@ impl Tables {
         };
         let up = self.links.values().filter(|(flags, _)| is_running(*flags));
         let mut running: Vec<String> = up.map(|(_, name)| name.clone()).collect();
-        running.sort_unstable();
+        ordered::sort(&mut running);
         Levels {
             addresses: self.addresses.iter().any(|address| carries(&address.index)),
             connectivity: self.routes.iter().any(|interfaces| match interfaces.as_slice() {

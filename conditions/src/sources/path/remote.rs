@@ -3,6 +3,7 @@
 //! This task asks for such a process, tells it the paths, passes its answers on, and asks for another when it is gone.
 //! It waits for nothing but its own channels, sockets and timers, whatever the process is stuck in.
 
+use kelson_sys::ordered;
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -178,7 +179,7 @@ impl Remote {
     fn open(&mut self, helper: Helper) -> io::Result<()> {
         let mut connection = Box::new(Connection::new(helper.socket.into())?);
         let mut ids: Vec<u64> = self.wanted.keys().copied().collect();
-        ids.sort_unstable();
+        ordered::sort(&mut ids);
         for id in &ids {
             if let Some(Wanted { path, allowed, .. }) = self.wanted.get(id) {
                 connection.send(&Frame::Watch { id: *id, path: path.clone(), allowed: allowed.clone() })?;

@@ -1,5 +1,6 @@
 //! The files of a configuration as a tree: read from a folder, and checked before they are written to one.
 
+use kelson_sys::ordered;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
@@ -70,7 +71,7 @@ fn bounded(files: &[TreeFile]) -> Result<(), String> {
 pub fn same(one: &[TreeFile], other: &[TreeFile]) -> bool {
     let sorted = |files: &[TreeFile]| {
         let mut files: Vec<TreeFile> = files.to_vec();
-        files.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+        ordered::sort_by(&mut files, |one, other| one.name.cmp(&other.name));
         files
     };
     one.len() == other.len() && sorted(one) == sorted(other)
@@ -96,7 +97,7 @@ pub fn read_tree(folder: &Path) -> Result<Vec<TreeFile>, String> {
             names.extend(name.to_str().filter(|name| is_read(name)).map(|name| format!("{part}/{name}")));
         }
     }
-    names.sort_unstable();
+    ordered::sort(&mut names);
     let mut files = Vec::new();
     for name in names {
         let path = folder.join(&name);

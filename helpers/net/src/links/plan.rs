@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use kelson_spec::network::{InterfaceSpec, LinkKind, Matches, Prefixed, RouteSpec};
 use kelson_sys::ipv4::same_network;
 use kelson_sys::netlink::{Address, NewLink, NewRoute, NewRule, Route};
+use kelson_sys::ordered;
 
 use crate::links::choice::{Found, choose};
 use crate::links::error::LinkError;
@@ -75,7 +76,7 @@ pub fn plan(
     };
     // A longer packet must fit through the link below.
     let mut order: Vec<(usize, &InterfaceSpec)> = specs.iter().enumerate().collect();
-    order.sort_by_key(|(_, spec)| matches!(spec.kind, Some(LinkKind::Vlan(_))));
+    ordered::sort_by_key(&mut order, |(_, spec)| matches!(spec.kind, Some(LinkKind::Vlan(_))));
     for (place, spec) in &order {
         for found in own(*place) {
             plan.names.push((*place, found.link.name.clone()));

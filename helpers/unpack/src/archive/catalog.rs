@@ -6,6 +6,7 @@ mod memory;
 #[allow(clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
 mod tests;
 
+use kelson_sys::ordered;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -255,7 +256,7 @@ fn list(folder: &Path, notes: &mut Vec<String>) -> Vec<PathBuf> {
         }
     }
     names.retain(|name| !name.as_encoded_bytes().starts_with(b"."));
-    names.sort();
+    ordered::sort(&mut names);
     names.iter().map(|name| folder.join(name)).collect()
 }
 

@@ -1,5 +1,6 @@
 //! The files of an archive, be it a tar or a directory.
 
+use kelson_sys::ordered;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
@@ -194,7 +195,7 @@ impl Store {
                     Place::File(_) => u64::MAX,
                 };
                 let mut ordered = blobs.to_vec();
-                ordered.sort_by_key(|blob| offset(blob));
+                ordered::sort_by_key(&mut ordered, |blob| offset(blob));
                 let mut tar = TarReader::new(file, *packing)?;
                 for blob in ordered {
                     let from = offset(blob);
