@@ -27,7 +27,7 @@ impl<T: Default + Send + Sync + 'static> OnDemand<T> {
         let receiver = self.sender.subscribe();
         // One that has finished was ended by the end of its runtime.
         if task.as_ref().is_none_or(JoinHandle::is_finished) {
-            *task = Some(tokio::spawn(Arc::clone(self).run(follow(self.sender.clone()))));
+            *task = Some(kelson_sys::spawn(Arc::clone(self).run(follow(self.sender.clone()))));
         }
         receiver
     }

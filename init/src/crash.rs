@@ -89,7 +89,7 @@ impl BootReason {
     pub fn follow(&self, mut asked: watch::Receiver<Option<Intent>>) {
         let boot_reason = self.clone();
         self.ends(Ending::of(asked.borrow().as_ref()));
-        tokio::spawn(async move {
+        kelson_sys::spawn(async move {
             while asked.changed().await.is_ok() {
                 boot_reason.ends(Ending::of(asked.borrow_and_update().as_ref()));
             }

@@ -271,7 +271,7 @@ fn run(mut options: Options, started: Duration, now: Duration, boot_reason: Boot
             tracing::error!("a main loop that stands still would not be noticed: {error}");
         }
         if mode == Mode::Machine {
-            tokio::spawn(swap.watch());
+            kelson_sys::spawn(swap.watch());
         }
         let ends = boot_reason.clone();
         match supervisor::run(options, sequence, reexec_state, past, boot_reason).await {

@@ -73,7 +73,7 @@ pub async fn run(
     let reaper = Reaper::default();
     let signals = Signals::new(options.mode).at("signalfd")?;
     let (sender, requests) = mpsc::channel(SIGNALS);
-    tokio::spawn(listen(signals, reaper.clone(), intents.clone(), sender));
+    kelson_sys::spawn(listen(signals, reaper.clone(), intents.clone(), sender));
     let sequence = Arc::new(sequence);
     let incarnation = Incarnation { options, sequence, reexec_state, binary, intents, reaper, boot_reason };
     match past {

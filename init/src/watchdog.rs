@@ -107,7 +107,7 @@ impl Watchdog {
         let due = watch::Sender::new(None);
         let every = timeout.unwrap_or(UNKNOWN).checked_div(MEALS).unwrap_or(UNKNOWN);
         let fed: Arc<dyn Feed> = device.clone();
-        tokio::spawn(feeding::feed(fed, every, due.subscribe()));
+        kelson_sys::spawn(feeding::feed(fed, every, due.subscribe()));
         Watchdog { device, timeout, due }
     }
 

@@ -157,7 +157,7 @@ impl Launcher for HelperLauncher {
         let processes = self.processes.clone();
         let (started, start) = oneshot::channel();
         // A task of its own: also when nobody waits any more for the start, the cgroup goes with what was started.
-        tokio::spawn(async move {
+        kelson_sys::spawn(async move {
             let spawned = match command {
                 Ok(command) => {
                     processes.spawn(command).await.map_err(|error| io::Error::other(error.to_string()))

@@ -157,7 +157,7 @@ async fn stop_part(services: Vec<Service>, deadline: Instant) {
     let (mut until, mut late) = (deadline, false);
     while !order.is_over() {
         for service in free.drain(..).filter_map(|name| waiting.remove(&name)) {
-            stops.spawn(service.stop(deadline));
+            stops.spawn(boxed(service.stop(deadline)));
         }
         match timeout_at(until, stops.join_next()).await {
             Ok(Some(Ok(name))) => free = order.down(&name),

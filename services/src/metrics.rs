@@ -57,7 +57,7 @@ impl Readings {
         let reading = Arc::new(self.inner.manager.measure().await);
         self.inner.keep(Taken { at: Instant::now(), reading: Arc::clone(&reading) });
         let inner = Arc::downgrade(&self.inner);
-        tokio::spawn(async move {
+        kelson_sys::spawn(async move {
             tokio::time::sleep(FRESH).await;
             if let Some(inner) = Weak::upgrade(&inner) {
                 inner.forget();

@@ -90,7 +90,7 @@ impl NodeHealth {
             renewed: Notify::new(),
         });
         let checks = GroupChecks::new(manager.clone(), past);
-        tokio::spawn(follow(Arc::clone(&inner), changes, checks));
+        kelson_sys::spawn(follow(Arc::clone(&inner), changes, checks));
         NodeHealth { inner }
     }
 

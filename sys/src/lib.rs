@@ -15,6 +15,7 @@ pub mod ordered;
 pub mod packet;
 pub mod pidfd;
 pub mod process;
+mod spawn;
 pub mod swaps;
 pub mod text;
 pub mod units;

@@ -24,7 +24,7 @@ where
     let (sender, connection) =
         begun.map_err(|error| Failure::Lost(format!("the connection broke: {error}")))?;
     // Its errors are those of its calls.
-    tokio::spawn(connection);
+    kelson_sys::spawn(connection);
     Ok(sender)
 }
 

@@ -14,6 +14,7 @@ use hyper::server::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use kelson_helper::places::{Call, Place, Places};
 use kelson_services::admission::{Admission, Standing};
+use kelson_sys::boxed;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
@@ -81,7 +82,7 @@ pub async fn run(mut listener: UnixListener, options: ServerOptions, shutdown: i
                     if let Some(socket) = passed_on.filter(|_| !standing.refused()) {
                         if let Some(place) = places.take() {
                             let socket = socket.to_owned();
-                            connections.spawn(async move {
+                            connections.spawn(boxed(async move {
                                 // PID 1 does not see whether logd serves a call, and logd does not see a client that
                                 // was stopped: so it makes room when another needs the place.
                                 tokio::select! {
@@ -91,7 +92,7 @@ pub async fn run(mut listener: UnixListener, options: ServerOptions, shutdown: i
                             });
                         }
                     } else if let Some(place) = place(&standing, &places, &passing) {
-                        connections.spawn(connection(stream, admission.clone(), standing, dispatch.clone(), closed.clone(), place));
+                        connections.spawn(boxed(connection(stream, admission.clone(), standing, dispatch.clone(), closed.clone(), place)));
                     }
                 }
                 Err(error) => {

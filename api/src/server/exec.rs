@@ -62,7 +62,7 @@ impl Exec for ExecApi {
         let session = Session::new(executing, on_terminal, sender)
             .map_err(|error| Status::internal(format!("cannot wait for the command's output: {error}")))?;
         let serving = session.serve(requests, self.closed.clone());
-        tokio::spawn(async move {
+        kelson_sys::spawn(async move {
             let ended = serving.await;
             if let Some(record) = record {
                 record.told(&ended);

@@ -71,7 +71,7 @@ impl InspectApi {
                 }
             }
         };
-        tokio::spawn(async move {
+        kelson_sys::spawn(async move {
             tokio::select! {
                 () = pump => {}
                 _ = closed.changed() => {}
@@ -263,7 +263,7 @@ impl Inspect for InspectApi {
         let size = begin.size;
         let writing = self.inspector.write(begin).await.map_err(status)?;
         // A task of its own: a client that goes away leaves no half of a file.
-        let work = tokio::spawn(write(pieces, writing, size, self.closed.clone()));
+        let work = kelson_sys::spawn(write(pieces, writing, size, self.closed.clone()));
         work.await.map_err(ending)?.map(Response::new)
     }
 }

@@ -125,7 +125,7 @@ impl Sending {
         let held = Arc::new(Mutex::new(Some((pages, place))));
         let late = Arc::clone(&held);
         // A reader that takes nothing asks for nothing either: only a clock of its own ends it.
-        let limit = tokio::spawn(async move {
+        let limit = kelson_sys::spawn(async move {
             tokio::time::sleep(LIMIT).await;
             late.lock().unwrap_or_else(PoisonError::into_inner).take();
         });

@@ -119,7 +119,7 @@ impl Paths {
             }
         };
         if registry.hub.is_none() && !registry.ended {
-            registry.hub = Some(tokio::spawn(hub::follow(Arc::clone(&self.shared))));
+            registry.hub = Some(kelson_sys::spawn(hub::follow(Arc::clone(&self.shared))));
         }
         drop(registry);
         self.shared.wake.notify_one();

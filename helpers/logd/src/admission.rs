@@ -50,7 +50,7 @@ impl Admission {
     pub fn ask(self: &Arc<Self>, socket: BorrowedFd<'_>) -> Asked {
         let (sender, receiver) = watch::channel(None);
         let (admission, socket) = (Arc::clone(self), socket.try_clone_to_owned());
-        tokio::spawn(async move {
+        kelson_sys::spawn(async move {
             let verdict = match socket {
                 Ok(socket) => admission.verdict(&socket).await,
                 Err(error) => Err(without(&error)),

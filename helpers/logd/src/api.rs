@@ -16,6 +16,7 @@ use hyper::server::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use kelson_proto::v1;
 use kelson_proto::v1::logs_server::{Logs, LogsServer};
+use kelson_sys::boxed;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
@@ -66,7 +67,7 @@ pub fn serve(
         let listener = tokio::net::UnixListener::from_std(UnixListener::from(listener))?;
         let leaving = Leaving::default();
         let (accepted, clients) = mpsc::channel(1);
-        tokio::spawn(client::take_in(
+        kelson_sys::spawn(client::take_in(
             listener,
             accepted,
             store.clone(),
@@ -104,7 +105,7 @@ async fn connections(
             () = &mut closed => break,
             Some(_) = connections.join_next() => {}
             Some(client) = clients.recv() => {
-                connections.spawn(connection(client, service.clone(), leaving.clone()));
+                connections.spawn(boxed(connection(client, service.clone(), leaving.clone())));
             }
         }
     }
@@ -182,7 +183,7 @@ impl Logs for Service {
         };
         let (sender, receiver) = mpsc::channel(2);
         let (store, readers) = (self.store.clone(), self.readers.clone());
-        tokio::spawn(async move {
+        kelson_sys::spawn(async move {
             let _reads = peer.map(|peer| peer.call());
             let gone = sender.clone();
             tokio::select! {

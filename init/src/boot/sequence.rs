@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kelson_services::host::{BootReport, PhaseRecord, TaskRecord};
+use kelson_sys::boxed;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -203,7 +204,7 @@ impl Sequence {
             let essential = task.essential;
             let begin = self.elapsed();
             self.change_task(index, number, |record| record.start = begin);
-            running.spawn(async move { (number, name, essential, work_of(task).await) });
+            running.spawn(boxed(async move { (number, name, essential, work_of(task).await) }));
             if phase.order == Order::InTurn {
                 self.collect(index, &mut running, &mut failure).await;
                 if failure.is_some() {

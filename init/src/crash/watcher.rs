@@ -72,7 +72,7 @@ impl Watcher {
         let (ours, theirs) = UnixStream::pair()?;
         theirs.set_nonblocking(true)?;
         let mut theirs = tokio::net::UnixStream::from_std(theirs)?;
-        tokio::spawn(async move {
+        kelson_sys::spawn(async move {
             let mut question = [0; 1];
             while theirs.read_exact(&mut question).await.is_ok() && theirs.write_all(&question).await.is_ok()
             {

@@ -11,6 +11,7 @@ use kelson_services::manager::Manager;
 use kelson_services::state_store::{Kind, StateStore};
 use kelson_spec::encryption::EncryptionSpec;
 use kelson_spec::machine::MountSpec;
+use kelson_sys::boxed;
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::boot::absent::{Absent, open_name, task_name};
@@ -53,7 +54,7 @@ pub(super) fn mount_as_they_come(
         })
         .await;
     };
-    AbsentDisks(some.then(|| tokio::spawn(work)))
+    AbsentDisks(some.then(|| kelson_sys::spawn(work)))
 }
 
 /// What comes later.
@@ -80,7 +81,7 @@ async fn mount_all(absent: &Absent, launcher: &Arc<dyn Launcher>, report: impl F
         for later in disks.chain(absent.free().into_iter().map(Later::Mount)) {
             if !begun.contains(&later) {
                 begun.push(later.clone());
-                running.spawn(wait_for(Arc::clone(launcher), later));
+                running.spawn(boxed(wait_for(Arc::clone(launcher), later)));
             }
         }
         match running.join_next().await {

@@ -32,7 +32,7 @@ impl Api {
     ) -> Api {
         let (close, closed) = oneshot::channel::<()>();
         let socket = listeners.socket.clone();
-        let task = tokio::spawn(async move {
+        let task = kelson_sys::spawn(async move {
             let Some(listener) = listener else {
                 // The requests of the server end with it.
                 let _ = closed.await;

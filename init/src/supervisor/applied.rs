@@ -71,7 +71,7 @@ impl Files {
     /// Completes what the previous incarnation of PID 1 has begun.
     pub(super) fn resume(&self, paper: Paper) {
         let files = self.clone();
-        tokio::spawn(async move {
+        kelson_sys::spawn(async move {
             let turn = files.turn.lock().await;
             if paper.under_way {
                 // Whether it was kept before the crash, what is on the disk decides.
@@ -124,7 +124,7 @@ impl Files {
         F: Future<Output = Result<T, ServicesError>> + Send,
     {
         let files = self.clone();
-        tokio::spawn(async move {
+        kelson_sys::spawn(async move {
             let turn = files.turn.clone().lock_owned().await;
             let answer = work(files).await;
             drop(turn);
@@ -253,7 +253,7 @@ impl Files {
         self.write(&Paper { under_way: false, trial: Some(trial.clone()) });
         self.set_trial(Some(trial.clone()));
         let files = self.clone();
-        tokio::spawn(async move {
+        kelson_sys::spawn(async move {
             let mut pause = trial.left();
             loop {
                 tokio::time::sleep(pause).await;

@@ -112,7 +112,7 @@ impl Context {
     /// Says when the boot is over.
     pub(super) fn watch_boot(&self, sequence: &Arc<Sequence>) {
         let (manager, sequence, store) = (self.manager.clone(), Arc::clone(sequence), self.store.clone());
-        tokio::spawn(async move {
+        kelson_sys::spawn(async move {
             manager.settled().await;
             sequence.finished();
             if let Some(store) = store {
@@ -188,7 +188,7 @@ impl Context {
             has_watchdog: self.watchdog.get().is_some(),
         };
         let manager = self.manager.clone();
-        tokio::spawn(async move {
+        kelson_sys::spawn(async move {
             // The caller may have gone away.
             let _ = reply.send(kexec.ask(&reason, |text| manager.host_event(text)).await);
         });
@@ -210,7 +210,7 @@ impl Context {
             None
         };
         let turn = Arc::clone(&self.renewing);
-        tokio::spawn(async move {
+        kelson_sys::spawn(async move {
             let report = match refused {
                 Some(why) => Err(ServicesError::NotNow(why.to_owned())),
                 None => {

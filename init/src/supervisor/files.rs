@@ -42,7 +42,7 @@ impl Files {
     /// Reads the files again beside all else: their disk may be slow.
     pub(super) fn reload(&self, reply: Option<oneshot::Sender<Result<ReloadReport, ServicesError>>>) {
         let files = self.clone();
-        tokio::spawn(async move {
+        kelson_sys::spawn(async move {
             let _turn = files.turn.lock().await;
             let report = files.read_again().await;
             crate::heap::give_back();

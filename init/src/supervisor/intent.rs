@@ -122,7 +122,7 @@ impl Intents {
         }
         tracing::warn!("this machine starts again in {} s ({reason})", wait.as_secs());
         let intents = self.clone();
-        tokio::spawn(async move {
+        kelson_sys::spawn(async move {
             tokio::time::sleep(wait).await;
             intents.ask(ShutdownAction::Reboot, reason);
         });

@@ -47,7 +47,7 @@ impl LaterMounts {
 pub(super) fn keep_read_only(manager: Manager, personalities: Personalities) -> LaterMounts {
     let services = Arc::new(Notify::new());
     let known = Arc::clone(&services);
-    let task = tokio::spawn(async move {
+    let task = kelson_sys::spawn(async move {
         let (mut mounts, mut told) = (None, None);
         loop {
             let names = names(&manager);

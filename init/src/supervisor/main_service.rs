@@ -28,7 +28,7 @@ impl Context {
     /// Passes a signal on to the main service, beside all else.
     fn pass(&self, signal: &Signal, main: String) {
         let (manager, signal) = (self.manager.clone(), signal.clone());
-        tokio::spawn(async move {
+        kelson_sys::spawn(async move {
             let asked_by = format!("{}, who sent it to PID 1", signal.sender);
             if let Err(why) = manager.signal(&main, signal.number, asked_by).await {
                 manager.service_event(&main, &format!("{signal} was not passed on: {why}"));

@@ -115,7 +115,7 @@ impl Incarnation {
         let api = Api::open(server, listeners, listener);
 
         if let Some(store) = store.clone() {
-            tokio::spawn(store.clone().keep_up(move |text| _ = events.host(text)));
+            kelson_sys::spawn(store.clone().keep_up(move |text| _ = events.host(text)));
             self.intents.remember_in(store);
         }
         let later_mounts = keep_read_only(manager.clone(), personalities.clone());
@@ -184,7 +184,7 @@ impl Incarnation {
             origin: Instant::now().checked_sub(self.sequence.elapsed()).unwrap_or_else(Instant::now),
         });
         let manager = Manager::new(host_context, runners);
-        tokio::spawn(groups::coordinate(manager.clone(), asked));
+        kelson_sys::spawn(groups::coordinate(manager.clone(), asked));
         manager
     }
 
@@ -219,7 +219,7 @@ fn log(
     let (descriptor_store, logs) = (environment.descriptor_store(), std::mem::take(&mut environment.logs));
     let (collector, driver, reports) =
         Collector::resume(launcher, directory, descriptor_store, logs).at("the log collector")?;
-    tokio::spawn(driver);
+    kelson_sys::spawn(driver);
     Ok((collector, reports))
 }
 

@@ -63,7 +63,7 @@ impl Probing {
     pub(super) fn begin(personalities: &Personalities, machine: &MachineSpec) -> Probing {
         Probing(if const { OWN.has(Feature::Probes) } {
             let (prober, driver, reports) = Prober::new(personalities.helpers(probe::kind(machine)));
-            tokio::spawn(driver);
+            kelson_sys::spawn(driver);
             Some((prober, reports))
         } else {
             None

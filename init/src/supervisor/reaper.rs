@@ -54,7 +54,7 @@ pub fn attend(mode: Mode, processes: &Processes, intents: &Intents) -> io::Resul
     reaper.set(processes, None);
     let signals = Signals::new(mode)?;
     let (intents, (requests, _)) = (intents.clone(), mpsc::channel(1));
-    tokio::spawn(async move {
+    kelson_sys::spawn(async move {
         // Children that ended before.
         reaper.reap().await;
         listen(signals, reaper, intents, requests).await;

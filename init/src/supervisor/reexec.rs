@@ -63,7 +63,7 @@ impl Reexec {
         let (found, fit) = mpsc::channel(1);
         self.fit = Some(fit);
         let (personalities, manager) = (self.personalities.clone(), self.manager.clone());
-        tokio::spawn(async move {
+        kelson_sys::spawn(async move {
             match reexec::find(&personalities).await {
                 Ok(candidate) => drop(found.send(Fit { candidate, reason, reply }).await),
                 Err(why) => refuse(&manager, &reason, why.to_string(), reply),

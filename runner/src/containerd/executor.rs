@@ -79,10 +79,10 @@ impl ContainerExecutor {
         };
         let size = terminal.map(|size| {
             let (sender, sizes) = channel::channel(size);
-            tokio::spawn(follow_size(self.containerd.clone(), process.clone(), sizes, ending.clone()));
+            kelson_sys::spawn(follow_size(self.containerd.clone(), process.clone(), sizes, ending.clone()));
             sender
         });
-        tokio::spawn(see_off(cleanup, ending.clone(), kept));
+        kelson_sys::spawn(see_off(cleanup, ending.clone(), kept));
         Ok(Executing {
             pid,
             input,
@@ -118,7 +118,7 @@ impl Executor for ContainerExecutor {
     fn exec(&self, request: ExecRequest) -> BoxFuture<'_, Result<Executing, RunnerError>> {
         let executor = self.clone();
         let (sender, receiver) = oneshot::channel();
-        tokio::spawn(async move {
+        kelson_sys::spawn(async move {
             if let Err(Ok(unwanted)) = sender.send(executor.begin(request).await) {
                 unwanted.control.kill();
             }

@@ -58,7 +58,7 @@ pub(super) struct Launching {
 impl Launching {
     pub(super) fn begin(launch: Launch) -> Launching {
         let (wanted, still) = channel::channel(true);
-        Launching { task: tokio::spawn(launch.carry_out(Wanted(still))), wanted }
+        Launching { task: kelson_sys::spawn(launch.carry_out(Wanted(still))), wanted }
     }
 
     /// Cancelled by dropping; it goes on then.

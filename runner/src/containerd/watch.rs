@@ -51,7 +51,7 @@ pub(super) fn begin(
     handle: Arc<Option<ProcessHandle>>,
 ) -> Ending {
     let (sender, receiver) = watch::channel(None);
-    tokio::spawn(async move {
+    kelson_sys::spawn(async move {
         let exit = tokio::select! {
             exit = learn(&containerd, &process, &handle) => exit,
             // Nobody is left who wants to know.

@@ -42,7 +42,7 @@ impl<S: Send + Sync + 'static, R: Send + 'static> HelperService<S, R> {
             manager.add_helper(name, helper);
         }
         let (events, shown_by, reported_to) = (events.clone(), manager.clone(), manager.clone());
-        tokio::spawn(async move {
+        kelson_sys::spawn(async move {
             let name: Arc<str> = Arc::from(name);
             while status.changed().await.is_ok() {
                 let now = snapshot(&status.borrow_and_update(), shown_by.closing());
@@ -61,7 +61,7 @@ impl<S: Send + Sync + 'static, R: Send + 'static> HelperService<S, R> {
                 }
             }
         });
-        tokio::spawn(async move {
+        kelson_sys::spawn(async move {
             while let Some(report) = reports.recv().await {
                 let (service, message) = event(report);
                 reported_to.service_event(&service, &message);

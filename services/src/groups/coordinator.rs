@@ -129,7 +129,7 @@ impl Coordinator {
         };
         state.restarting = true;
         let (manager, group) = (self.manager.clone(), Arc::clone(&request.group));
-        self.restarts.spawn(async move {
+        self.restarts.spawn(kelson_sys::boxed(async move {
             restart(manager, request, rest).await;
             group
         });

@@ -129,7 +129,7 @@ impl Manager {
         self.note_time(first.iter(), time);
         let stopping = {
             let (manager, first, names) = (self.clone(), first.clone(), names.to_vec());
-            tokio::spawn(async move { manager.stop_cascade(&first, &names).await })
+            kelson_sys::spawn(async move { manager.stop_cascade(&first, &names).await })
         };
         if wait && stopping.await.is_err() {
             tracing::error!("stopping in order was broken off");

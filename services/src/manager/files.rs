@@ -92,7 +92,7 @@ impl Manager {
         let registry = self.inner.host_context.registry.clone();
         let (mut snapshot, changed) = (helper.snapshot.clone(), Arc::clone(&name));
         registry.add(Arc::clone(&name), snapshot.clone());
-        tokio::spawn(async move {
+        kelson_sys::spawn(async move {
             while snapshot.changed().await.is_ok() {
                 registry.changed(&changed);
             }
@@ -238,7 +238,7 @@ impl Manager {
         }
         let mut wave = self.wave(&members);
         let manager = self.clone();
-        let removal = tokio::spawn(async move {
+        let removal = kelson_sys::spawn(async move {
             let reason = |_: &str| StopReason::Removed;
             wave.start(&manager, &reason);
             while let Some(name) = wave.next().await {

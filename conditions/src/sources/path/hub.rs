@@ -184,7 +184,7 @@ impl Hub {
         let remote = self.remotes.entry(mount).or_insert_with(|| {
             let (commands, orders) = mpsc::unbounded_channel();
             let launcher = Arc::clone(&self.shared.launcher);
-            tokio::spawn(serve(launcher, orders, self.answers.clone()));
+            kelson_sys::spawn(serve(launcher, orders, self.answers.clone()));
             Remote { commands, paths: 0, idle_since: None }
         });
         remote.paths = remote.paths.saturating_add(1);

@@ -35,7 +35,7 @@ impl Prepared {
     pub fn launch(self) -> ServiceHandle {
         let Prepared((core, runner, handle)) = self;
         core.show();
-        tokio::spawn(drive(core, runner, Work::None));
+        kelson_sys::spawn(drive(core, runner, Work::None));
         handle
     }
 }

@@ -82,7 +82,7 @@ pub fn resume(resumed: Resumed, host_context: &Arc<HostContext>) -> Result<Servi
         _ => core.publish(),
     }
     let exit = exit.unwrap_or(Exit::Lost);
-    tokio::spawn(async move {
+    kelson_sys::spawn(async move {
         let (mut core, mut runner) = (core, runner);
         let running = core.attach(&mut runner, before).await;
         let (work, adopted) = core.go_on(running, making, exit, closing);
@@ -91,7 +91,7 @@ pub fn resume(resumed: Resumed, host_context: &Arc<HostContext>) -> Result<Servi
             runner = core.new_runner();
         }
         // A future of its own: a service holds no more of the heap for having gone on.
-        tokio::spawn(drive(core, runner, work));
+        kelson_sys::spawn(drive(core, runner, work));
     });
     Ok(handle)
 }
