@@ -18,7 +18,6 @@ mod entry;
 mod error;
 mod exit_device;
 mod failure;
-mod features;
 mod heap;
 mod initramfs;
 mod kernel_words;
@@ -46,6 +45,7 @@ use crash::watcher::Watcher;
 use crash::{BootReason, Ending, last_resort, report};
 use error::{At as _, Error};
 use kelson_services::state_store::Kind;
+use kelson_spec::features::OWN;
 use options::{Mode, Options, RuntimePlace};
 use shutdown::{Failure, Finish};
 use supervisor::{Intent, Intents};
@@ -90,7 +90,7 @@ const PERSONALITIES: &[(&CStr, Main)] = &[
     (c"kelson-apid", |words| kelson_apid::main(words.iter().cloned())),
     (c"kelson-console", kelson_console::main),
     (c"kelson-devlog", |_| kelson_devlog::main()),
-    (c"kelson-load", |words| kelson_load::process::main(words, features::OWN)),
+    (c"kelson-load", |words| kelson_load::process::main(words, OWN)),
     #[cfg(feature = "containerd")]
     (c"kelson-unpack", |words| kelson_unpack::main(words.iter().cloned())),
     #[cfg(feature = "devices")]
@@ -135,7 +135,7 @@ fn start() -> i32 {
 
 /// The version, and a line for the features of this build.
 fn version() -> String {
-    let features: Vec<&str> = features::OWN.names().collect();
+    let features: Vec<&str> = OWN.names().collect();
     let features = if features.is_empty() { "none".to_owned() } else { features.join(", ") };
     format!("kelson {}\nfeatures: {features}\n", env!("CARGO_PKG_VERSION"))
 }
@@ -166,7 +166,7 @@ fn init(program: &str, rest: &[OsString]) -> ! {
     let usual = options::usual_mode();
     // The kernel's command line and our own program stand in /proc. A container has it, or does without.
     let proc = (usual == Mode::Machine).then(|| boot::mounts::FIRST.first().map(|proc| proc.mount()));
-    let mut options = Options::gather(&arguments, usual, features::OWN, || {
+    let mut options = Options::gather(&arguments, usual, OWN, || {
         std::fs::read_to_string(kelson_sys::command_line::PATH).ok()
     });
     log::install(options.mode);

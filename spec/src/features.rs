@@ -11,9 +11,13 @@ pub enum Feature {
     Containerd,
     /// Devices are followed: `kelson-devices`.
     Devices,
+    /// Work on disks: formatting, swap, disks that come after the boot.
+    Disks,
     /// Looking at the machine over the API: `kelson-inspect`.
     Inspect,
-    /// Addresses by DHCP, and interfaces after the boot: `kelson-net`.
+    /// Reboots without the firmware.
+    Kexec,
+    /// More of a network than static addresses; interfaces after the boot: `kelson-net`.
     Net,
     /// Checks over the network: `kelson-probe`.
     Probes,
@@ -27,11 +31,13 @@ pub enum Feature {
 
 impl Feature {
     /// Sorted by name.
-    pub const ALL: [Feature; 9] = [
+    pub const ALL: [Feature; 11] = [
         Feature::Apid,
         Feature::Containerd,
         Feature::Devices,
+        Feature::Disks,
         Feature::Inspect,
+        Feature::Kexec,
         Feature::Net,
         Feature::Probes,
         Feature::Reflection,
@@ -45,7 +51,9 @@ impl Feature {
             Feature::Apid => "apid",
             Feature::Containerd => "containerd",
             Feature::Devices => "devices",
+            Feature::Disks => "disks",
             Feature::Inspect => "inspect",
+            Feature::Kexec => "kexec",
             Feature::Net => "net",
             Feature::Probes => "probes",
             Feature::Reflection => "reflection",
@@ -73,6 +81,22 @@ impl fmt::Display for MissingFeature {
     }
 }
 
+/// The features of this build: those of this crate, which a build of `init` chooses.
+///
+/// The compiler leaves out what stands behind `if const { OWN.has(…) }` of a feature that is not here.
+pub const OWN: Features = Features::NONE
+    .and(Feature::Apid, cfg!(feature = "apid"))
+    .and(Feature::Containerd, cfg!(feature = "containerd"))
+    .and(Feature::Devices, cfg!(feature = "devices"))
+    .and(Feature::Disks, cfg!(feature = "disks"))
+    .and(Feature::Inspect, cfg!(feature = "inspect"))
+    .and(Feature::Kexec, cfg!(feature = "kexec"))
+    .and(Feature::Net, cfg!(feature = "net"))
+    .and(Feature::Probes, cfg!(feature = "probes"))
+    .and(Feature::Reflection, cfg!(feature = "reflection"))
+    .and(Feature::Sources, cfg!(feature = "sources"))
+    .and(Feature::Timesync, cfg!(feature = "timesync"));
+
 /// The features of a build.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Features(u16);
@@ -83,7 +107,9 @@ impl Features {
         .and(Feature::Apid, true)
         .and(Feature::Containerd, true)
         .and(Feature::Devices, true)
+        .and(Feature::Disks, true)
         .and(Feature::Inspect, true)
+        .and(Feature::Kexec, true)
         .and(Feature::Net, true)
         .and(Feature::Probes, true)
         .and(Feature::Reflection, true)

@@ -17,6 +17,7 @@ use crate::sources::SourcesSpec;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
+// A build that lacks a part has no key for it (`features.rs`), and no code that reads or writes its value.
 pub struct MachineSpec {
     pub hostname: Option<String>,
     pub modules: Vec<String>,
@@ -24,11 +25,14 @@ pub struct MachineSpec {
     pub sysctl: Vec<(String, String)>,
     pub network: Vec<InterfaceSpec>,
     /// The file of the firewall's rules; `None`: Kelson loads none.
+    #[cfg_attr(not(feature = "net"), serde(skip))]
     pub nftables: Option<PathBuf>,
     pub encryption: Vec<EncryptionSpec>,
     pub mounts: Vec<MountSpec>,
+    #[cfg_attr(not(feature = "disks"), serde(skip))]
     pub swap: Vec<SwapSpec>,
     /// `None`: no apid.
+    #[cfg_attr(not(feature = "apid"), serde(skip))]
     pub api: Option<ApiSpec>,
     pub builtins: Vec<BuiltinSpec>,
     /// When the host counts as healthy and when as failed.
@@ -37,20 +41,25 @@ pub struct MachineSpec {
     pub shutdown_timeout: Duration,
     /// `None`: the hardware watchdog is not used.
     pub watchdog: Option<WatchdogSpec>,
+    #[cfg_attr(not(feature = "containerd"), serde(skip))]
     pub images: Vec<PathBuf>,
     /// The service whose end is the end of the host, with its exit status.
     pub main: Option<String>,
     /// For services that do not say it themselves.
     pub stdout: Stdout,
     /// `None`: Kelson does not keep the clock right.
+    #[cfg_attr(not(feature = "timesync"), serde(skip))]
     pub time: Option<TimeSpec>,
     /// `None`: Kelson does not follow devices.
+    #[cfg_attr(not(feature = "devices"), serde(skip))]
     pub devices: Option<DevicesSpec>,
     /// `None`: no kernel can be executed in the place of the running one.
+    #[cfg_attr(not(feature = "kexec"), serde(skip))]
     pub kexec: Option<KexecSpec>,
     /// `None`: nothing runs on a terminal of the machine.
     pub console: Option<ConsoleSpec>,
     /// `None`: nothing but the configuration folder counts.
+    #[cfg_attr(not(feature = "sources"), serde(skip))]
     pub sources: Option<SourcesSpec>,
 }
 

@@ -1,20 +1,23 @@
 //! `network` of the machine file: interfaces, and what each has.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::net::IpAddr;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::wire;
+
 /// The pattern of every interface of Ethernet that is a device.
 pub const ANY: &str = "*";
 
-/// What an interface has. Written as JSON where it is a word of a command line.
+/// What an interface has. In hexadecimal digits where it is a word of a command line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct InterfaceSpec {
     pub matches: Matches,
     /// `None`: the kernel finds it.
+    #[cfg_attr(not(feature = "net"), serde(skip))]
     pub kind: Option<LinkKind>,
     /// The longest packet, in bytes.
     pub mtu: Option<u32>,
@@ -22,10 +25,13 @@ pub struct InterfaceSpec {
     pub addresses: Vec<Prefixed>,
     /// Of the default route.
     pub gateway: Option<IpAddr>,
+    #[cfg_attr(not(feature = "net"), serde(skip))]
     pub routes: Vec<RouteSpec>,
+    #[cfg_attr(not(feature = "net"), serde(skip))]
     pub rules: Vec<RuleSpec>,
     pub dns: Vec<IpAddr>,
     /// `None`: it gets no address by DHCP.
+    #[cfg_attr(not(feature = "net"), serde(skip))]
     pub dhcp: Option<DhcpSpec>,
     /// `None`: it asks no server of DHCPv6.
     pub dhcp6: Option<Dhcp6Spec>,
@@ -59,12 +65,18 @@ impl InterfaceSpec {
     /// One word of a command line.
     pub fn to_word(&self) -> String {
         // Nothing in it can fail to be written.
-        serde_json::to_string(self).unwrap_or_default()
+        let bytes = wire::encode(self).unwrap_or_default();
+        bytes.iter().fold(String::new(), |mut word, byte| {
+            let _ = write!(word, "{byte:02x}");
+            word
+        })
     }
 
     /// Reads what [`InterfaceSpec::to_word`] wrote; `None`: it is something else.
     pub fn from_word(word: &str) -> Option<InterfaceSpec> {
-        serde_json::from_str(word).ok()
+        let pairs = word.as_bytes().chunks(2).map(|pair| str::from_utf8(pair).ok());
+        let bytes: Option<Vec<u8>> = pairs.map(|pair| u8::from_str_radix(pair?, 16).ok()).collect();
+        wire::decode(&bytes?).ok()
     }
 
     /// Whether there is something to do for it at boot.
@@ -103,8 +115,10 @@ pub enum Matches {
     /// The one of this name, or each interface of Ethernet that is a device and whose name is of this pattern.
     Name(String),
     /// The hardware with this address.
+    #[cfg_attr(not(feature = "net"), serde(skip))]
     Mac([u8; 6]),
     /// What this driver of the kernel drives.
+    #[cfg_attr(not(feature = "net"), serde(skip))]
     Driver(String),
 }
 

@@ -23,3 +23,4 @@ pub mod vsock;
 pub mod watchdog;
 
 pub use lock::lock;
+pub use spawn::{boxed, spawn};

@@ -89,7 +89,7 @@ pub async fn run(mut listener: UnixListener, options: ServerOptions, shutdown: i
                                     () = vsock::pass_on(stream, socket) => {}
                                     () = place.given_away() => {}
                                 }
-                            });
+                            }));
                         }
                     } else if let Some(place) = place(&standing, &places, &passing) {
                         connections.spawn(boxed(connection(stream, admission.clone(), standing, dispatch.clone(), closed.clone(), place)));

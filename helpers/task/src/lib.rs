@@ -45,6 +45,7 @@ use kelson_devices::{identify, modules};
 use kelson_helper::CONTROL;
 use kelson_helper::answer::frame;
 use kelson_helper::task::{NAME, Request, WATCH_PATHS, write_answer};
+use kelson_spec::features::{Feature, MissingFeature, OWN};
 use nix::errno::Errno;
 use nix::mount::{MntFlags, umount2};
 
@@ -96,7 +97,8 @@ pub fn perform(request: &Request) -> Result<String, String> {
         Request::Remount { target, options } => mount::remount(target, options),
         Request::Unmount { target } => {
             umount2(target, MntFlags::UMOUNT_NOFOLLOW).map_err(|errno| {
-                let holders = if errno == Errno::EBUSY { holders::holders(target) } else { Vec::new() };
+                let is_busy = errno == Errno::EBUSY && OWN.has(Feature::Disks);
+                let holders = if is_busy { holders::holders(target) } else { Vec::new() };
                 match holders.is_empty() {
                     true => at(target, errno.desc()),
                     false => at(target, format!("{}: {}", errno.desc(), holders.join("; "))),
@@ -107,20 +109,30 @@ pub fn perform(request: &Request) -> Result<String, String> {
         Request::MountInterfaces => mount::mount_interfaces(),
         Request::MakeFolder { path, mode } => make_folder(path, mode.0),
         Request::Check { device } => check::check(device),
-        Request::Format { source, fs_type } => format::format(source, fs_type),
-        Request::GrowPartition { device } => partition_growth::grow(device),
-        Request::GrowFileSystem { device, target, fs_type } => growth::grow(device, target, fs_type),
-        Request::OpenDisk { name, device, key_file } => encryption::open(name, device, key_file),
-        Request::UnlockDisk { name, device } => encryption::unlock(name, device, control()),
-        Request::OpenDiskByTpm { name, device } => encryption::open_by_tpm(name, device),
-        Request::EncryptDisk { name, source, recovery_file, registers, key_file } => {
-            let registers = (registers != "-").then_some(registers.as_str());
-            let keys = encryption::Keys { recovery_file, registers, file: key_file.as_deref() };
-            encryption::encrypt(name, source, &keys)
+        Request::Format { source, fs_type } => with(Feature::Disks, || format::format(source, fs_type)),
+        Request::GrowPartition { device } => with(Feature::Disks, || partition_growth::grow(device)),
+        Request::GrowFileSystem { device, target, fs_type } => {
+            with(Feature::Disks, || growth::grow(device, target, fs_type))
         }
-        Request::RecoveryKey { file } => recovery_key::read(file),
-        Request::ForgetRecoveryKey { file } => recovery_key::forget(file),
-        Request::RemoveMapping { name } => mapping::remove(name),
+        Request::OpenDisk { name, device, key_file } => {
+            with(Feature::Disks, || encryption::open(name, device, key_file))
+        }
+        Request::UnlockDisk { name, device } => {
+            with(Feature::Disks, || encryption::unlock(name, device, control()))
+        }
+        Request::OpenDiskByTpm { name, device } => {
+            with(Feature::Disks, || encryption::open_by_tpm(name, device))
+        }
+        Request::EncryptDisk { name, source, recovery_file, registers, key_file } => {
+            with(Feature::Disks, || {
+                let registers = (registers != "-").then_some(registers.as_str());
+                let keys = encryption::Keys { recovery_file, registers, file: key_file.as_deref() };
+                encryption::encrypt(name, source, &keys)
+            })
+        }
+        Request::RecoveryKey { file } => with(Feature::Disks, || recovery_key::read(file)),
+        Request::ForgetRecoveryKey { file } => with(Feature::Disks, || recovery_key::forget(file)),
+        Request::RemoveMapping { name } => with(Feature::Disks, || mapping::remove(name)),
         Request::Sync => {
             nix::unistd::sync();
             Ok(String::new())
@@ -138,9 +150,11 @@ pub fn perform(request: &Request) -> Result<String, String> {
         #[cfg(feature = "devices")]
         Request::LoadDrivers => kelson_devices::load_drivers(),
         #[cfg(not(feature = "devices"))]
-        Request::LoadDrivers => Err("this init was built without the feature devices".to_owned()),
-        Request::SwapOn { device, priority } => swap::enable(device, *priority),
-        Request::MakeZram { percent, algorithm } => swap::make_zram(*percent, algorithm.as_deref()),
+        Request::LoadDrivers => Err(MissingFeature(Feature::Devices).to_string()),
+        Request::SwapOn { device, priority } => with(Feature::Disks, || swap::enable(device, *priority)),
+        Request::MakeZram { percent, algorithm } => {
+            with(Feature::Disks, || swap::make_zram(*percent, algorithm.as_deref()))
+        }
         Request::SwapOff { device } => swap::disable(device),
         Request::DetachLoop { device } => detach_loop(device),
         Request::LoadSeed { path } => seed::load(path),
@@ -153,14 +167,20 @@ pub fn perform(request: &Request) -> Result<String, String> {
         Request::SetClock { saved } => clock::set(saved),
         Request::SaveClock { saved } => clock::save(saved),
         Request::LoadKernel { kernel, command_line, initramfs } => {
-            kernel::load(kernel, command_line, initramfs.as_deref())
+            with(Feature::Kexec, || kernel::load(kernel, command_line, initramfs.as_deref()))
         }
         Request::SetUpLoopback => network::set_up_loopback(),
         Request::SetUpInterfaces { patience, interfaces } => network::set_up(interfaces, *patience),
-        Request::LoadFirewall { file } => firewall::load(file),
+        Request::LoadFirewall { file } => with(Feature::Net, || firewall::load(file)),
         Request::WriteResolver { resolver, servers } => network::write_resolver(servers, resolver),
         Request::ReadOnly { cgroups } => read_only::make_read_only(cgroups).map(|()| String::new()),
     }
+}
+
+/// Does work that a build without this feature leaves out.
+#[inline(always)]
+fn with(feature: Feature, work: impl FnOnce() -> Result<String, String>) -> Result<String, String> {
+    if OWN.has(feature) { work() } else { Err(MissingFeature(feature).to_string()) }
 }
 
 fn make_folder(path: &Path, mode: u32) -> Result<String, String> {

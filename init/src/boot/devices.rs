@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kelson_spec::disk::DiskName;
+use kelson_spec::features::{Feature, OWN};
 use kelson_spec::machine::{Format, MountSpec};
 
 use super::absent::{Absent, task_name};
@@ -65,6 +66,7 @@ pub fn mount_task(launcher: Arc<dyn Launcher>, mount: MountSpec, absent: Absent)
         match carry_out(launcher.as_ref(), &mount, mount.wait).await {
             Ok(done) => Ok(done),
             Err(MountFailure::Mount(failure)) => Err(failure),
+            Err(MountFailure::NoDisk(error)) if const { !OWN.has(Feature::Disks) } => Err(error.into()),
             Err(MountFailure::NoDisk(error)) => {
                 absent.put(mount);
                 Err(TaskFailure::from(format!("{error}; it is mounted when it comes")))
@@ -153,7 +155,7 @@ async fn format_if_blank(
 ) -> Result<String, MountFailure> {
     let (source, fs_type) = (mount.source.clone(), mount.fs_type.clone());
     match &found.fs_type {
-        _ if mount.format == Format::Never => Ok(String::new()),
+        _ if const { !OWN.has(Feature::Disks) } || mount.format == Format::Never => Ok(String::new()),
         None => Ok(task::run(launcher, &Request::Format { source, fs_type }, FORMAT).await?),
         Some(other) if *other != fs_type => {
             let text =

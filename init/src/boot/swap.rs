@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use kelson_helper::Launcher;
 use kelson_spec::encryption::EncryptionSpec;
+use kelson_spec::features::{Feature, OWN};
 use kelson_spec::machine::{Format, SwapPlace, SwapSpec};
 
 use super::devices::{LOOK, MountFailure, find};
@@ -24,7 +25,8 @@ pub fn phase(swap: &[SwapSpec], launcher: &Arc<dyn Launcher>) -> Option<Phase> {
         let longest = swap.wait.saturating_add(LOOK).saturating_add(CALL.saturating_mul(2)).saturating_mul(2);
         Task::new(name(&swap), async move { enable(&*launcher, &swap).await }).within(longest)
     };
-    (!swap.is_empty()).then(|| Phase::new("swap", Order::SideBySide).tasks(swap.iter().map(task)))
+    (const { OWN.has(Feature::Disks) } && !swap.is_empty())
+        .then(|| Phase::new("swap", Order::SideBySide).tasks(swap.iter().map(task)))
 }
 
 /// Whether the swap area is in this encrypted disk.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use kelson_helper::Launcher;
 use kelson_services::state_store::Kind;
+use kelson_spec::features::OWN;
 use kelson_spec::sources::SourcesSpec;
 use kelson_spec::{Diagnostic, Feature, Loaded};
 use tokio::sync::mpsc;
@@ -17,7 +18,6 @@ use super::serve::{Ended, serve};
 use crate::boot::absent::Absent;
 use crate::boot::{self, BootFailure, Phase, sources};
 use crate::error::Result;
-use crate::features::OWN;
 use crate::options::{Mode, RuntimePlace};
 use crate::signals::Signal;
 

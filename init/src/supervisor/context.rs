@@ -12,6 +12,7 @@ use kelson_services::prober::Prober;
 use kelson_services::state_store::{Kind, StateStore};
 use kelson_spec::Loaded;
 use kelson_spec::applied::Question;
+use kelson_spec::features::{Feature, MissingFeature, OWN};
 use tokio::sync::{mpsc, oneshot};
 
 use super::absent_disks::{AbsentDisks, mount_as_they_come};
@@ -105,6 +106,9 @@ impl Context {
 
     /// Mounts the disks that the boot did not wait for any longer, as they come.
     pub(super) fn await_disks(&mut self) {
+        if const { !OWN.has(Feature::Disks) } {
+            return;
+        }
         let (tasks, manager) = (self.personalities.tasks(), self.manager.clone());
         self.absent_disks = mount_as_they_come(self.absent.clone(), tasks, manager, self.store.clone());
     }
@@ -178,6 +182,10 @@ impl Context {
     ) {
         if action != ShutdownAction::Kexec {
             let _ = reply.send(Ok(self.intents.ask(action, &reason)));
+            return;
+        }
+        if const { !OWN.has(Feature::Kexec) } {
+            let _ = reply.send(Err(MissingFeature(Feature::Kexec).into()));
             return;
         }
         let kexec = Kexec {

@@ -11,11 +11,11 @@ use kelson_helper::{Launcher, Start, task};
 use kelson_runner::Processes;
 use kelson_services::helpers::{HelperKind, HelperLauncher};
 use kelson_spec::applied::{Answer, FOLDER, Question};
+use kelson_spec::features::OWN;
 use kelson_spec::wire::{self, WireError};
 use kelson_spec::{Diagnostic, Feature, Loaded, MachineSpec, sources};
 
 use crate::boot::{network, state_folder};
-use crate::features::OWN;
 use crate::initramfs;
 use crate::options::{Mode, Options};
 use crate::rescue;

@@ -21,6 +21,7 @@ use kelson_services::runners::Runners;
 use kelson_services::service_runner::gate::Registry;
 use kelson_services::service_runner::host_context::{HostContext, TURNS};
 use kelson_spec::Loaded;
+use kelson_spec::features::OWN;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
@@ -40,7 +41,6 @@ use super::parts::{self, Probing};
 use super::reexec::Reexec;
 use crate::boot::absent::Absent;
 use crate::error::{At as _, Result};
-use crate::features::OWN;
 use crate::options::{Options, Rescue, RuntimePlace};
 use crate::reexec;
 

@@ -14,11 +14,11 @@ use kelson_services::prober::{self, Prober};
 use kelson_services::runners::Containers;
 use kelson_services::service_runner::gate::Registry;
 use kelson_services::service_runner::host_context::RunnerFactory;
-use kelson_spec::{Feature, MachineSpec};
+use kelson_spec::MachineSpec;
+use kelson_spec::features::{Feature, OWN};
 use tokio::sync::mpsc;
 
 use super::launchers::Personalities;
-use crate::features::OWN;
 use crate::options::Options;
 
 /// Makes the runners of containers, and the service of the API over their images. `None`: the build lacks the feature.

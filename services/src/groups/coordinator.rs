@@ -132,7 +132,7 @@ impl Coordinator {
         self.restarts.spawn(kelson_sys::boxed(async move {
             restart(manager, request, rest).await;
             group
-        });
+        }));
     }
 
     /// A restart is over. A member that an operator had started meanwhile was not stopped by it, and may have asked.

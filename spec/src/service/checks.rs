@@ -43,7 +43,10 @@ impl Check {
 /// The question of a check.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Probe {
-    Exec { command: Vec<String> },
+    Exec {
+        command: Vec<String>,
+    },
+    #[cfg_attr(not(feature = "probes"), serde(skip))]
     Network(NetworkProbe),
 }
 

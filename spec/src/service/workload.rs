@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Workload {
     Process(ProcessSpec),
+    #[cfg_attr(not(feature = "containerd"), serde(skip))]
     Container(ContainerSpec),
     /// Nothing. It is up while its conditions let it run.
     Target,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::at::At;
-use super::codec::Codec;
+use super::codec::{Codec, part};
 use super::command::command;
 use super::mapping::{Mapping, keys};
 use super::probes::{grpc, http, tcp};
@@ -151,11 +151,10 @@ fn network(mapping: &'static str, about: &About) -> Mapping<Check> {
     keys! {
         Mapping::new(mapping, || Check::new("", Probe::tcp(1)));
         means "name" name = name(), "the kind", about.name;
-        alternative "http" (probe("http")) = http(), a_get;
-        alternative "tcp" (probe("tcp")) = tcp(), a_connection;
-        alternative "grpc" (probe("grpc")) = grpc(), a_call;
+        alternative "http" (probe("http")) = part(Feature::Probes, http), a_get;
+        alternative "tcp" (probe("tcp")) = part(Feature::Probes, tcp), a_connection;
+        alternative "grpc" (probe("grpc")) = part(Feature::Probes, grpc), a_call;
     }
-    .needs(Feature::Probes, &["http", "tcp", "grpc"])
     .check(|_, seen, check| {
         if !seen.has("name") {
             check.name = check.probe.kind().to_owned();

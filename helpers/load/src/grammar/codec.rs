@@ -8,6 +8,7 @@ use crate::decode::Decoder;
 use crate::json::Json;
 use crate::schema::Kind;
 use crate::tree::Node;
+use kelson_spec::features::{Feature, OWN};
 
 /// Descriptions of values are left out of a program that only reads files, such as PID 1's file.
 pub const DESCRIBES: bool = cfg!(feature = "describe");
@@ -26,14 +27,16 @@ type Encode<T> = dyn Fn(&T, Extent) -> Json;
 
 pub struct Codec<T> {
     pub kind: Rc<dyn Fn() -> Kind>,
+    /// The feature that a build of `init` needs for it.
+    pub feature: Option<Feature>,
     decode: Rc<Decode<T>>,
     encode: Rc<Encode<T>>,
 }
 
 impl<T> Clone for Codec<T> {
     fn clone(&self) -> Self {
-        let Codec { kind, decode, encode } = self;
-        Codec { kind: kind.clone(), decode: decode.clone(), encode: encode.clone() }
+        let Codec { kind, feature, decode, encode } = self;
+        Codec { kind: kind.clone(), feature: *feature, decode: decode.clone(), encode: encode.clone() }
     }
 }
 
@@ -44,9 +47,11 @@ impl<T: 'static> Codec<T> {
         encode: impl Fn(&T, Extent) -> Json + 'static,
     ) -> Self {
         if DESCRIBES {
-            return Codec { kind: Rc::new(kind), decode: Rc::new(decode), encode: Rc::new(encode) };
+            let (kind, encode) = (Rc::new(kind), Rc::new(encode));
+            return Codec { kind, feature: None, decode: Rc::new(decode), encode };
         }
-        Codec { kind: Rc::new(|| Kind::Text), decode: Rc::new(decode), encode: Rc::new(|_, _| Json::Null) }
+        let (kind, encode) = (Rc::new(|| Kind::Text), Rc::new(|_: &T, _| Json::Null));
+        Codec { kind, feature: None, decode: Rc::new(decode), encode }
     }
 
     pub fn decode(&self, d: &mut Decoder<'_>, node: &Node) -> Option<T> {
@@ -90,7 +95,7 @@ impl<T: 'static> Codec<T> {
         to: impl Fn(&T) -> Result<U, M> + 'static,
         from: impl Fn(&U) -> T + 'static,
     ) -> Codec<U> {
-        let Codec { kind, decode, encode } = self;
+        let Codec { kind, feature: _, decode, encode } = self;
         Codec::new(
             move || kind(),
             move |d, node| to(&decode(d, node)?).map_err(|message| d.wrong(node.at, message)).ok(),
@@ -100,7 +105,7 @@ impl<T: 'static> Codec<T> {
 
     /// A value that the spec may lack.
     pub fn optional(self) -> Codec<Option<T>> {
-        let Codec { kind, decode, encode } = self;
+        let Codec { kind, feature: _, decode, encode } = self;
         Codec::new(
             move || kind(),
             move |d, node| decode(d, node).map(Some),
@@ -115,7 +120,7 @@ impl<T: 'static> Codec<T> {
 
     /// A list with this number of entries; its reader checks the bounds.
     pub fn list_of(self, count: RangeInclusive<usize>, what: &'static str) -> Codec<Vec<T>> {
-        let Codec { kind, decode, encode } = self;
+        let Codec { kind, feature: _, decode, encode } = self;
         Codec::new(
             move || Kind::List(Box::new(kind()), count.clone()),
             move |d, node| d.list(node, what, |d, node| decode(d, node)),
@@ -130,6 +135,14 @@ impl<T: 'static> Codec<T> {
             if node.is_empty_list() { d.refuse(node, why) } else { Some(list) }
         })
     }
+}
+
+/// What `make` makes, for a key that needs this feature: a build without it leaves out the whole codec, and refuses the key.
+#[inline(always)]
+pub fn part<T: 'static>(feature: Feature, make: impl FnOnce() -> Codec<T>) -> Codec<T> {
+    let codec =
+        if OWN.has(feature) { make() } else { Codec::new(|| Kind::Text, |_, _| None, |_, _| Json::Null) };
+    Codec { feature: Some(feature), ..codec }
 }
 
 /// A value of one kind or of the other.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::at::{At, at};
 use super::checks::{CheckOf, checks};
-use super::codec::Codec;
+use super::codec::{Codec, part};
 use super::confinement::{limits, logs, resources, stdout, stop};
 use super::console::console;
 use super::devices::devices;
@@ -106,44 +106,39 @@ pub fn machine_file(defaults: &Rc<MachineSpec>) -> Mapping<MachineSpec> {
              that fails does not prevent the others";
         key "network" network = Mapping::codec(interface).list("a list of interfaces"),
             "interfaces with static addresses, or with addresses [by DHCP](howto/network.md#dhcp). Kelson always brings up the loopback interface";
-        means "nftables" nftables = path().optional(), "Kelson loads no rules",
+        means "nftables" nftables = part(Feature::Net, || path().optional()), "Kelson loads no rules",
             "a file of rules for the firewall, which the boot has [`nft`](howto/network.md#the-firewall) load before \
              it sets up interfaces";
         key "encryption" encryption = encrypted, "encrypted disks, which the boot [opens](howto/disks.md#encrypted-disks) \
              before it mounts what is in them";
         key "mounts" mounts = Mapping::codec(mount).list("a list of mounts"), "file systems";
-        key "swap" swap = Mapping::codec(swap).list("a list of swap areas"), "disks, files and compressed memory for \
+        key "swap" swap = part(Feature::Disks, || Mapping::codec(swap).list("a list of swap areas")), "disks, files and compressed memory for \
              [swap](howto/disks.md#swap)";
-        means "api" api = Mapping::codec(api).optional(), "no apid", "the API endpoint on the network";
+        means "api" api = part(Feature::Apid, || Mapping::codec(api).optional()), "no apid", "the API endpoint on the network";
         key "builtins" builtins = builtins(), "changes to the built-in services";
         key "health" health = Mapping::codec(health), "when the host counts as healthy, and when as failed";
         key "shutdown" shutdown_timeout = Mapping::codec(move || shutdown(before_shutdown)),
             "how long [a shutdown](shutdown.md) may take";
         means "watchdog" watchdog = watchdog, "`/dev/watchdog`, if there is one, with 30 s",
             "the hardware watchdog";
-        key "images" images = path().list("a list of directories"),
+        key "images" images = part(Feature::Containerd, || path().list("a list of directories")),
             "folders of [service images](images.md), read at the boot";
         means "main" main = name().optional(), "none",
             "the service whose end is [the end of the host](#main), with its exit status";
-        means "time" time = Mapping::codec(time).optional(), "Kelson does not set the clock after the boot",
+        means "time" time = part(Feature::Timesync, || Mapping::codec(time).optional()), "Kelson does not set the clock after the boot",
             "[servers](howto/time.md) from which the built-in service `timesync` takes the time";
-        means "devices" devices = Mapping::codec(devices).optional(), "Kelson does not follow devices",
+        means "devices" devices = part(Feature::Devices, || Mapping::codec(devices).optional()), "Kelson does not follow devices",
             "the built-in service `devices` [follows devices](howto/devices.md): it loads drivers, names disks, \
              and powers off when the power button is pressed";
         means "console" console = console().optional(), "no program runs on a terminal",
             "the built-in service `console` shows [the dashboard or a shell](howto/rescue.md#the-console) on a terminal \
              of the machine";
-        means "kexec" kexec = Mapping::codec(kexec).optional(), "each reboot goes through the firmware",
+        means "kexec" kexec = part(Feature::Kexec, || Mapping::codec(kexec).optional()), "each reboot goes through the firmware",
             "the kernel that [`kelsonctl reboot --kexec`](howto/kexec.md) executes";
-        means "sources" sources = Mapping::codec(sources).optional(), "the configuration folder alone counts",
+        means "sources" sources = part(Feature::Sources, || Mapping::codec(sources).optional()), "the configuration folder alone counts",
             "where further configuration [comes from](howto/sources.md)";
         key "logs" stdout = Mapping::codec(machine_logs), "the default of all services for their logs";
     }
-    .needs(Feature::Apid, &["api"])
-    .needs(Feature::Containerd, &["images"])
-    .needs(Feature::Devices, &["devices"])
-    .needs(Feature::Sources, &["sources"])
-    .needs(Feature::Timesync, &["time"])
 }
 
 fn machine_logs() -> Mapping<Stdout> {
@@ -238,12 +233,9 @@ fn builtins() -> Codec<Vec<BuiltinSpec>> {
                 |list: &Vec<BuiltinSpec>| list.iter().find(|changed| changed.name == known.name).cloned(),
                 |list, changed| list.push(changed),
             );
-            let mapping =
-                mapping.means(known.name, at, Mapping::codec(|| builtin(known)), "as it is", known.about);
-            match known.feature {
-                Some(feature) => mapping.needs(feature, &[known.name]),
-                None => mapping,
-            }
+            let mut codec = Mapping::codec(|| builtin(known));
+            codec.feature = known.feature;
+            mapping.means(known.name, at, codec, "as it is", known.about)
         })
     })
     .read_by(|d, node| d.builtins(node))

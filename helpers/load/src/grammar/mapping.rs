@@ -224,9 +224,9 @@ impl<S: 'static> Mapping<S> {
         codec: Codec<T>,
     ) -> Self {
         let (at, kind, shown) = (Rc::new(at), codec.kind.clone(), codec.clone());
-        let from = at.clone();
+        let (from, feature) = (at.clone(), codec.feature);
         self.push(
-            (name, absent, about),
+            (name, absent, about, feature),
             move |_| kind(),
             move |d, seen, spec| {
                 let value = seen.read(d, name, |d, node| codec.decode(d, node));
@@ -250,7 +250,7 @@ impl<S: 'static> Mapping<S> {
         let (from, described, shown) = (at.clone(), make.clone(), make.clone());
         let absent = if absent.is_empty() { Presence::Default } else { Presence::Means(absent) };
         self.push(
-            (name, absent, about),
+            (name, absent, about, None),
             move |initial| {
                 let described = described(initial, None).describe();
                 Kind::Mapping(Rc::new(move || described.clone()))
@@ -278,12 +278,12 @@ impl<S: 'static> Mapping<S> {
             read(d, seen, spec);
             true
         };
-        self.push((name, absent, about), move |_| kind(), read, show)
+        self.push((name, absent, about, None), move |_| kind(), read, show)
     }
 
     fn push(
         mut self,
-        (name, absent, about): (&'static str, Presence, &'static str),
+        (name, absent, about, feature): (&'static str, Presence, &'static str, Option<Feature>),
         kind: impl Fn(&S) -> Kind + 'static,
         read: impl Fn(&mut Decoder<'_>, &Seen<'_, '_>, &mut S) -> bool + 'static,
         show: impl Fn(&S, Extent) -> Json + 'static,
@@ -295,11 +295,11 @@ impl<S: 'static> Mapping<S> {
             let show: Box<Show> = Box::new(move |spec, extent| {
                 spec.downcast_ref().map_or(Json::Null, |spec| show(spec, extent))
             });
-            Key { name, absent, feature: None, about, kind, read, show }
+            Key { name, absent, feature, about, kind, read, show }
         } else {
             let absent = if let Presence::Means(_) = absent { Presence::Default } else { absent };
             let (kind, show) = (Box::new(|_: &dyn Any| Kind::Text), Box::new(|_: &dyn Any, _| Json::Null));
-            Key { name, absent, feature: None, about: "", kind, read, show }
+            Key { name, absent, feature, about: "", kind, read, show }
         });
         self
     }
@@ -307,13 +307,6 @@ impl<S: 'static> Mapping<S> {
     /// Exactly one of these keys must be there.
     pub fn one_of(mut self, one_of: &'static [&'static str]) -> Self {
         self.keys.one_of = one_of;
-        self
-    }
-
-    /// These of its keys need a feature of the build.
-    pub fn needs(mut self, feature: Feature, keys: &[&str]) -> Self {
-        let named = self.keys.keys.iter_mut().filter(|key| keys.contains(&key.name));
-        named.for_each(|key| key.feature = Some(feature));
         self
     }
 

@@ -2,7 +2,7 @@
 
 use super::at::{At, at};
 use super::checks::{CheckOf, checks};
-use super::codec::{Codec, Extent, either};
+use super::codec::{Codec, Extent, either, part};
 use super::command::process;
 use super::confinement::{limits, logs, resources, security, stop};
 use super::container::{container, container_user};
@@ -87,7 +87,7 @@ pub fn service_file() -> Mapping<ServiceSpec> {
              and `audit`, `load`, `shims`, `task` and `unpack`, belong to Kelson and cannot be taken";
         means "description" description = text(), "empty", "for people";
         alternative "process" (process_at) = Mapping::codec(process), "the program to run";
-        alternative "container" (container_at) = container(), "the image to run";
+        alternative "container" (container_at) = part(Feature::Containerd, container), "the image to run";
         alternative "target" (target_at) = Mapping::codec(|| Mapping::new("target", || ())), "`{}`: nothing to run; others depend on it by its name";
     };
     let own = "the variables of its environment, and which it [inherits](#environment-environmentfiles)";
@@ -166,10 +166,7 @@ pub fn service_file() -> Mapping<ServiceSpec> {
         key "api" api = choice(access), "the calls of PID 1 and logd that its processes may make";
         key "logs" logs = Mapping::codec(logs), "its log";
     };
-    mapping
-        .one_of(&["process", "container", "target"])
-        .needs(Feature::Containerd, &["container"])
-        .check(together)
+    mapping.one_of(&["process", "container", "target"]).check(together)
 }
 
 fn is_container(spec: &ServiceSpec, seen: Option<&Seen<'_, '_>>) -> bool {
