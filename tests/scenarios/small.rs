@@ -21,7 +21,7 @@ fn an_init_lists_its_features() {
     let text = version(&paths::binary("init"));
     assert_eq!(
         text.lines().nth(1),
-        Some("features: apid, containerd, devices, inspect, net, probes, reflection, timesync"),
+        Some("features: apid, containerd, devices, disks, inspect, kexec, net, probes, reflection, sources, timesync"),
         "{text}"
     );
     let mut host = Host::builder().runs("web", "serve").up(&["web"]);
@@ -91,7 +91,7 @@ fn long_a_small_init_rejects_by_name_what_needs_a_missing_feature() {
     }
     let text = host.ctl(&["version"]).ok().stdout;
     assert!(
-        text.contains("\nwithout    apid, containerd, devices, inspect, net, probes, reflection, timesync\n"),
+        text.contains("\nwithout    apid, containerd, devices, disks, inspect, kexec, net, probes, reflection, sources, timesync\n"),
         "{text}"
     );
     host.poweroff();
