@@ -34,6 +34,7 @@ pub struct InterfaceSpec {
     #[cfg_attr(not(feature = "net"), serde(skip))]
     pub dhcp: Option<DhcpSpec>,
     /// `None`: it asks no server of DHCPv6.
+    #[cfg_attr(not(feature = "net"), serde(skip))]
     pub dhcp6: Option<Dhcp6Spec>,
     /// Whether the kernel takes in router advertisements; `None`: as the kernel does by itself.
     pub router_advertisements: Option<bool>,

@@ -21,7 +21,9 @@ fn an_init_lists_its_features() {
     let text = version(&paths::binary("init"));
     assert_eq!(
         text.lines().nth(1),
-        Some("features: apid, containerd, devices, disks, inspect, kexec, net, probes, reflection, sources, timesync"),
+        Some(
+            "features: apid, containerd, devices, disks, inspect, kexec, net, probes, reflection, sources, timesync"
+        ),
         "{text}"
     );
     let mut host = Host::builder().runs("web", "serve").up(&["web"]);
