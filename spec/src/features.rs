@@ -161,7 +161,17 @@ mod tests {
         assert_eq!(some.names().collect::<Vec<_>>(), ["apid", "probes"]);
         assert_eq!(
             some.missing().collect::<Vec<_>>(),
-            ["containerd", "devices", "inspect", "net", "reflection", "sources", "timesync"]
+            [
+                "containerd",
+                "devices",
+                "disks",
+                "inspect",
+                "kexec",
+                "net",
+                "reflection",
+                "sources",
+                "timesync"
+            ]
         );
         assert_eq!(some.require(Feature::Probes), Ok(()));
         let missing = some.require(Feature::Containerd).unwrap_err();
@@ -170,6 +180,9 @@ mod tests {
             "this init was built without the feature containerd; use the full init, or build one with FEATURES=containerd"
         );
         assert!(Feature::ALL.into_iter().all(|feature| Features::ALL.has(feature)));
+        // As the tests of the workspace are built.
+        #[cfg(feature = "full")]
+        assert_eq!(OWN, Features::ALL);
         assert_eq!((Features::NONE.names().count(), Features::ALL.missing().count()), (0, 0));
     }
 }
