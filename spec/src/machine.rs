@@ -27,6 +27,7 @@ pub struct MachineSpec {
     /// The file of the firewall's rules; `None`: Kelson loads none.
     #[cfg_attr(not(feature = "net"), serde(skip))]
     pub nftables: Option<PathBuf>,
+    #[cfg_attr(not(feature = "disks"), serde(skip))]
     pub encryption: Vec<EncryptionSpec>,
     pub mounts: Vec<MountSpec>,
     #[cfg_attr(not(feature = "disks"), serde(skip))]

@@ -108,7 +108,7 @@ pub fn perform(request: &Request) -> Result<String, String> {
         }
         Request::MountInterfaces => mount::mount_interfaces(),
         Request::MakeFolder { path, mode } => make_folder(path, mode.0),
-        Request::Check { device } => check::check(device),
+        Request::Check { device } => with(Feature::Disks, || check::check(device)),
         Request::Format { source, fs_type } => with(Feature::Disks, || format::format(source, fs_type)),
         Request::GrowPartition { device } => with(Feature::Disks, || partition_growth::grow(device)),
         Request::GrowFileSystem { device, target, fs_type } => {

@@ -96,7 +96,10 @@ pub async fn carry_out(
     if let Some(found) = &found {
         said = format_if_blank(launcher, mount, found).await?;
     }
-    let growing = found.as_ref().filter(|_| mount.grow).map(|found| PathBuf::from(&found.device));
+    let growing = found
+        .as_ref()
+        .filter(|_| const { OWN.has(Feature::Disks) } && mount.grow)
+        .map(|found| PathBuf::from(&found.device));
     // One that does not grow is mounted as it is.
     let mut grown = Ok(String::new());
     if let Some(device) = growing.clone() {
@@ -179,6 +182,7 @@ fn is_disk(mount: &MountSpec) -> bool {
 fn is_checked(mount: &MountSpec, found: &Found) -> bool {
     let read_only = words(mount).rfind(|word| matches!(*word, "ro" | "rw")) == Some("ro");
     !read_only
+        && const { OWN.has(Feature::Disks) }
         && found.fs_type.as_deref() == Some("ext4")
         && matches!(mount.fs_type.as_str(), "" | "auto" | "ext2" | "ext3" | "ext4")
 }

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use kelson_helper::Launcher;
 use kelson_spec::encryption::EncryptionSpec;
+use kelson_spec::features::{Feature, OWN};
 use kelson_spec::machine::MountSpec;
 
 use super::Task;
-use super::absent::{Absent, follows, has_files, is_within};
+use super::absent::{Absent, follows, has_files, is_within, open_name};
 use super::devices::mount_task;
 use super::encryption::open_task;
 
@@ -27,6 +28,10 @@ pub fn tasks(
     absent: &Absent,
 ) -> Vec<Vec<Task>> {
     let task = |step: &Step| match *step {
+        // The machine file names none.
+        Step::Open(disk) if const { !OWN.has(Feature::Disks) } => {
+            Task::call(open_name(disk), || Ok(String::new()))
+        }
         Step::Open(disk) => open_task(launcher.clone(), disk.clone(), absent.clone()),
         Step::Mount(mount) => mount_task(launcher.clone(), mount.clone(), absent.clone()),
     };

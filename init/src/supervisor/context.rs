@@ -146,16 +146,22 @@ impl Context {
             HostRequest::History { reply } => self.files.history(reply),
             HostRequest::Reexec { reason, reply } => self.reexec.ask(reason, reply),
             HostRequest::Resumed { resumed, reply } => self.renew(resumed, reply),
+            HostRequest::UnlockDisk { reply, .. } if const { !OWN.has(Feature::Disks) } => {
+                let _ = reply.send(Err(MissingFeature(Feature::Disks).into()));
+            }
+            HostRequest::RecoveryKey { reply, .. } if const { !OWN.has(Feature::Disks) } => {
+                let _ = reply.send(Err(MissingFeature(Feature::Disks).into()));
+            }
             HostRequest::UnlockDisk { name, key, asked_by, reply } => {
                 let disks = self.encrypted_disks();
-                tokio::spawn(async move {
+                kelson_sys::spawn(async move {
                     // The caller may have gone away.
                     let _ = reply.send(disks.unlock(&name, &key, &asked_by).await);
                 });
             }
             HostRequest::RecoveryKey { name, forget, reply } => {
                 let disks = self.encrypted_disks();
-                tokio::spawn(async move {
+                kelson_sys::spawn(async move {
                     let _ = reply.send(disks.recovery_key(&name, forget).await);
                 });
             }

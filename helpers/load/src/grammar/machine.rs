@@ -90,8 +90,9 @@ pub fn machine_file(defaults: &Rc<MachineSpec>) -> Mapping<MachineSpec> {
         .optional()
         .of_kind(move || Kind::Either(vec![Kind::Choice(vec!["off"]), kind()]))
         .around(|d, node, inner| if node.is("off") { Some(None) } else { inner(d, node) });
-    let encrypted =
-        Mapping::codec(encryption).list("a list of encrypted disks").but(|disks| name_of_two(disks));
+    let encrypted = part(Feature::Disks, || {
+        Mapping::codec(encryption).list("a list of encrypted disks").but(|disks| name_of_two(disks))
+    });
     keys! {
         Mapping::new("machine", move || (*initial).clone());
         means "hostname" hostname = host_name().optional(),

@@ -29,7 +29,7 @@ pub fn mount() -> Mapping<MountSpec> {
         means "format" format = part(Feature::Disks, || choice([("ifBlank", Format::IfBlank)])), "a disk is never formatted",
             "`ifBlank`: a disk that is [known to be blank](howto/disks.md#format-blank-disks) gets a file system of \
              `type`: `ext4`, `xfs` or `vfat`";
-        key "grow" grow = boolean(),
+        key "grow" grow = part(Feature::Disks, boolean),
             "`true`: the file system (`ext4` or `xfs`) [grows](howto/disks.md#growing-disks) to the size of its disk, after \
              the partition if it is the last one";
     }
