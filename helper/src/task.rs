@@ -4,7 +4,7 @@
 //! [`Request`] here, and one of the helper's `perform`.
 
 use std::ffi::{OsStr, OsString};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::slice::Iter;
@@ -137,8 +137,12 @@ requests! {
     "copy-file" => CopyFile { path: PathBuf },
     /// Whether a path exists.
     "stat" => Stat { path: PathBuf },
-    /// Bring what a source of the configuration gives to its folder below `folder`. A disk is waited for.
-    "source" => CollectSource { kind: SourceKind, patience: Duration, folder: PathBuf },
+    /// Bring what a source of the configuration gives to its folder below `folder`. A disk is waited for, and so is the server
+    /// of metadata.
+    "source" => CollectSource { kind: SourceKind, patience: Duration, folder: PathBuf, server: SocketAddr },
+    /// Remember what a source gave to its folder below `folder` in that of its name below `kept`. Where its disk has not come,
+    /// take what is remembered.
+    "keep-source" => KeepSource { kind: SourceKind, folder: PathBuf, kept: PathBuf },
     "modules" => LoadModules { names: Vec<String> },
     /// Load the modules for the devices that the kernel has found.
     "drivers" => LoadDrivers,
@@ -274,6 +278,7 @@ words! {
     // In milliseconds.
     Duration: |time| time.as_millis().to_string(), |text| text.parse().ok().map(Duration::from_millis);
     Octal: |mode| format!("{:o}", mode.0), |text| u32::from_str_radix(text, 8).ok().map(Octal);
+    SocketAddr: SocketAddr::to_string, |text| text.parse().ok();
     SourceKind: |kind| kind.name().to_owned(), SourceKind::named;
     InterfaceSpec: InterfaceSpec::to_word, |text| InterfaceSpec::from_word(text);
 }
@@ -334,7 +339,9 @@ mod tests {
                 kind: SourceKind::CommandLine,
                 patience: Duration::from_secs(1),
                 folder: path.clone(),
+                server: "[::1]:80".parse().unwrap(),
             },
+            Request::KeepSource { kind: SourceKind::NoCloud, folder: path.clone(), kept: path.clone() },
             Request::LoadDrivers,
             Request::LoadModules { names: vec!["a".to_owned(), "b".to_owned()] },
             Request::SwapOn { device: path.clone(), priority: Some(7) },

@@ -20,6 +20,7 @@ mod files;
 mod incarnation;
 mod intent;
 mod kexec;
+mod late_sources;
 mod later_mounts;
 mod launchers;
 mod listeners;

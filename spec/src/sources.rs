@@ -1,5 +1,6 @@
 //! Where configuration comes from besides the configuration folder: `sources` of the machine file.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -15,11 +16,18 @@ pub struct SourcesSpec {
     pub from: Vec<SourceKind>,
     /// How long the boot waits for a disk.
     pub wait: Duration,
+    /// Where the metadata are served.
+    pub server: SocketAddr,
 }
 
 impl Default for SourcesSpec {
     fn default() -> Self {
-        SourcesSpec { from: Vec::new(), wait: Duration::from_secs(10) }
+        SourcesSpec {
+            from: Vec::new(),
+            wait: Duration::from_secs(10),
+            // Of EC2, and of most others.
+            server: SocketAddr::from(([169, 254, 169, 254], 80)),
+        }
     }
 }
 
@@ -37,13 +45,23 @@ pub enum SourceKind {
     Disk,
     /// Credentials of the hypervisor: SMBIOS strings and files of QEMU's fw_cfg.
     Credentials,
+    /// A disk with the seed of a virtual machine, as cloud-init's NoCloud has it.
+    NoCloud,
+    /// The metadata of a machine in a cloud, as EC2 serves them.
+    Metadata,
     /// Words of the kernel's command line.
     CommandLine,
 }
 
 impl SourceKind {
     /// Each overrides those before it.
-    pub const ALL: [SourceKind; 3] = [SourceKind::Disk, SourceKind::Credentials, SourceKind::CommandLine];
+    pub const ALL: [SourceKind; 5] = [
+        SourceKind::Disk,
+        SourceKind::Credentials,
+        SourceKind::NoCloud,
+        SourceKind::Metadata,
+        SourceKind::CommandLine,
+    ];
 
     /// The label of the disk that is a source.
     pub const LABEL: &str = "KELSON";
@@ -53,8 +71,20 @@ impl SourceKind {
         match self {
             SourceKind::Disk => "disk",
             SourceKind::Credentials => "credentials",
+            SourceKind::NoCloud => "noCloud",
+            SourceKind::Metadata => "metadata",
             SourceKind::CommandLine => "commandLine",
         }
+    }
+
+    /// What it gives belongs to an instance, and is remembered for boots at which it is not there.
+    pub fn is_remembered(self) -> bool {
+        matches!(self, SourceKind::NoCloud | SourceKind::Metadata)
+    }
+
+    /// It needs the network, and so the boot does not wait for it.
+    pub fn is_late(self) -> bool {
+        self == SourceKind::Metadata
     }
 
     /// The one of this name.

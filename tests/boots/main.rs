@@ -17,6 +17,7 @@ mod growth;
 mod health;
 mod hostile;
 mod hung_disk;
+mod iso;
 mod kexec;
 mod links;
 mod main_service;

@@ -1,11 +1,14 @@
 //! The configuration of a machine from outside: a disk, credentials of the hypervisor, the kernel's command line.
 
 use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpListener;
 use std::process::Command;
+use std::time::Duration;
 
 use kelson_tests::{Vm, paths};
 
-use super::{Disk, assert_clean};
+use super::{Disk, assert_clean, iso};
 
 /// The program of steps, on the machine.
 const STEPS: &str = "/etc/kelson/kelson-test-program";
@@ -47,7 +50,8 @@ fn task(vm: &Vm, name: &str) -> (String, String) {
     let report: serde_json::Value = vm.ctl(&["boot", "-o", "json"]).ok().json();
     let phases = report["phases"].as_array().into_iter().flatten();
     let mut tasks = phases.flat_map(|phase| phase["tasks"].as_array().into_iter().flatten());
-    let task = tasks.find(|task| task["name"] == name);
+    // The last one: a source may come after the boot.
+    let task = tasks.rfind(|task| task["name"] == name);
     let task = task.unwrap_or_else(|| panic!("no {name} in {report:#}"));
     let text = |key: &str| task[key].as_str().unwrap_or_default().to_owned();
     (text("error"), text("message"))
@@ -119,5 +123,107 @@ fn a_source_with_a_mistake_is_skipped_and_the_machine_answers() {
     );
     let (error, message) = task(&vm, "source commandLine");
     assert_eq!((error.as_str(), message.as_str()), ("", "there is no word kelson.machine.KEY=VALUE"));
+    vm.poweroff();
+}
+
+#[test]
+fn a_seed_that_comes_late_is_used_and_remembered_without_its_disk() {
+    let (state, seed) = (Disk::new("no-cloud-state"), Disk::new("no-cloud-seed"));
+    let monitor = paths::test_logs().join("no-cloud.monitor");
+    let user_data = format!("--- # services/given.yaml\n{}", service("given"));
+    iso::write(
+        &seed.0,
+        "cidata",
+        &[("meta-data", "instance-id: i-1\nlocal-hostname: edge-1\n"), ("user-data", &user_data)],
+    );
+    let builder = |wait: &str| {
+        Vm::builder("no-cloud")
+            .disk(&state.0)
+            .machine(&format!("sources: {{from: [noCloud], wait: {wait}}}\nhostname: of-image\n"))
+            .runs("image", "serve")
+    };
+    let mut vm = builder("60s").monitor(&monitor).qemu("-device pcie-root-port,id=port1,chassis=1").start();
+    // The boot waits by then, also on a busy computer.
+    vm.wait_console("Run /init as init process");
+    std::thread::sleep(Duration::from_secs(30));
+    vm.tell(
+        &monitor,
+        &format!("drive_add 0 if=none,format=raw,readonly=on,id=hot,file={}", seed.0.display()),
+    );
+    vm.tell(&monitor, "device_add virtio-blk-pci,drive=hot,id=seed,bus=port1,serial=SEED");
+    vm.wait_answer();
+    vm.wait_up(&["image", "given"]);
+    assert_eq!(host_name(&vm), "edge-1");
+    let (error, message) = task(&vm, "source noCloud");
+    assert!(
+        error.is_empty() && message.contains(", instance i-1: services/given.yaml, machine.yaml"),
+        "{error} {message}"
+    );
+    assert_eq!(task(&vm, "remember source noCloud").1, "instance i-1 is remembered");
+    let shown = vm.ctl(&["config", "show", "--origin"]).ok().stdout;
+    let lines: Vec<String> =
+        shown.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+    for line in
+        ["hostname noCloud machine.yaml:1 edge-1", "services/given.yaml noCloud services/given.yaml -"]
+    {
+        assert!(lines.iter().any(|found| found == line), "{shown}");
+    }
+    vm.poweroff();
+    drop(vm);
+
+    let mut vm = builder("1s").boot();
+    vm.wait_up(&["image", "given"]);
+    assert_eq!(host_name(&vm), "edge-1");
+    let (error, message) = task(&vm, "source noCloud");
+    assert!(
+        error.is_empty() && message.starts_with("no disk LABEL=cidata or CIDATA has come within 1 s"),
+        "{error} {message}"
+    );
+    assert_eq!(task(&vm, "remember source noCloud").1, "instance i-1, as remembered");
+    vm.poweroff();
+}
+
+/// A server of metadata as EC2 has them, at a port of this computer.
+fn cloud() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("a port").port();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            let mut stream = stream;
+            let lines =
+                BufReader::new(stream.try_clone().expect("a descriptor")).lines().map_while(Result::ok);
+            let lines: Vec<String> = lines.take_while(|line| !line.is_empty()).collect();
+            let has = |start: &str| lines.iter().any(|line| line.starts_with(start));
+            let (status, body) =
+                if has("PUT /latest/api/token ") && has("X-aws-ec2-metadata-token-ttl-seconds: ") {
+                    (200, "token".to_owned())
+                } else if !has("X-aws-ec2-metadata-token: token") {
+                    (401, String::new())
+                } else if has("GET /latest/meta-data/instance-id ") {
+                    (200, "i-7".to_owned())
+                } else if has("GET /latest/user-data ") {
+                    (200, format!("--- # services/given.yaml\n{}", service("given")))
+                } else {
+                    (404, String::new())
+                };
+            let _ = write!(stream, "HTTP/1.1 {status} X\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+        }
+    });
+    port
+}
+
+#[test]
+fn the_metadata_of_a_cloud_are_taken_up_while_the_machine_runs() {
+    let mut vm = Vm::builder("cloud-metadata")
+        .machine(&format!("sources: {{from: [metadata], server: \"10.0.2.2:{}\"}}\n", cloud()))
+        .runs("image", "serve")
+        .boot();
+    vm.wait_up(&["image", "given"]);
+    let (error, message) = task(&vm, "source metadata");
+    assert!(
+        error.is_empty() && message.ends_with(", instance i-7: services/given.yaml"),
+        "{error} {message}"
+    );
+    assert_eq!(task(&vm, "remember source metadata").1, "instance i-7 is remembered");
     vm.poweroff();
 }

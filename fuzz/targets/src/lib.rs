@@ -29,6 +29,7 @@ mod place;
 mod played;
 mod probe;
 mod routers;
+mod sources;
 mod spawns;
 mod state;
 mod superblock;
@@ -81,6 +82,8 @@ pub const TARGETS: &[Target] = &[
     target("log_files", logd::files, 8192, Some("log")),
     target("logd_packets", logd::packets, 2048, None),
     target("machine_file", configuration::machine_file, 4096, Some("yaml")),
+    target("machine_words", sources::machine_words, 2048, Some("kernel")),
+    target("metadata_answer", sources::answer, 1024, None),
     target("metrics_text", metrics::text, 4096, None),
     target("mountinfo", mounts::mountinfo, 8192, Some("mountinfo")),
     target("netlink", network::rtnetlink, 4096, None),
@@ -88,7 +91,9 @@ pub const TARGETS: &[Target] = &[
     target("path_frames", paths::frames, 1024, None),
     target("probe_frames", probe::frames, 4096, None),
     target("router_options", routers::options, 2048, None),
+    target("seed", sources::seed, 4096, Some("yaml")),
     target("service_file", configuration::service_file, 4096, Some("yaml")),
+    target("smbios", sources::tables, 4096, None),
     target("spawns", spawns::file, 5000, None),
     target("state_files", state::files, 8192, None),
     target("state_records", state::records, 4096, None),

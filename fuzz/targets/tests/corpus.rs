@@ -27,7 +27,9 @@ macro_rules! replayed {
 replayed! {
     api_requests archive archive_documents catalog certificate cgroup_files configuration dhcp6_messages dhcp_packets
     dns_answer inspect_files
-    inspect_frames kernel_line kernel_log layer load_wire log_files logd_packets machine_file metrics_text mountinfo netlink notify
-    path_frames probe_frames router_options service_file spawns state_files state_records superblock task_answer task_words uevent
+    inspect_frames kernel_line kernel_log layer load_wire log_files logd_packets machine_file machine_words metadata_answer
+    metrics_text mountinfo netlink notify
+    path_frames probe_frames router_options seed service_file smbios spawns state_files state_records superblock task_answer
+    task_words uevent
     unpack_reports
 }

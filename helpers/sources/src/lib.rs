@@ -9,6 +9,9 @@ pub mod command_line;
 pub mod credentials;
 mod error;
 pub mod layer;
+pub mod memory;
+pub mod metadata;
+pub mod no_cloud;
 pub mod smbios;
 
 pub use error::SourceError;

@@ -143,9 +143,15 @@ pub fn perform(request: &Request) -> Result<String, String> {
             Err(error) => Err(at(path, error)),
         },
         #[cfg(feature = "sources")]
-        Request::CollectSource { kind, patience, folder } => sources::collect(*kind, *patience, folder),
+        Request::CollectSource { kind, patience, folder, server } => {
+            sources::collect(*kind, *patience, folder, *server)
+        }
+        #[cfg(feature = "sources")]
+        Request::KeepSource { kind, folder, kept } => sources::keep(*kind, folder, kept),
         #[cfg(not(feature = "sources"))]
-        Request::CollectSource { .. } => Err("this init was built without the feature sources".to_owned()),
+        Request::CollectSource { .. } | Request::KeepSource { .. } => {
+            Err("this init was built without the feature sources".to_owned())
+        }
         Request::LoadModules { names } => modules::load(names),
         #[cfg(feature = "devices")]
         Request::LoadDrivers => kelson_devices::load_drivers(),

@@ -1,11 +1,14 @@
 //! What a source of the configuration gives, brought to its folder in the runtime folder.
 
 use std::fs::create_dir_all;
+use std::net::SocketAddr;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use kelson_devices::{NoDisk, find_disk, identify, modules};
-use kelson_sources::{command_line, credentials, layer, smbios};
+use kelson_sources::metadata::{self, MetadataError};
+use kelson_sources::no_cloud::Seed;
+use kelson_sources::{SourceError, command_line, credentials, layer, memory, no_cloud, smbios};
 use kelson_spec::applied::TreeFile;
 use kelson_spec::disk::NameKind;
 use kelson_spec::sources::SourceKind;
@@ -20,55 +23,131 @@ use crate::news::{self, DEVICES};
 /// Where the disk of a source is mounted, in a mount namespace of this process.
 const MOUNT_POINT: &str = "mount";
 
-/// Files, and where they came from; or why there are none.
-type Found = Result<(Vec<TreeFile>, String), String>;
+/// What a source gave.
+struct Found {
+    files: Vec<TreeFile>,
+    /// Where it came from, or why there is nothing.
+    origin: String,
+    /// Of one that belongs to an instance.
+    instance: Option<String>,
+}
+
+impl Found {
+    fn new(files: Vec<TreeFile>, origin: impl Into<String>) -> Found {
+        Found { files, origin: origin.into(), instance: None }
+    }
+}
+
+/// Remembers what a source gave, or takes what is remembered.
+///
+/// # Errors
+/// When the folder in which it is remembered cannot be read or written.
+pub fn keep(kind: SourceKind, folder: &Path, kept: &Path) -> Result<String, String> {
+    memory::keep(&folder.join(kind.name()), &kept.join(kind.name())).map_err(|error| error.to_string())
+}
 
 /// Replaces what the source gave before in its folder below `folder`.
 ///
 /// # Errors
-/// A sentence, when it gives something that is no configuration. Then the folder has nothing of it.
-pub fn collect(kind: SourceKind, patience: Duration, folder: &Path) -> Result<String, String> {
+/// A sentence, when it gives something that is no configuration. Then its folder is empty.
+pub fn collect(
+    kind: SourceKind,
+    patience: Duration,
+    folder: &Path,
+    server: SocketAddr,
+) -> Result<String, String> {
     let layer = folder.join(kind.name());
-    let found = match kind {
-        SourceKind::Disk => disk(SourceKind::LABEL, patience, folder),
+    let collected = match kind {
+        SourceKind::Disk => of_disk(&[SourceKind::LABEL], patience, folder, read_disk),
         SourceKind::Credentials => of_hypervisor(),
+        SourceKind::NoCloud => of_disk(&no_cloud::LABELS, patience, folder, read_seed),
+        SourceKind::Metadata => match of_server(server, patience) {
+            // What is remembered of it stays.
+            Err(error @ MetadataError::Unreachable(..)) => return Err(error.to_string()),
+            seed => seed.map(|seed| of_seed(seed, &server.to_string())).map_err(|error| error.to_string()),
+        },
         SourceKind::CommandLine => of_command_line(),
     };
-    let (files, origin) = match found {
-        Ok(found) => found,
-        Err(why) => {
-            // The reason that is reported is the first one.
-            let _ = layer::write(&layer, &[]);
-            return Err(why);
+    let written = collected.and_then(|found| {
+        let failed = |error: SourceError| format!("{}: {error}", found.origin);
+        layer::write(&layer, &found.files).map_err(failed)?;
+        if let Some(instance) = &found.instance {
+            memory::note_instance(&layer, instance).map_err(failed)?;
         }
-    };
-    layer::write(&layer, &files).map_err(|error| format!("{origin}: {error}"))?;
-    let names: Vec<&str> = files.iter().map(|file| file.name.as_str()).collect();
-    Ok(match names.as_slice() {
-        [] => origin,
-        names => format!("{origin}: {}", first_of_many(names.iter(), ", ")),
-    })
+        let names: Vec<&str> = found.files.iter().map(|file| file.name.as_str()).collect();
+        Ok(match names.as_slice() {
+            [] => found.origin,
+            names => format!("{}: {}", found.origin, first_of_many(names.iter(), ", ")),
+        })
+    });
+    if written.is_err() {
+        // The reason that is reported is the first one. A folder says that the source has come.
+        let _ = layer::write(&layer, &[]);
+        let _ = create_dir_all(&layer);
+    }
+    written
 }
 
-/// The files in the root of the disk with this label. Without such a disk there are none.
-fn disk(label: &str, patience: Duration, folder: &Path) -> Found {
-    let device = match news::wait(DEVICES, patience, || find_disk(NameKind::Label, label)) {
+/// What `read` finds in the root of the disk with one of these labels. Without such a disk there is nothing.
+fn of_disk(
+    labels: &[&str],
+    patience: Duration,
+    folder: &Path,
+    read: fn(&Path) -> Result<Found, String>,
+) -> Result<Found, String> {
+    let look = || {
+        let found = labels.iter().map(|label| find_disk(NameKind::Label, label));
+        // One that has a disk counts, and then one that has too many.
+        let missing = Err(NoDisk::Missing { silent: Vec::new() });
+        found
+            .reduce(|one, other| if matches!(one, Err(NoDisk::Missing { .. })) { other } else { one })
+            .unwrap_or(missing)
+    };
+    let names = labels.join(" or ");
+    let device = match news::wait(DEVICES, patience, look) {
         Ok(device) => device,
         Err(error @ NoDisk::Missing { .. }) => {
-            let text = format!("no disk LABEL={label} has come within {} s: {error}", patience.as_secs());
-            return Ok((Vec::new(), text));
+            let text = format!("no disk LABEL={names} has come within {} s: {error}", patience.as_secs());
+            return Ok(Found::new(Vec::new(), text));
         }
-        Err(error) => return Err(format!("disk LABEL={label}: {error}")),
+        Err(error) => return Err(format!("disk LABEL={names}: {error}")),
     };
-    let point = folder.join(MOUNT_POINT);
+    let point = folder.join(MOUNT_POINT).join(labels.join("-"));
     create_dir_all(&point).map_err(|error| at(&point, error))?;
     mount_for_ourselves(&device, &point)?;
-    let files = kelson_load::read_tree(&point).map_err(|why| format!("{}: {why}", device.display()))?;
+    let found = read(&point).map_err(|why| at(&device, why))?;
+    let origin = match found.origin.as_str() {
+        "" => device.display().to_string(),
+        more => format!("{}, {more}", device.display()),
+    };
+    Ok(Found { origin, ..found })
+}
+
+fn read_disk(root: &Path) -> Result<Found, String> {
+    let files = kelson_load::read_tree(root)?;
     if files.is_empty() {
-        let what = "it has no machine.yaml, no services/NAME.yaml and no groups/NAME.yaml";
-        return Err(at(&device, what));
+        return Err("it has no machine.yaml, no services/NAME.yaml and no groups/NAME.yaml".to_owned());
     }
-    Ok((files, device.display().to_string()))
+    Ok(Found::new(files, ""))
+}
+
+fn read_seed(root: &Path) -> Result<Found, String> {
+    Ok(of_seed(no_cloud::read(root).map_err(|error| error.to_string())?, ""))
+}
+
+fn of_server(server: SocketAddr, patience: Duration) -> Result<Seed, MetadataError> {
+    let now = Instant::now();
+    metadata::read(server, now.checked_add(patience).unwrap_or(now))
+}
+
+/// `from`: where it is; empty, where that is known.
+fn of_seed(seed: Seed, from: &str) -> Found {
+    let comma = if from.is_empty() { "" } else { ", " };
+    let mut origin = format!("{from}{comma}instance {}", seed.instance);
+    if seed.of_cloud_init {
+        origin += ", whose user-data is for cloud-init and ignored";
+    }
+    Found { files: seed.files, origin, instance: Some(seed.instance) }
 }
 
 /// Mounts a disk where this process alone sees it, so that the mount ends with it. Nothing is written to the disk.
@@ -92,7 +171,7 @@ fn mount_for_ourselves(device: &Path, point: &Path) -> Result<(), String> {
     mount::mount(&device.to_string_lossy(), point, found.fs_type, &options, Duration::ZERO).map(drop)
 }
 
-fn of_hypervisor() -> Found {
+fn of_hypervisor() -> Result<Found, String> {
     // A kernel may have it without a module, and a machine no such device.
     let _ = modules::load(&["qemu_fw_cfg".to_owned()]);
     let collected = || {
@@ -106,15 +185,15 @@ fn of_hypervisor() -> Found {
     };
     let files = collected().map_err(|error| error.to_string())?;
     let origin = if files.is_empty() { "there is no credential for Kelson" } else { "of the hypervisor" };
-    Ok((files, origin.to_owned()))
+    Ok(Found::new(files, origin))
 }
 
-fn of_command_line() -> Found {
+fn of_command_line() -> Result<Found, String> {
     let path = Path::new(kelson_sys::command_line::PATH);
     let line = std::fs::read_to_string(path).map_err(|error| at(path, error))?;
     match command_line::file(&line).map_err(|error| error.to_string())? {
-        Some(file) => Ok((vec![file], "words kelson.machine.KEY=VALUE".to_owned())),
-        None => Ok((Vec::new(), "there is no word kelson.machine.KEY=VALUE".to_owned())),
+        Some(file) => Ok(Found::new(vec![file], "words kelson.machine.KEY=VALUE")),
+        None => Ok(Found::new(Vec::new(), "there is no word kelson.machine.KEY=VALUE")),
     }
 }
 
@@ -125,11 +204,17 @@ mod tests {
     #[test]
     fn a_source_that_gives_nothing_leaves_nothing_of_an_earlier_boot() {
         let folder = tempfile::tempdir().unwrap();
-        for kind in SourceKind::ALL {
+        let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        for kind in SourceKind::ALL.into_iter().filter(|kind| !kind.is_late()) {
             let layer = folder.path().join(kind.name());
             create_dir_all(&layer).unwrap();
-            collect(kind, Duration::ZERO, folder.path()).unwrap();
+            collect(kind, Duration::ZERO, folder.path(), nobody).unwrap();
             assert!(!layer.exists(), "{kind:?}");
         }
+        // What is remembered of a server that does not answer stays.
+        let layer = folder.path().join("metadata");
+        create_dir_all(&layer).unwrap();
+        let error = collect(SourceKind::Metadata, Duration::ZERO, folder.path(), nobody).unwrap_err();
+        assert!(error.contains(" does not answer: ") && layer.exists(), "{error}");
     }
 }

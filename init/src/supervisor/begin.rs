@@ -66,6 +66,9 @@ impl Incarnation {
                 }
             }
             if failure.is_none() {
+                failure = self.remember(&personalities, &tasks, &mut loaded, &absent).await;
+            }
+            if failure.is_none() {
                 failure = self.boot(boot::machine::settings(options, &loaded.machine, &tasks)).await;
             }
         }
@@ -90,6 +93,7 @@ impl Incarnation {
                 if context.intents.current().is_none() {
                     context.manager.begin();
                     context.await_disks();
+                    context.collect_late_source(&self.sequence);
                 }
                 context.watch_boot(&self.sequence);
             }
@@ -115,6 +119,16 @@ impl Incarnation {
         if let failure @ Some(_) = self.boot(vec![modules, sources::phase(tasks, &spec, runtime)]).await {
             return failure;
         }
+        self.load_sources(personalities, loaded, &spec).await
+    }
+
+    /// Reads the files again, with those of the sources.
+    async fn load_sources(
+        &self,
+        personalities: &Personalities,
+        loaded: &mut Loaded,
+        spec: &SourcesSpec,
+    ) -> Option<BootFailure> {
         let before = std::mem::take(&mut loaded.warnings);
         *loaded = self.load(personalities, true).await;
         // A trial that was ended by the first reading is not known to the second.
@@ -122,7 +136,35 @@ impl Incarnation {
             before.into_iter().filter(|found| found.is_of_a_folder() && !loaded.warnings.contains(found));
         let lost: Vec<Diagnostic> = lost.collect();
         loaded.warnings.extend(lost);
-        self.boot(sources::verdict(&spec, loaded, runtime).into_iter().collect()).await
+        self.boot(sources::verdict(spec, loaded, &self.options.runtime_dir).into_iter().collect()).await
+    }
+
+    /// Remembers what the sources gave, once the state folder has its disk. What is remembered from an earlier boot is taken
+    /// up.
+    async fn remember(
+        &self,
+        personalities: &Personalities,
+        tasks: &Arc<dyn Launcher>,
+        loaded: &mut Loaded,
+        absent: &Absent,
+    ) -> Option<BootFailure> {
+        if !const { OWN.has(Feature::Sources) } {
+            return None;
+        }
+        let (spec, runtime) = (loaded.machine.sources.clone()?, &self.options.runtime_dir);
+        let phase = sources::memory(tasks, spec.kinds(), runtime, &self.options.state_dir)?;
+        let before = sources::given(&spec, runtime);
+        if let failure @ Some(_) = self.boot(vec![phase]).await {
+            return failure;
+        }
+        if sources::given(&spec, runtime) == before {
+            return None;
+        }
+        let done = loaded.machine.clone();
+        if let failure @ Some(_) = self.load_sources(personalities, loaded, &spec).await {
+            return failure;
+        }
+        self.boot(boot::machine::further_disks(&loaded.machine, &done, tasks, absent)).await
     }
 
     /// Whether a configuration that was applied may lie on a disk that the machine file has mounted by now.

@@ -92,6 +92,7 @@ impl Incarnation {
             // Those that the boot had not come to yet; the others are past that.
             context.manager.begin();
             context.await_disks();
+            context.collect_late_source(&self.sequence);
         }
         if self.sequence.report().borrow().total.is_none() {
             context.watch_boot(&self.sequence);

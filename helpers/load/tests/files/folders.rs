@@ -133,7 +133,7 @@ devices: {rules: [{mode: 640}, {subsystem: "a b", mode: 9}, {subsystem: x, link:
 hostnmae: x
 console: disk
 kexec: {initramfs: boot}
-sources: {from: [disc], wait: 1}
+sources: {from: [disc], wait: 1, server: localhost:80}
 "#,
     );
     assert_eq!(
@@ -194,8 +194,9 @@ sources: {from: [disc], wait: 1}
             "machine.yaml:26:10: console: \"disk\" is not one of dashboard, shell",
             "machine.yaml:27:8: kexec.kernel: this key is missing; write kernel: PATH",
             "machine.yaml:27:20: kexec.initramfs: \"boot\" is not a path from the root; write it with / first",
-            "machine.yaml:28:18: sources.from[0]: \"disc\" is not one of disk, credentials, commandLine; did you mean disk?",
+            "machine.yaml:28:18: sources.from[0]: \"disc\" is not one of disk, credentials, noCloud, metadata, commandLine; did you mean disk?",
             "machine.yaml:28:31: sources.wait: \"1\" is not a duration; write a number with a unit, such as 5s, 500ms or 1m30s",
+            "machine.yaml:28:42: sources.server: \"localhost:80\" is not ADDRESS:PORT; write such as 169.254.169.254:80",
         ]
     );
     let loaded = folder.load();

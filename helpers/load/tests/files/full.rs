@@ -440,7 +440,7 @@ devices:
     - {subsystem: tty, name: "ttyUSB*", attributes: {idVendor: "0403", device/model: a}, owner: "7", group: "20", mode: "0660", link: serial/gps}
     - {subsystem: block, mode: 640}
 console: {show: dashboard, tty: tty1}
-sources: {from: [commandLine, disk], wait: 3s}
+sources: {from: [commandLine, disk], wait: 3s, server: "[fd00:ec2::254]:80"}
 kexec: {kernel: /boot/vmlinuz, initramfs: /boot/initramfs, commandLine: quiet ro}
 logs: {stdout: only}
 "#,
@@ -611,6 +611,7 @@ logs: {stdout: only}
         sources: Some(SourcesSpec {
             from: vec![SourceKind::CommandLine, SourceKind::Disk],
             wait: Duration::from_secs(3),
+            server: "[fd00:ec2::254]:80".parse().unwrap(),
         }),
         console: Some(ConsoleSpec { show: ConsoleShow::Dashboard, tty: Some("tty1".to_owned()) }),
         kexec: Some(KexecSpec {

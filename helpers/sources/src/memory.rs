@@ -1,0 +1,126 @@
+//! What a source gave is remembered in the state folder, for boots at which its disk is not there.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::Path;
+
+use kelson_load::read_tree;
+
+use crate::{SourceError, layer};
+
+/// The file beside those of a layer that names the instance.
+const INSTANCE: &str = "instance-id";
+
+/// Notes in its layer for which instance a source gave it.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn note_instance(layer: &Path, instance: &str) -> Result<(), SourceError> {
+    let failed = |error| SourceError::Write { path: layer.to_owned(), error };
+    // A seed may name its instance and nothing else.
+    fs::create_dir_all(layer).map_err(failed)?;
+    fs::write(layer.join(INSTANCE), instance).map_err(failed)
+}
+
+fn instance_of(layer: &Path) -> Option<String> {
+    fs::read_to_string(layer.join(INSTANCE)).ok()
+}
+
+/// Remembers in `kept` what is in `layer`; where nothing is there, because the disk has not come, takes what is remembered.
+/// Returns what it did.
+///
+/// # Errors
+/// When one of them cannot be read or written.
+pub fn keep(layer: &Path, kept: &Path) -> Result<String, SourceError> {
+    let before = instance_of(kept);
+    let Some(instance) = instance_of(layer) else {
+        if layer.exists() {
+            return Ok("it gave nothing that could be remembered".to_owned());
+        }
+        let Some(instance) = before else { return Ok("nothing is remembered".to_owned()) };
+        copy(kept, layer, &instance)?;
+        return Ok(format!("instance {instance}, as remembered"));
+    };
+    if before.as_ref() == Some(&instance) && tree(layer)? == tree(kept)? {
+        return Ok(format!("instance {instance}, as before"));
+    }
+    copy(layer, kept, &instance)?;
+    Ok(match before {
+        Some(before) if before != instance => format!("instance {instance} replaces instance {before}"),
+        _ => format!("instance {instance} is remembered"),
+    })
+}
+
+fn tree(folder: &Path) -> Result<Vec<kelson_spec::applied::TreeFile>, SourceError> {
+    read_tree(folder).map_err(SourceError::Files)
+}
+
+fn copy(from: &Path, to: &Path, instance: &str) -> Result<(), SourceError> {
+    let files = tree(from)?;
+    // Without the name of its instance a copy that was broken off counts for nothing.
+    match fs::remove_file(to.join(INSTANCE)) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            return Err(SourceError::Write { path: to.to_owned(), error });
+        }
+        _ => {}
+    }
+    layer::write(to, &files)?;
+    let failed = |error| SourceError::Write { path: to.to_owned(), error };
+    let names = files.iter().map(|file| file.name.as_str());
+    let sync = |name: &str| fs::File::open(to.join(name)).and_then(|file| file.sync_all()).map_err(failed);
+    names.clone().try_for_each(sync)?;
+    note_instance(to, instance)?;
+    sync(INSTANCE)
+}
+
+#[cfg(test)]
+mod tests {
+    use kelson_spec::applied::TreeFile;
+
+    use super::*;
+
+    fn give(layer: &Path, instance: &str, hostname: &str) {
+        let file =
+            TreeFile { name: "machine.yaml".to_owned(), content: format!("hostname: {hostname}\n").into() };
+        layer::write(layer, &[file]).unwrap();
+        note_instance(layer, instance).unwrap();
+    }
+
+    #[test]
+    fn what_was_given_is_taken_where_the_disk_is_gone() {
+        let folder = tempfile::tempdir().unwrap();
+        let (layer, kept) = (folder.path().join("run/noCloud"), folder.path().join("state/noCloud"));
+        assert_eq!(keep(&layer, &kept).unwrap(), "nothing is remembered");
+        give(&layer, "i-1", "a");
+        assert_eq!(keep(&layer, &kept).unwrap(), "instance i-1 is remembered");
+        assert_eq!(keep(&layer, &kept).unwrap(), "instance i-1, as before");
+        fs::remove_dir_all(&layer).unwrap();
+        assert_eq!(keep(&layer, &kept).unwrap(), "instance i-1, as remembered");
+        assert_eq!(fs::read_to_string(layer.join("machine.yaml")).unwrap(), "hostname: a\n");
+        give(&layer, "i-1", "b");
+        assert_eq!(keep(&layer, &kept).unwrap(), "instance i-1 is remembered");
+        give(&layer, "i-2", "c");
+        assert_eq!(keep(&layer, &kept).unwrap(), "instance i-2 replaces instance i-1");
+        assert_eq!(fs::read_to_string(kept.join("machine.yaml")).unwrap(), "hostname: c\n");
+    }
+
+    #[test]
+    fn a_source_with_a_mistake_is_neither_remembered_nor_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let (layer, kept) = (folder.path().join("noCloud"), folder.path().join("kept"));
+        give(&kept, "i-1", "a");
+        fs::create_dir(&layer).unwrap();
+        assert_eq!(keep(&layer, &kept).unwrap(), "it gave nothing that could be remembered");
+        assert!(!layer.join("machine.yaml").exists() && kept.join("machine.yaml").exists());
+    }
+
+    #[test]
+    fn a_copy_that_was_broken_off_counts_for_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let (layer, kept) = (folder.path().join("noCloud"), folder.path().join("kept"));
+        give(&kept, "i-1", "a");
+        fs::remove_file(kept.join(INSTANCE)).unwrap();
+        assert_eq!(keep(&layer, &kept).unwrap(), "nothing is remembered");
+        assert!(!layer.exists());
+    }
+}
