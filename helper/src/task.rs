@@ -164,7 +164,7 @@ requests! {
     /// Set these kernel parameters, in their order; one that fails does not keep the others.
     "sysctl" => SetParameters { settings: Vec<(String, String)> },
     /// Set the host name to this one, else to that of `/etc/hostname`, and write the file `hosts` with it.
-    "hostname" => SetHostName { name: Option<String>, hosts: PathBuf },
+    "hostname" => SetHostName { hosts: PathBuf, name: Option<String> },
     /// Make sure that there is a machine id. Where the disk cannot be written, this file holds it for the run.
     "machine-id" => SetMachineId { transient: PathBuf },
     /// Replace the machine id by a new one, which this file holds where the disk cannot be written.
@@ -354,8 +354,8 @@ mod tests {
             Request::SetParameters {
                 settings: vec![("kernel.x".to_owned(), "1 2".to_owned()), ("y".to_owned(), String::new())],
             },
-            Request::SetHostName { name: Some("edge-1".to_owned()), hosts: path.clone() },
-            Request::SetHostName { name: None, hosts: path.clone() },
+            Request::SetHostName { hosts: path.clone(), name: Some("edge-1".to_owned()) },
+            Request::SetHostName { hosts: path.clone(), name: None },
             Request::SetMachineId { transient: path.clone() },
             Request::SetClock { saved: "/var/lib/kelson/clock".into() },
             Request::SaveClock { saved: "/var/lib/kelson/clock".into() },
