@@ -16,7 +16,7 @@ use crate::contexts::{Choice, Context, File, KELSONCONFIG, WORD, folder_of};
 use crate::failure::Failure;
 use crate::output::{Page, escape, list};
 
-/// Manage the contexts: endpoints and certificates of hosts; show the configuration of a host
+/// Manage the contexts of hosts; show the configuration of a host
 ///
 /// kelsonctl writes the whole file: its mode is kept, comments in it are not.
 ///
@@ -45,15 +45,15 @@ enum Action {
     Contexts,
     /// Show the values of the configuration in force on the host
     ///
-    /// These are the keys of machine.yaml and the files of services and groups, as the host would read them now. This needs
-    /// the role os:admin.
+    /// These are the keys of machine.yaml and the files of services and groups, as
+    /// the host would read them now. This needs the role os:admin.
     ///
     /// Examples:
     ///   kelsonctl config show
     ///   kelsonctl -n edge-1 config show --origin
     #[command(verbatim_doc_comment)]
     Show {
-        /// Where each value comes from: the image, an applied generation or a source
+        /// Where each value comes from: image, generation or source
         #[arg(long)]
         origin: bool,
     },
