@@ -7,12 +7,18 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 
+use kelson_spec::network::InterfaceSpec;
 use kelson_tests::paths::binary;
 use kelson_tests::{PATIENCE, eventually, until};
 
-/// Mappings of the machine file, as PID 1 writes them.
+/// Interfaces of the machine file, as kelson-spec has them.
 pub const PROBED: &str = r#"{"matches":{"Name":"eth0"},"dhcp":{"probe":true},"dns":["192.0.2.54"]}"#;
 pub const UNPROBED: &str = r#"{"matches":{"Name":"eth0"},"dhcp":{"probe":false},"dns":["192.0.2.54"]}"#;
+
+/// As PID 1 passes it to `kelson-net`.
+fn word(json: &str) -> String {
+    serde_json::from_str::<InterfaceSpec>(json).expect("an interface").to_word()
+}
 
 /// A process that ends with the test.
 pub struct Guard(pub Child);
@@ -161,7 +167,7 @@ impl Cable {
         let mut command = self.host.command("bash");
         // nsenter cannot change the name under which a program runs.
         command.args(["-c", "exec -a kelson-net \"$@\"", "bash"]).arg(binary("init")).arg(self.state());
-        command.args(interfaces).stdout(Stdio::piped());
+        command.args(interfaces.iter().map(|spec| word(spec))).stdout(Stdio::piped());
         // Where a test listens as PID 1 does.
         let notify = self.folder.join("notify");
         if notify.exists() {
