@@ -16,6 +16,7 @@ use crate::read;
 use crate::sources::Sources;
 use crate::tree::{Node, Position, Value};
 use kelson_spec::builtin;
+use kelson_spec::features::{Feature, OWN};
 use kelson_spec::graph;
 use kelson_spec::group::GroupSpec;
 use kelson_spec::loaded::{Diagnostic, Loaded, Refused};
@@ -26,7 +27,6 @@ use kelson_spec::quote::{error_text, quoted, shown};
 use kelson_spec::service::ServiceSpec;
 use kelson_spec::sources::SourceKind;
 
-#[cfg(feature = "sources")]
 mod layers;
 pub(crate) mod single;
 
@@ -44,8 +44,9 @@ pub fn load_with(config: &Path, sources: &Sources) -> Loaded {
 fn read_all(config: &Path, sources: &Sources) -> Loaded {
     let mut reading = Reading::new(sources);
     let mut machine = reading.files(config, sources.mode.machine_defaults());
-    #[cfg(feature = "sources")]
-    if let Some(folder) = &sources.layers {
+    if const { OWN.has(Feature::Sources) }
+        && let Some(folder) = &sources.layers
+    {
         machine = reading.lay_over(folder, sources, machine);
     }
     let groups = reading.used_groups();

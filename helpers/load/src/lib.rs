@@ -21,7 +21,6 @@ mod origins;
 mod parser;
 pub mod process;
 mod read;
-#[cfg(feature = "sources")]
 mod scalars;
 pub mod schema;
 mod sources;
@@ -34,7 +33,6 @@ pub use grammar::written;
 pub use json::Json;
 #[cfg(feature = "describe")]
 pub use origins::{Origin, origins};
-#[cfg(feature = "sources")]
 pub use scalars::scalars;
 pub use sources::{Mode, Sources, Switch};
 pub use store::{TREE_MAX, name_mistake, read_tree};

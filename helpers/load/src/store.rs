@@ -19,6 +19,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use kelson_spec::applied::{Answer, CURRENT, Change, Generation, Kept, Question, Source, TreeFile};
+use kelson_spec::features::{Feature, OWN};
 use kelson_spec::loaded::{Diagnostic, Loaded};
 use kelson_spec::names::{GROUPS, SERVICES};
 use kelson_spec::quote::error_text;
@@ -320,7 +321,8 @@ impl Store {
     /// The files of the sources that a generation is overridden by.
     fn files_of_sources(&self, generation: Generation) -> Result<Vec<TreeFile>, String> {
         let mut files = Vec::new();
-        let Some(layers) = self.sources.layers.as_deref().filter(|_| cfg!(feature = "sources")) else {
+        let Some(layers) = self.sources.layers.as_deref().filter(|_| const { OWN.has(Feature::Sources) })
+        else {
             return Ok(files);
         };
         let loaded = self.load_generation(generation, &self.folder);

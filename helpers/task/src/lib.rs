@@ -30,7 +30,6 @@ mod program;
 mod read_only;
 mod recovery_key;
 mod seed;
-#[cfg(feature = "sources")]
 mod sources;
 mod swap;
 
@@ -142,21 +141,14 @@ pub fn perform(request: &Request) -> Result<String, String> {
             Ok(_) => Ok("it exists".to_owned()),
             Err(error) => Err(at(path, error)),
         },
-        #[cfg(feature = "sources")]
         Request::CollectSource { kind, patience, folder, server } => {
-            sources::collect(*kind, *patience, folder, *server)
+            with(Feature::Sources, || sources::collect(*kind, *patience, folder, *server))
         }
-        #[cfg(feature = "sources")]
-        Request::KeepSource { kind, folder, kept } => sources::keep(*kind, folder, kept),
-        #[cfg(not(feature = "sources"))]
-        Request::CollectSource { .. } | Request::KeepSource { .. } => {
-            Err("this init was built without the feature sources".to_owned())
+        Request::KeepSource { kind, folder, kept } => {
+            with(Feature::Sources, || sources::keep(*kind, folder, kept))
         }
         Request::LoadModules { names } => modules::load(names),
-        #[cfg(feature = "devices")]
-        Request::LoadDrivers => kelson_devices::load_drivers(),
-        #[cfg(not(feature = "devices"))]
-        Request::LoadDrivers => Err(MissingFeature(Feature::Devices).to_string()),
+        Request::LoadDrivers => with(Feature::Devices, kelson_devices::load_drivers),
         Request::SwapOn { device, priority } => with(Feature::Disks, || swap::enable(device, *priority)),
         Request::MakeZram { percent, algorithm } => {
             with(Feature::Disks, || swap::make_zram(*percent, algorithm.as_deref()))
