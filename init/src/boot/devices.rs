@@ -203,11 +203,11 @@ pub async fn find(launcher: &dyn Launcher, source: &str, wait: Duration) -> Resu
 }
 
 #[cfg(test)]
-mod tests {
+pub mod testing {
     use super::*;
-    use crate::task::testing::Scripted;
 
-    fn mount(source: &str, target: &str) -> MountSpec {
+    /// An ext4.
+    pub fn mount(source: &str, target: &str) -> MountSpec {
         MountSpec {
             source: source.to_owned(),
             target: target.into(),
@@ -215,6 +215,13 @@ mod tests {
             ..MountSpec::default()
         }
     }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::testing::mount;
+    use super::*;
+    use crate::task::testing::Scripted;
 
     const WAIT: Duration = Duration::from_secs(10);
 

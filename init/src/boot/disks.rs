@@ -82,17 +82,9 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::boot::devices::testing::mount;
     use crate::boot::{Order, Phase, Sequence};
     use crate::task::testing::Scripted;
-
-    fn mount(source: &str, target: &str) -> MountSpec {
-        MountSpec {
-            source: source.to_owned(),
-            target: target.into(),
-            fs_type: "ext4".to_owned(),
-            ..MountSpec::default()
-        }
-    }
 
     #[tokio::test]
     async fn a_disk_that_has_not_come_is_kept_for_later_with_what_lies_within() {
