@@ -42,6 +42,11 @@ pub fn is_hostname(name: &str) -> bool {
     name.len() <= LONGEST_HOSTNAME && is_host_name(name, LONGEST_HOSTNAME, b"")
 }
 
+/// Whether a host may take this name from a server: it can be its name, and tells it from others.
+pub fn is_given_hostname(name: &str) -> bool {
+    is_hostname(name) && name != "localhost"
+}
+
 /// Whether each part of a name between dots is of letters, digits and what `also` allows, no `-` at its ends, and within `most`.
 pub fn is_host_name(name: &str, most: usize, also: &[u8]) -> bool {
     name.split('.').all(|label| {
@@ -77,6 +82,16 @@ pub fn service_of_cgroup(below: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_a_name_of_a_host_is_taken() {
+        for name in ["edge-1", "edge-1.example.com", "7"] {
+            assert!(is_given_hostname(name), "{name}");
+        }
+        for name in ["", "localhost", "a_b", "-a", "a-", "a..b", "a b", "a\nb", &"a".repeat(65)] {
+            assert!(!is_given_hostname(name), "{name:?}");
+        }
+    }
 
     #[test]
     fn a_host_is_known_by_its_name_and_the_first_part_of_it() {

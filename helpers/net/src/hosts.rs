@@ -1,19 +1,14 @@
-//! The name that a server gives to this host: its check, and the file of hosts with it.
+//! The file of hosts with the name that a server gives to this host.
 
 use std::path::Path;
 
 use kelson_helper::log::line;
-use kelson_spec::names::{hosts_file, is_hostname};
+use kelson_spec::names::hosts_file;
 
 use crate::record;
 
 /// In the folder of the leases; `/run/kelson/hosts` leads to it.
 pub const FILE: &str = "hosts";
-
-/// Whether the name tells this host from others, and is one that it can have.
-pub fn is_right(name: &str) -> bool {
-    is_hostname(name) && name != "localhost"
-}
 
 /// Writes the file of hosts for a host of this name.
 pub fn write(folder: &Path, name: &str) {
@@ -29,16 +24,6 @@ pub fn write(folder: &Path, name: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn only_a_name_of_a_host_is_taken() {
-        for name in ["edge-1", "edge-1.example.com", "7"] {
-            assert!(is_right(name), "{name}");
-        }
-        for name in ["", "localhost", "a_b", "-a", "a-", "a..b", "a b", "a\nb", &"a".repeat(65)] {
-            assert!(!is_right(name), "{name:?}");
-        }
-    }
 
     #[test]
     fn the_file_follows_the_name() {

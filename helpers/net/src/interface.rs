@@ -4,19 +4,17 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd};
 use std::path::Path;
-use std::time::Duration;
 
 use kelson_helper::log::line;
+use kelson_spec::names::is_given_hostname;
 use kelson_spec::network::InterfaceSpec;
 use kelson_sys::netlink::{self, FOREVER, Link, MAIN, NewRoute, RTPROT_DHCP};
 use kelson_sys::packet::{BROADCAST, Mac, PacketSocket, Protocol};
-use kelson_sys::units;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrIn, bind, setsockopt, socket, sockopt};
 
 use crate::client::{Action, Client, Input};
 use crate::frame;
-use crate::hosts;
-use crate::lease::{Lease, Moment, NEVER, Route};
+use crate::lease::{Lease, Moment, NEVER, Route, remaining};
 use crate::message::{Message, Operation};
 use crate::record;
 
@@ -105,7 +103,7 @@ impl Interface {
     /// The name that the host is to have.
     pub fn host_name(&self) -> Option<&str> {
         let name = self.lease().filter(|_| self.takes_host_name)?.host_name.as_deref()?;
-        hosts::is_right(name).then_some(name)
+        is_given_hostname(name).then_some(name)
     }
 
     /// When [`Interface::handle`] is due with [`Input::Time`].
@@ -221,7 +219,8 @@ impl Interface {
         let is_new = before.as_ref().is_none_or(|before| !lease.differs_only_in_time(before));
         if is_new {
             self.report(&described(lease, now));
-            let name = lease.host_name.as_ref().filter(|name| self.takes_host_name && !hosts::is_right(name));
+            let name =
+                lease.host_name.as_ref().filter(|name| self.takes_host_name && !is_given_hostname(name));
             if let Some(name) = name {
                 line(format_args!("{}: {name} is not the name of a host, and is not taken", self.name));
             }
@@ -324,10 +323,7 @@ impl Interface {
 
 /// `192.0.2.7/24 for 1h from 192.0.2.1, default route by 192.0.2.1`.
 fn described(lease: &Lease, now: Moment) -> String {
-    let time = match lease.end {
-        NEVER => "without an end".to_owned(),
-        end => format!("for {}", units::duration(Duration::from_secs(end.saturating_sub(now).as_secs()))),
-    };
+    let time = remaining(lease.end, now);
     let default = lease.routes.iter().find(|route| route.prefix == 0).and_then(|route| route.gateway);
     let by = default.map(|gateway| format!(", default route by {gateway}")).unwrap_or_default();
     format!("{}/{} {time} from {}{by}", lease.address, lease.prefix, lease.server)

@@ -4,12 +4,12 @@ use std::io;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use kelson_sys::ipv4;
+use kelson_sys::{ipv4, units};
 
 use crate::message::{Message, code};
 use crate::names;
 
-/// A time since the boot of the machine, which goes on while it is suspended.
+/// A time since the boot of the machine, which counts while it is suspended, too.
 pub type Moment = Duration;
 
 /// The time now.
@@ -22,6 +22,14 @@ pub fn now() -> io::Result<Moment> {
 
 /// The end of what has none.
 pub const NEVER: Moment = Duration::MAX;
+
+/// `for 1h`, of what ends then.
+pub fn remaining(end: Moment, now: Moment) -> String {
+    match end {
+        NEVER => "without an end".to_owned(),
+        end => format!("for {}", units::duration(Duration::from_secs(end.saturating_sub(now).as_secs()))),
+    }
+}
 
 /// A server that grants less would be asked more than once a second.
 const SHORTEST: u32 = 2;

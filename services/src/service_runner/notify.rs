@@ -9,7 +9,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use kelson_spec::names::is_hostname;
+use kelson_spec::names::is_given_hostname;
 use kelson_sys::descriptor::Watched;
 use kelson_sys::text::harmless;
 use nix::errno::Errno;
@@ -86,7 +86,7 @@ pub fn parse(datagram: &[u8]) -> Vec<Message> {
 /// A name that tells this host from others; the program that sends it has it from strangers.
 fn host_name(value: &[u8]) -> Option<String> {
     let name = std::str::from_utf8(value).ok()?;
-    (is_hostname(name) && name != "localhost").then(|| name.to_owned())
+    is_given_hostname(name).then(|| name.to_owned())
 }
 
 /// Text of a service made safe to show: valid UTF-8, no control characters, at most `limit` bytes.

@@ -5,13 +5,11 @@ use std::io;
 use std::net::{Ipv6Addr, SocketAddrV6, UdpSocket};
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
 use std::path::Path;
-use std::time::Duration;
 
 use kelson_helper::log::line;
 use kelson_spec::network::Dhcp6Spec;
 use kelson_sys::netlink::{self, Address, Link, RA_MANAGED, RA_OTHER};
 use kelson_sys::packet::Mac;
-use kelson_sys::units;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrIn6, bind, setsockopt, socket, sockopt};
 
 use super::client::{Action, Client, Flags, Input};
@@ -21,7 +19,7 @@ use super::lease::{Granted, Lease};
 use super::message::Message;
 use super::placement::{Address6, Place, Placement};
 use super::record;
-use crate::lease::{Moment, NEVER};
+use crate::lease::{Moment, remaining};
 
 const CLIENT: u16 = 546;
 const SERVER: u16 = 547;
@@ -245,12 +243,9 @@ fn shown(item: &Granted) -> String {
 
 /// `2001:db8::7 for 1h, prefix 2001:db8:100::/56 for 1h from fe80::1`.
 fn described(lease: &Lease, now: Moment) -> String {
-    let time = |end: Moment| match end {
-        NEVER => "without an end".to_owned(),
-        end => format!("for {}", units::duration(Duration::from_secs(end.saturating_sub(now).as_secs()))),
-    };
     let items = lease.items.iter().filter(|item| item.reason.is_none());
-    let items = items.map(|item| format!("{} {}", shown(item), time(item.valid))).collect::<Vec<_>>();
+    let items =
+        items.map(|item| format!("{} {}", shown(item), remaining(item.valid, now))).collect::<Vec<_>>();
     let items = if items.is_empty() { "names".to_owned() } else { items.join(", ") };
     format!("{items} from {}", lease.from)
 }
