@@ -15,6 +15,7 @@ pub mod ordered;
 pub mod packet;
 pub mod pidfd;
 pub mod process;
+mod removed;
 mod spawn;
 pub mod swaps;
 pub mod text;
@@ -23,4 +24,5 @@ pub mod vsock;
 pub mod watchdog;
 
 pub use lock::lock;
+pub use removed::removed;
 pub use spawn::{boxed, spawn};

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use kelson_proto::v1::{LinkRoute, NetworkLease};
 use kelson_sys::packet::Mac;
-use prost::Message as _;
+use kelson_sys::removed;
+use prost::Message;
 
 use crate::lease::{Lease, Moment, NEVER, Route};
 
@@ -19,19 +20,38 @@ const DEFAULT: &str = "default";
 /// # Errors
 /// When the folder cannot be written.
 pub fn write(folder: &Path, interface: &str, hardware: Mac, lease: Option<&Lease>) -> io::Result<()> {
-    let path = path(folder, interface);
-    match lease {
-        Some(lease) => replace(&path, &record(lease, hardware).encode_to_vec()),
-        None => match fs::remove_file(path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        },
+    put(&path(folder, interface), lease.map(|lease| record(lease, hardware)))
+}
+
+/// Gives a file this record, or removes it if there is none.
+///
+/// # Errors
+/// When the folder cannot be written.
+pub fn put(path: &Path, record: Option<impl Message>) -> io::Result<()> {
+    match record {
+        Some(record) => replace(path, &record.encode_to_vec()),
+        None => removed(fs::remove_file(path)),
     }
+}
+
+/// The record in a file; `None`: there is none that makes sense.
+pub fn get<R: Message + Default>(path: &Path) -> Option<R> {
+    R::decode(fs::read(path).ok()?.as_slice()).ok()
+}
+
+/// A moment in a record; `None` is [`NEVER`].
+pub fn to_time(moment: Moment) -> Option<prost_types::Duration> {
+    (moment < NEVER).then(|| moment.try_into().ok())?
+}
+
+/// What [`to_time`] made; `None`: it would not have made it.
+pub fn of_time(time: Option<prost_types::Duration>) -> Option<Moment> {
+    time.map_or(Some(NEVER), |time| Duration::try_from(time).ok())
 }
 
 /// The lease that an earlier process wrote, if the interface is the same and the lease has not ended.
 pub fn read(folder: &Path, interface: &str, hardware: Mac, now: Moment) -> Option<Lease> {
-    let record = NetworkLease::decode(fs::read(path(folder, interface)).ok()?.as_slice()).ok()?;
+    let record: NetworkLease = get(&path(folder, interface))?;
     let lease = Some(()).filter(|()| record.hardware == shown(hardware)).and_then(|()| lease(&record))?;
     (lease.end > now).then_some(lease)
 }
@@ -56,7 +76,6 @@ pub fn shown(hardware: Mac) -> String {
 }
 
 fn record(lease: &Lease, hardware: Mac) -> NetworkLease {
-    let time = |moment: Moment| Some(moment).filter(|moment| *moment < NEVER)?.try_into().ok();
     let texts = |addresses: &[Ipv4Addr]| addresses.iter().map(ToString::to_string).collect();
     let route = |route: &Route| LinkRoute {
         destination: match route.prefix {
@@ -69,9 +88,9 @@ fn record(lease: &Lease, hardware: Mac) -> NetworkLease {
     NetworkLease {
         address: format!("{}/{}", lease.address, lease.prefix),
         server: lease.server.to_string(),
-        renew: time(lease.renew),
-        rebind: time(lease.rebind),
-        end: time(lease.end),
+        renew: to_time(lease.renew),
+        rebind: to_time(lease.rebind),
+        end: to_time(lease.end),
         routes: lease.routes.iter().map(route).collect(),
         name_servers: texts(&lease.name_servers),
         search: lease.search.clone(),
@@ -85,10 +104,6 @@ fn record(lease: &Lease, hardware: Mac) -> NetworkLease {
 /// `None`: this process would not have written it.
 fn lease(record: &NetworkLease) -> Option<Lease> {
     let (address, prefix) = network(&record.address)?;
-    let time = |time: &Option<prost_types::Duration>| match time {
-        None => Some(NEVER),
-        Some(time) => Duration::try_from(*time).ok(),
-    };
     let route = |route: &LinkRoute| {
         let (destination, prefix) = match route.destination.as_str() {
             DEFAULT => (Ipv4Addr::UNSPECIFIED, 0),
@@ -102,9 +117,9 @@ fn lease(record: &NetworkLease) -> Option<Lease> {
         address,
         prefix,
         server: record.server.parse().ok()?,
-        renew: time(&record.renew)?,
-        rebind: time(&record.rebind)?,
-        end: time(&record.end)?,
+        renew: of_time(record.renew)?,
+        rebind: of_time(record.rebind)?,
+        end: of_time(record.end)?,
         routes: record.routes.iter().map(route).collect::<Option<_>>()?,
         name_servers: addresses(&record.name_servers)?,
         search: record.search.clone(),

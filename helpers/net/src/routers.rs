@@ -1,7 +1,6 @@
 //! What the routers of each interface say about names, for as long as they say it.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io;
 use std::net::Ipv6Addr;
 use std::path::{Path, PathBuf};
@@ -10,11 +9,10 @@ use std::time::Duration;
 use kelson_helper::log::line;
 use kelson_proto::v1::{Advertised, AdvertisedName};
 use kelson_sys::icmpv6;
-use prost::Message as _;
 
 use crate::advertisement::{self, Advice};
 use crate::lease::{Moment, NEVER};
-use crate::record;
+use crate::record::{get, of_time, put, to_time};
 
 /// More than a host uses, of each kind.
 const MOST: usize = 8;
@@ -180,21 +178,13 @@ fn path(folder: &Path, name: &str) -> PathBuf {
 }
 
 fn write(folder: &Path, name: &str, advice: &[(Advice, Moment)]) -> io::Result<()> {
-    let path = path(folder, name);
-    if advice.is_empty() {
-        return match fs::remove_file(path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        };
-    }
     let named = |wanted: fn(&Advice) -> Option<String>| {
         let named = advice.iter().filter_map(move |(advice, end)| {
-            let end = Some(*end).filter(|end| *end < NEVER).and_then(|end| end.try_into().ok());
-            Some(AdvertisedName { name: wanted(advice)?, end })
+            Some(AdvertisedName { name: wanted(advice)?, end: to_time(*end) })
         });
         named.collect()
     };
-    let record = Advertised {
+    let record = || Advertised {
         name_servers: named(|advice| match advice {
             Advice::NameServer(server) => Some(server.to_string()),
             Advice::Domain(_) => None,
@@ -204,27 +194,24 @@ fn write(folder: &Path, name: &str, advice: &[(Advice, Moment)]) -> io::Result<(
             Advice::NameServer(_) => None,
         }),
     };
-    record::replace(&path, &record.encode_to_vec())
+    put(&path(folder, name), (!advice.is_empty()).then(record))
 }
 
 /// What an earlier process has heard and has not ended.
 fn read(folder: &Path, name: &str, now: Moment) -> Vec<(Advice, Moment)> {
-    let record =
-        fs::read(path(folder, name)).ok().and_then(|bytes| Advertised::decode(bytes.as_slice()).ok());
-    let Advertised { name_servers, search } = record.unwrap_or_default();
-    let end = |name: &AdvertisedName| match name.end {
-        None => Some(NEVER),
-        Some(end) => Duration::try_from(end).ok(),
-    };
+    let Advertised { name_servers, search } = get(&path(folder, name)).unwrap_or_default();
     let servers = name_servers
         .iter()
-        .filter_map(|name| Some((Advice::NameServer(name.name.parse().ok()?), end(name)?)));
-    let domains = search.iter().filter_map(|name| Some((Advice::Domain(name.name.clone()), end(name)?)));
+        .filter_map(|name| Some((Advice::NameServer(name.name.parse().ok()?), of_time(name.end)?)));
+    let domains =
+        search.iter().filter_map(|name| Some((Advice::Domain(name.name.clone()), of_time(name.end)?)));
     servers.chain(domains).filter(|(_, end)| *end > now).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use crate::advertisement::testing::option;
 

@@ -12,6 +12,7 @@ use base64::prelude::BASE64_STANDARD;
 use kelson_load::{TREE_MAX, name_mistake};
 use kelson_spec::applied::TreeFile;
 use kelson_spec::names::{GROUPS, MACHINE, SERVICES};
+use kelson_sys::ordered;
 
 use crate::{SourceError, bundle};
 
@@ -71,7 +72,7 @@ pub fn from_fw_cfg(folder: &Path) -> Result<Vec<Credential>, SourceError> {
         read.map_err(|error| SourceError::Read { path, error })?;
         found.push(Credential { name: name.to_owned(), value });
     }
-    found.sort_by(|one, other| one.name.cmp(&other.name));
+    ordered::sort_by(&mut found, |one, other| one.name.cmp(&other.name));
     Ok(found)
 }
 

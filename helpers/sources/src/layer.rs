@@ -9,6 +9,7 @@ use std::path::Path;
 use kelson_load::{TREE_MAX, name_mistake};
 use kelson_spec::applied::TreeFile;
 use kelson_spec::quote::quoted;
+use kelson_sys::removed;
 
 use crate::SourceError;
 
@@ -22,21 +23,14 @@ const FILE: u32 = 0o600;
 /// Files that are none of a configuration, or a folder that cannot be written. Then the folder is gone.
 pub fn write(folder: &Path, files: &[TreeFile]) -> Result<(), SourceError> {
     let failed = |error| SourceError::Write { path: folder.to_owned(), error };
-    match fs::remove_dir_all(folder) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
-        _ => {}
-    }
+    removed(fs::remove_dir_all(folder)).map_err(failed)?;
     check(files)?;
     if files.is_empty() {
         return Ok(());
     }
     // It has its name when it is whole.
     let half = folder.with_extension("new");
-    let written = fs::remove_dir_all(&half).or_else(|error| match error.kind() {
-        io::ErrorKind::NotFound => Ok(()),
-        _ => Err(error),
-    });
-    let written = written
+    let written = removed(fs::remove_dir_all(&half))
         .and_then(|()| files.iter().try_for_each(|file| write_file(&half.join(&file.name), &file.content)));
     written.and_then(|()| fs::rename(&half, folder)).map_err(failed)
 }

@@ -1,10 +1,10 @@
 //! What a source gave is remembered in the state folder, for boots at which its disk is not there.
 
 use std::fs;
-use std::io::ErrorKind;
 use std::path::Path;
 
 use kelson_load::read_tree;
+use kelson_sys::removed;
 
 use crate::{SourceError, layer};
 
@@ -58,14 +58,9 @@ fn tree(folder: &Path) -> Result<Vec<kelson_spec::applied::TreeFile>, SourceErro
 fn copy(from: &Path, to: &Path, instance: &str) -> Result<(), SourceError> {
     let files = tree(from)?;
     // Without the name of its instance a copy that was broken off counts for nothing.
-    match fs::remove_file(to.join(INSTANCE)) {
-        Err(error) if error.kind() != ErrorKind::NotFound => {
-            return Err(SourceError::Write { path: to.to_owned(), error });
-        }
-        _ => {}
-    }
-    layer::write(to, &files)?;
     let failed = |error| SourceError::Write { path: to.to_owned(), error };
+    removed(fs::remove_file(to.join(INSTANCE))).map_err(failed)?;
+    layer::write(to, &files)?;
     let names = files.iter().map(|file| file.name.as_str());
     let sync = |name: &str| fs::File::open(to.join(name)).and_then(|file| file.sync_all()).map_err(failed);
     names.clone().try_for_each(sync)?;

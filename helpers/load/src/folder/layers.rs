@@ -10,6 +10,7 @@ use crate::grammar::DecodedMachine;
 use crate::sources::Sources;
 use kelson_spec::loaded::Diagnostic;
 use kelson_spec::sources::SourceKind;
+use kelson_sys::ordered;
 
 impl Reading {
     /// Lays the sources that the machine file names over what was read so far. Returns the machine file that comes of it.
@@ -54,7 +55,7 @@ impl Reading {
         self.members.extend(layer.members);
         self.spared.extend(layer.spared);
         self.groups.extend(layer.groups);
-        self.groups.sort_by(|one, other| one.1.cmp(&other.1));
+        ordered::sort_by(&mut self.groups, |one, other| one.1.cmp(&other.1));
         self.warnings.extend(layer.warnings);
     }
 

@@ -5,6 +5,8 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, symlink};
 use std::path::Path;
 
+use kelson_sys::removed;
+
 /// A configuration may hold secrets, such as passwords in the environment of a service.
 const FOLDER: u32 = 0o700;
 const FILE: u32 = 0o600;
@@ -72,10 +74,7 @@ impl Disk {
     /// Removes a file, if it is there.
     pub fn remove(&self, path: &Path) -> io::Result<()> {
         self.step()?;
-        match fs::remove_file(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            removed => removed,
-        }
+        removed(fs::remove_file(path))
     }
 
     /// Removes a file, or a folder with all in it.

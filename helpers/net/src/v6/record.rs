@@ -1,37 +1,27 @@
 //! Leases of DHCPv6 as files, one for each interface, beside those of DHCPv4.
 
-use std::fs;
 use std::io;
 use std::net::Ipv6Addr;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use kelson_proto::v1::{LeasedItem, NetworkLease6};
 use kelson_sys::packet::Mac;
-use prost::Message as _;
 
 use super::lease::{Granted, Lease};
-use crate::lease::{Moment, NEVER};
-use crate::record::{replace, shown};
+use crate::lease::Moment;
+use crate::record::{get, of_time, put, shown, to_time};
 
 /// Writes the lease of an interface, or removes that of one that has none.
 ///
 /// # Errors
 /// When the folder cannot be written.
 pub fn write(folder: &Path, interface: &str, hardware: Mac, lease: Option<&Lease>) -> io::Result<()> {
-    let path = path(folder, interface);
-    match lease {
-        Some(lease) => replace(&path, &record(lease, hardware).encode_to_vec()),
-        None => match fs::remove_file(path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        },
-    }
+    put(&path(folder, interface), lease.map(|lease| record(lease, hardware)))
 }
 
 /// What of the lease that an earlier process wrote has not ended, if the interface is the same.
 pub fn read(folder: &Path, interface: &str, hardware: Mac, now: Moment) -> Option<Lease> {
-    let record = NetworkLease6::decode(fs::read(path(folder, interface)).ok()?.as_slice()).ok()?;
+    let record: NetworkLease6 = get(&path(folder, interface))?;
     let mut lease = Some(()).filter(|()| record.hardware == shown(hardware)).and_then(|()| lease(&record))?;
     let had_items = !lease.items.is_empty();
     lease.items.retain(|item| item.valid > now);
@@ -43,17 +33,16 @@ fn path(folder: &Path, interface: &str) -> PathBuf {
 }
 
 fn record(lease: &Lease, hardware: Mac) -> NetworkLease6 {
-    let time = |moment: Moment| Some(moment).filter(|moment| *moment < NEVER)?.try_into().ok();
     let item = |item: &Granted| LeasedItem {
         address: format!("{}/{}", item.address, item.length),
-        preferred: time(item.preferred),
-        end: time(item.valid),
+        preferred: to_time(item.preferred),
+        end: to_time(item.valid),
     };
     NetworkLease6 {
         server: lease.from.to_string(),
         server_id: lease.server.clone(),
-        renew: time(lease.renew),
-        rebind: time(lease.rebind),
+        renew: to_time(lease.renew),
+        rebind: to_time(lease.rebind),
         addresses: lease.addresses().map(item).collect(),
         prefixes: lease.prefixes().map(item).collect(),
         name_servers: lease.name_servers.iter().map(ToString::to_string).collect(),
@@ -64,14 +53,10 @@ fn record(lease: &Lease, hardware: Mac) -> NetworkLease6 {
 
 /// `None`: this process would not have written it.
 fn lease(record: &NetworkLease6) -> Option<Lease> {
-    let time = |time: &Option<prost_types::Duration>| match time {
-        None => Some(NEVER),
-        Some(time) => Duration::try_from(*time).ok(),
-    };
     let item = |item: &LeasedItem| {
         let (address, length) = item.address.split_once('/')?;
         let (address, length) = (address.parse().ok()?, length.parse().ok().filter(|length| *length <= 128)?);
-        let (preferred, valid) = (time(&item.preferred)?, time(&item.end)?);
+        let (preferred, valid) = (of_time(item.preferred)?, of_time(item.end)?);
         Some(Granted { address, length, preferred, valid, reason: None })
     };
     let items = record.addresses.iter().chain(&record.prefixes).map(item);
@@ -80,8 +65,8 @@ fn lease(record: &NetworkLease6) -> Option<Lease> {
         server: record.server_id.clone(),
         from: record.server.parse().ok()?,
         items: items.collect::<Option<_>>()?,
-        renew: time(&record.renew)?,
-        rebind: time(&record.rebind)?,
+        renew: of_time(record.renew)?,
+        rebind: of_time(record.rebind)?,
         name_servers: servers.collect::<Option<Vec<Ipv6Addr>>>()?,
         search: record.search.clone(),
     })
@@ -89,6 +74,9 @@ fn lease(record: &NetworkLease6) -> Option<Lease> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::time::Duration;
+
     use super::super::message::testing::granted;
     use super::super::message::{Kind, Message, code};
     use super::*;

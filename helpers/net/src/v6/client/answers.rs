@@ -61,7 +61,7 @@ impl Client {
                 let read = Lease::read((message, from), self.identity.number, held, (asked, now));
                 self.granted(now, read, message, actions);
             }
-            // RFC 8415, 18.2.10: the exchange goes on.
+            // RFC 8415, 18.2.10: the client ignores the answer and asks again.
             _ => {}
         }
     }

@@ -238,7 +238,7 @@ fn n3_after_a_restart_and_a_cable_it_asks_for_what_it_had() {
     assert_eq!(kinds(&host.answer(Kind::Reply, Vec::new())), ["apply"]);
     assert_eq!(host.client.status(), "bound");
 
-    // Nobody answers for ten seconds: the lease goes on.
+    // Nobody answers for ten seconds: the client keeps the lease.
     let mut host = Host::new(None, true, Some(lease.clone()));
     host.input(Input::Link(true));
     let began = host.now;
