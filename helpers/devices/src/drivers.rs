@@ -6,7 +6,8 @@ use std::path::Path;
 use kelson_sys::fnmatch::matches;
 use nix::errno::Errno;
 
-use crate::modules::{Loaded, ModuleError, Modules, canonical, folder, optional};
+use crate::modules::{Loaded, ModuleError, Modules, folder, optional};
+use crate::parameters::{Parameters, canonical};
 
 /// Which modules drive which devices.
 #[derive(Debug, Default)]
@@ -23,14 +24,14 @@ impl Drivers {
     /// # Errors
     /// As [`Modules::of_running_kernel`].
     pub fn of_running_kernel() -> Result<Drivers, ModuleError> {
-        Drivers::in_folder(&folder()?)
+        Drivers::in_folder(&folder()?, Parameters::of_running_kernel())
     }
 
     /// # Errors
     /// As [`Modules::in_folder`].
-    pub fn in_folder(folder: &Path) -> Result<Drivers, ModuleError> {
+    pub fn in_folder(folder: &Path, parameters: Parameters) -> Result<Drivers, ModuleError> {
         let patterns = parse_patterns(&optional(folder, "modules.alias"));
-        Ok(Drivers { modules: Modules::in_folder(folder)?, patterns })
+        Ok(Drivers { modules: Modules::in_folder(folder, parameters)?, patterns })
     }
 
     /// The names of the modules that drive the device of this alias (its `modalias` in sysfs), in the order of the file.
@@ -44,10 +45,10 @@ impl Drivers {
     }
 
     /// Loads the modules that drive the device of this alias, and names each that is new. That a driver finds no device of its
-    /// own is no fault: several may answer to one alias.
+    /// own is no fault: several may answer to one alias. One on the blacklist of the command line is left out.
     pub fn load(&self, alias: &str, loaded: &mut Vec<String>) -> Vec<ModuleError> {
         let mut errors = Vec::new();
-        for name in self.names(alias) {
+        for name in self.names(alias).filter(|name| !self.modules.parameters.are_against(name)) {
             match self.modules.load(name) {
                 Ok(Loaded::New) => loaded.push(name.to_owned()),
                 Ok(_) | Err(ModuleError::Refused { errno: Errno::ENODEV, .. }) => {}

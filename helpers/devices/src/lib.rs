@@ -13,6 +13,7 @@ mod drivers;
 mod jobs;
 mod links;
 pub mod modules;
+mod parameters;
 mod partition_table;
 mod power_button;
 mod registry;

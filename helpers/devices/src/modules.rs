@@ -6,12 +6,15 @@
 
 use kelson_sys::ordered;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::CStr;
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
+
+use crate::parameters::{Parameters, canonical};
 
 /// `MODULE_INIT_COMPRESSED_FILE` of the kernel's `module.h`: the kernel unpacks the file itself.
 const COMPRESSED_FILE: libc::c_int = 4;
@@ -30,6 +33,7 @@ pub struct Modules {
     soft: BTreeMap<String, Vec<String>>,
     /// Alias without wildcards → names.
     aliases: BTreeMap<String, Vec<String>>,
+    pub(crate) parameters: Parameters,
 }
 
 /// Why a module was not loaded.
@@ -63,14 +67,14 @@ impl Modules {
     /// # Errors
     /// When the kernel's folder cannot be read.
     pub fn of_running_kernel() -> Result<Modules, ModuleError> {
-        Modules::in_folder(&folder()?)
+        Modules::in_folder(&folder()?, Parameters::of_running_kernel())
     }
 
-    /// The modules in a folder such as `/lib/modules/6.1.0-13-amd64`.
+    /// The modules in a folder such as `/lib/modules/6.1.0-13-amd64`, and what they get.
     ///
     /// # Errors
     /// When `modules.dep` cannot be read. The other files may be missing.
-    pub fn in_folder(folder: &Path) -> Result<Modules, ModuleError> {
+    pub fn in_folder(folder: &Path, parameters: Parameters) -> Result<Modules, ModuleError> {
         let path = folder.join("modules.dep");
         let dep = match std::fs::read_to_string(&path) {
             Ok(dep) => dep,
@@ -82,6 +86,7 @@ impl Modules {
             builtin: ordered::set(optional(folder, "modules.builtin").lines().map(name_of)),
             soft: parse_soft(&optional(folder, "modules.softdep")),
             aliases: parse_aliases(&optional(folder, "modules.alias")),
+            parameters,
         })
     }
 
@@ -128,7 +133,7 @@ impl Modules {
     fn insert_all(&self, files: &[String]) -> Result<Loaded, ModuleError> {
         let mut outcome = Loaded::Already;
         for file in files.iter().rev() {
-            outcome = insert(&self.folder.join(file))?;
+            outcome = insert(&self.folder.join(file), self.parameters.of(&name_of(file)))?;
         }
         Ok(outcome)
     }
@@ -166,15 +171,15 @@ pub fn optional(folder: &Path, name: &str) -> String {
     std::fs::read_to_string(folder.join(name)).unwrap_or_default()
 }
 
-fn insert(path: &Path) -> Result<Loaded, ModuleError> {
+fn insert(path: &Path, parameters: &CStr) -> Result<Loaded, ModuleError> {
     let unreadable =
         |error: std::io::Error| ModuleError::Unreadable { path: path.to_owned(), error: error.to_string() };
     let file = File::open(path).map_err(unreadable)?;
     let compressed = path.extension().is_some_and(|ending| ending != "ko");
-    let mut done = finit_module(file.as_fd(), if compressed { COMPRESSED_FILE } else { 0 });
+    let mut done = finit_module(file.as_fd(), parameters, if compressed { COMPRESSED_FILE } else { 0 });
     if compressed && matches!(done, Err(Errno::EOPNOTSUPP | Errno::EINVAL)) {
         let module = unpack(path, file).map_err(unreadable)?;
-        done = init_module(&module.ok_or_else(|| ModuleError::Packed(path.to_owned()))?);
+        done = init_module(&module.ok_or_else(|| ModuleError::Packed(path.to_owned()))?, parameters);
     }
     match done {
         Ok(()) => Ok(Loaded::New),
@@ -203,15 +208,17 @@ fn unpack(_: &Path, _: File) -> std::io::Result<Option<Vec<u8>>> {
     Ok(None)
 }
 
-fn finit_module(file: BorrowedFd<'_>, flags: libc::c_int) -> nix::Result<()> {
-    // SAFETY: the descriptor is borrowed for the call, the parameters are a static C string.
-    let result = unsafe { libc::syscall(libc::SYS_finit_module, file.as_raw_fd(), c"".as_ptr(), flags) };
+fn finit_module(file: BorrowedFd<'_>, parameters: &CStr, flags: libc::c_int) -> nix::Result<()> {
+    // SAFETY: the descriptor and the C string are borrowed for the call.
+    let result =
+        unsafe { libc::syscall(libc::SYS_finit_module, file.as_raw_fd(), parameters.as_ptr(), flags) };
     Errno::result(result).map(drop)
 }
 
-fn init_module(module: &[u8]) -> nix::Result<()> {
-    // SAFETY: the bytes live over the call, the parameters are a static C string.
-    let result = unsafe { libc::syscall(libc::SYS_init_module, module.as_ptr(), module.len(), c"".as_ptr()) };
+fn init_module(module: &[u8], parameters: &CStr) -> nix::Result<()> {
+    // SAFETY: the bytes and the C string are borrowed for the call.
+    let result =
+        unsafe { libc::syscall(libc::SYS_init_module, module.as_ptr(), module.len(), parameters.as_ptr()) };
     Errno::result(result).map(drop)
 }
 
@@ -219,11 +226,6 @@ fn init_module(module: &[u8]) -> nix::Result<()> {
 fn name_of(path: &str) -> String {
     let file = path.trim().rsplit('/').next().unwrap_or_default();
     canonical(file.split_once(".ko").map_or(file, |(name, _)| name))
-}
-
-/// Dash and underscore are one to modprobe.
-pub fn canonical(name: &str) -> String {
-    name.trim().replace('-', "_")
 }
 
 /// `a.ko: b.ko c.ko`: a needs b and c; they are listed such that loading from the end is right.
@@ -317,7 +319,8 @@ mod tests {
 
     #[test]
     fn a_missing_folder_is_said() {
-        let error = Modules::in_folder(Path::new("/nonexistent")).unwrap_err().to_string();
+        let error =
+            Modules::in_folder(Path::new("/nonexistent"), Parameters::default()).unwrap_err().to_string();
         assert!(error.contains("/nonexistent/modules.dep"), "{error}");
     }
 

@@ -100,7 +100,7 @@ pub fn machine_file(defaults: &Rc<MachineSpec>) -> Mapping<MachineSpec> {
             "letters, digits, `-` and `.`, at most 64";
         key "modules" modules = module.list("a list of kernel modules"),
             "kernel modules, loaded in this order with their dependencies. One that fails does not \
-             prevent the others";
+             prevent the others. `MODULE.PARAMETER=VALUE` on the kernel's command line gives a module a parameter";
         key "sysctl" sysctl = map(setting, "give it one or remove it", |key, _| setting_mistake(key), text()),
             "kernel parameters, set in the order of the file. A dot separates the parts of a name \
              (`net.ipv4.ip_forward`), and a `/` stands for a dot within a part, as in sysctl(8). One \
