@@ -4,6 +4,7 @@ mod link;
 mod message;
 mod request;
 mod rule;
+mod unreachable;
 
 use std::os::fd::{AsRawFd as _, OwnedFd};
 
@@ -16,6 +17,7 @@ pub use request::{
     remove_address, remove_route, set_route,
 };
 pub use rule::{NewRule, add_rule};
+pub use unreachable::{set_unreachable, unset_unreachable};
 
 use nix::sys::socket::{AddressFamily, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, socket};
 

@@ -27,6 +27,13 @@ fn has_asked(cable: &Cable) {
     });
 }
 
+/// The routes for what no interface has of prefixes.
+fn rest_of_prefixes(cable: &Cable) -> String {
+    let routes = cable.host.ip("-6 route show type unreachable");
+    let of_prefixes = routes.lines().filter(|line| line.starts_with("unreachable 2001:db8:100:"));
+    of_prefixes.collect()
+}
+
 fn survives_renewals(count: usize) {
     if !are_installed(&["kea-dhcp6"]) {
         return;
@@ -39,6 +46,7 @@ fn survives_renewals(count: usize) {
     wait_for(&cable, FIRST);
     eventually("the network of the prefix", || cable.v6("lan0").iter().any(|one| one.ends_with("::1/64")));
     let prefix = cable.v6("lan0");
+    assert_eq!(rest_of_prefixes(&cable).matches("/56").count(), 1, "{}", rest_of_prefixes(&cable));
     let resolver = || fs::read_to_string(cable.folder.join("resolv.conf")).unwrap_or_default();
     until("the names", PATIENCE, || {
         resolver().ends_with("nameserver 2001:db8:5::53\nsearch example.test\n").then_some(())
@@ -87,13 +95,15 @@ fn n2_without_its_server_an_address_of_dhcpv6_lasts_to_its_end() {
     }
     let cable = Cable::new().with_v6();
     let (server, _) = cable.kea6(Gift::of(50, 4, 8));
-    let (_client, log) = cable.client(&[ALWAYS]);
+    let (_client, log) = cable.client(&[DELEGATE]);
     wait_for(&cable, FIRST);
+    eventually("the prefix", || !rest_of_prefixes(&cable).is_empty());
     let began = Instant::now();
     drop(server);
     eventually("the address to go", || cable.v6("eth0").is_empty());
     assert!(began.elapsed() >= Duration::from_secs(5), "{:?}", began.elapsed());
     eventually("its reason", || log.count("eth0: 2001:db8:5::50 is removed: no server has extended it") == 1);
+    eventually("the prefix to go", || rest_of_prefixes(&cable).is_empty());
     let (_server, _) = cable.kea6(Gift::of(70, 60, 600));
     wait_for(&cable, "2001:db8:5::70/128");
 }
@@ -142,6 +152,24 @@ fn n3_a_client_of_dhcpv6_that_was_killed_asks_for_what_it_had() {
     drop(client);
     assert_eq!(cable.v6("eth0"), [FIRST]);
     assert_eq!(deleted_v6(&changes), [""; 0]);
+}
+
+#[test]
+fn what_ended_while_no_client_ran_is_removed_by_the_next() {
+    if !are_installed(&["kea-dhcp6"]) {
+        return;
+    }
+    let cable = Cable::new().with_v6();
+    let (server, _) = cable.kea6(Gift::of(50, 4, 8));
+    let (client, _) = cable.client(&[DELEGATE]);
+    wait_for(&cable, FIRST);
+    eventually("the prefix", || !rest_of_prefixes(&cable).is_empty());
+    drop(client);
+    drop(server);
+    eventually("the kernel to remove the address", || cable.v6("eth0").is_empty());
+    assert_ne!(rest_of_prefixes(&cable), "");
+    let (_client, _log) = cable.client(&[DELEGATE]);
+    eventually("the prefix to go", || rest_of_prefixes(&cable).is_empty());
 }
 
 #[test]

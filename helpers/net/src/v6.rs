@@ -9,4 +9,5 @@ pub mod lease;
 pub mod message;
 mod placement;
 mod record;
+mod remainder;
 mod state;

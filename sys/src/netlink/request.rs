@@ -11,7 +11,7 @@ use super::message::{Content, Messages};
 use crate::ipv4::broadcast;
 
 /// Make it if it is not there, or put it in the place of what is there.
-const SET: i32 = libc::NLM_F_CREATE | libc::NLM_F_REPLACE;
+pub(super) const SET: i32 = libc::NLM_F_CREATE | libc::NLM_F_REPLACE;
 
 /// The time of an address that the kernel keeps until somebody removes it.
 pub const FOREVER: u32 = u32::MAX;

@@ -19,6 +19,7 @@ use super::lease::{Granted, Lease};
 use super::message::Message;
 use super::placement::{Address6, Place, Placement};
 use super::record;
+use super::remainder::Remainder;
 use crate::lease::{Moment, remaining};
 
 const CLIENT: u16 = 546;
@@ -38,6 +39,7 @@ pub struct Interface {
     delegate: Vec<String>,
     socket: UdpSocket,
     placement: Placement,
+    remainder: Remainder,
     /// The lease has changed since it was given to the interfaces.
     pub is_changed: bool,
     carrier_changes: u32,
@@ -76,6 +78,7 @@ impl Interface {
             delegate: spec.delegate.clone(),
             socket: listen(name)?,
             placement: Placement::default(),
+            remainder: Remainder::of(record::prefixes(folder, name)),
             is_changed: true,
             carrier_changes: 0,
             error: None,
@@ -179,7 +182,9 @@ impl Interface {
         let is_up = |link: &&Link| link.flags & libc::IFF_UP.cast_unsigned() != 0;
         let up: BTreeSet<u32> = kernel.links.iter().filter(is_up).map(|link| link.index).collect();
         let (conflicts, done) = self.placement.settle(&wanted, &up, &kernel.addresses, now);
-        self.note(done);
+        let prefixes = self.client.lease().into_iter().flat_map(Lease::prefixes);
+        let rest = self.remainder.settle(&prefixes.map(|item| (item.address, item.length)).collect());
+        self.note(done.and(rest));
         let mut changed = false;
         for (index, ip) in conflicts {
             if index == self.index {

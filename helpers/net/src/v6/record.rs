@@ -8,6 +8,7 @@ use kelson_proto::v1::{LeasedItem, NetworkLease6};
 use kelson_sys::packet::Mac;
 
 use super::lease::{Granted, Lease};
+use super::remainder::Network;
 use crate::lease::Moment;
 use crate::record::{get, of_time, put, shown, to_time};
 
@@ -26,6 +27,12 @@ pub fn read(folder: &Path, interface: &str, hardware: Mac, now: Moment) -> Optio
     let had_items = !lease.items.is_empty();
     lease.items.retain(|item| item.valid > now);
     (!had_items || !lease.items.is_empty()).then_some(lease)
+}
+
+/// All prefixes that an earlier process wrote, also those that have ended.
+pub fn prefixes(folder: &Path, interface: &str) -> Vec<Network> {
+    let lease = get::<NetworkLease6>(&path(folder, interface)).and_then(|record| lease(&record));
+    lease.iter().flat_map(Lease::prefixes).map(|item| (item.address, item.length)).collect()
 }
 
 fn path(folder: &Path, interface: &str) -> PathBuf {
