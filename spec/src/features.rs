@@ -23,6 +23,8 @@ pub enum Feature {
     Probes,
     /// The reflection of the API, for clients that do not know it.
     Reflection,
+    /// Secrets of services.
+    Secrets,
     /// Configuration from outside the configuration folder.
     Sources,
     /// The clock is kept right by SNTP: `kelson-timesync`.
@@ -31,7 +33,7 @@ pub enum Feature {
 
 impl Feature {
     /// Sorted by name.
-    pub const ALL: [Feature; 11] = [
+    pub const ALL: [Feature; 12] = [
         Feature::Apid,
         Feature::Containerd,
         Feature::Devices,
@@ -41,6 +43,7 @@ impl Feature {
         Feature::Net,
         Feature::Probes,
         Feature::Reflection,
+        Feature::Secrets,
         Feature::Sources,
         Feature::Timesync,
     ];
@@ -57,6 +60,7 @@ impl Feature {
             Feature::Net => "net",
             Feature::Probes => "probes",
             Feature::Reflection => "reflection",
+            Feature::Secrets => "secrets",
             Feature::Sources => "sources",
             Feature::Timesync => "timesync",
         }
@@ -94,6 +98,7 @@ pub const OWN: Features = Features::NONE
     .and(Feature::Net, cfg!(feature = "net"))
     .and(Feature::Probes, cfg!(feature = "probes"))
     .and(Feature::Reflection, cfg!(feature = "reflection"))
+    .and(Feature::Secrets, cfg!(feature = "secrets"))
     .and(Feature::Sources, cfg!(feature = "sources"))
     .and(Feature::Timesync, cfg!(feature = "timesync"));
 
@@ -113,6 +118,7 @@ impl Features {
         .and(Feature::Net, true)
         .and(Feature::Probes, true)
         .and(Feature::Reflection, true)
+        .and(Feature::Secrets, true)
         .and(Feature::Sources, true)
         .and(Feature::Timesync, true);
 
@@ -169,6 +175,7 @@ mod tests {
                 "kexec",
                 "net",
                 "reflection",
+                "secrets",
                 "sources",
                 "timesync"
             ]

@@ -23,6 +23,7 @@ pub mod network;
 pub mod pattern;
 pub mod quote;
 pub mod reload;
+pub mod secrets;
 pub mod service;
 pub mod sources;
 pub mod units;

@@ -17,6 +17,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::secrets::SecretUse;
+
 pub use checks::{Asks, Check, GrpcProbe, HttpProbe, NetworkProbe, Probe, ProbeTls};
 pub use confinement::{ApiAccess, Credentials, ResourceLimit, Resources, Seccomp, Security};
 pub use ending::{OnExit, StopSpec};
@@ -36,6 +38,9 @@ pub struct ServiceSpec {
     pub workload: Workload,
     /// Environment files first, then `environment`; later entries win and names are unique.
     pub environment: Vec<(String, String)>,
+    /// The secrets that it gets as files.
+    #[cfg_attr(not(feature = "secrets"), serde(skip))]
+    pub secrets: Vec<SecretUse>,
     /// Before those: what it gets of PID 1's own environment.
     pub inherit: Inherit,
     pub kind: ServiceKind,
@@ -88,6 +93,7 @@ impl ServiceSpec {
                 working_directory: PathBuf::from("/"),
             }),
             environment: Vec::new(),
+            secrets: Vec::new(),
             inherit: Inherit::default(),
             kind: ServiceKind::default(),
             start: StartMode::default(),

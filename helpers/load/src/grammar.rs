@@ -24,6 +24,7 @@ mod network;
 mod probes;
 mod requirement;
 mod restart;
+mod secrets;
 mod seen;
 mod service;
 mod sources;

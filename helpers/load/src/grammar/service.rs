@@ -12,6 +12,7 @@ use super::mapping::{Mapping, keys};
 use super::membership::{lifecycle, tie};
 use super::requirement::{Use, requirements};
 use super::restart::restart;
+use super::secrets::secrets;
 use super::seen::Seen;
 use super::values::{boolean, choice, name, number, own_name, start_timeout, text};
 use crate::decode::{Decoded, Decoder, quoted};
@@ -94,6 +95,7 @@ pub fn service_file() -> Mapping<ServiceSpec> {
     let files = "files of `KEY=VALUE` lines; a file with `-` before its path may be missing";
     let mapping = keys! {
         environments(mapping, at!(environment), Some(at!(inherit)), own, files);
+        key "secrets" secrets = part(Feature::Secrets, secrets), "the [secrets](howto/secrets.md) that it gets as files";
         key "type" (kind_at) = choice(kinds),
             "a `service` runs on; a `oneshot` is up once it has ended successfully";
         key "start" start = choice(starts), "`manual`: the boot does not start it";
@@ -202,9 +204,10 @@ fn stop_as_written(spec: &ServiceSpec, extent: Extent) -> Json {
 }
 
 /// Keys of what runs.
-const OF_A_PROGRAM: [&str; 18] = [
+const OF_A_PROGRAM: [&str; 19] = [
     "environment",
     "environmentFiles",
+    "secrets",
     "type",
     "restart",
     "readiness",

@@ -14,6 +14,7 @@ use kelson_spec::network::{
     BondMode, BondSpec, BridgeSpec, Dhcp6Spec, DhcpSpec, InterfaceSpec, LinkKind, Matches, RouteSpec,
     RuleSpec, VlanSpec,
 };
+use kelson_spec::secrets::SecretUse;
 use kelson_spec::service::*;
 use kelson_spec::sources::{SourceKind, SourcesSpec};
 use kelson_spec::{Loaded, wire};
@@ -26,6 +27,7 @@ process:                        # exactly one of process | container
   workingDirectory: /srv
 environment: {inherit: [HTTP_PROXY], LANG: C, PORT: 80, DEBUG: true, QUOTED: "a \"b\" \\ c: #d", EMPTY: ""}
 environmentFiles: [/etc/web.env, -/etc/not-there.env]
+secrets: [db-password, {name: tls-key, file: tls/key.pem, mode: 0440}, {name: API_KEY}]
 type: service
 start: manual
 when: [{path: /dev/ttyS1}]
@@ -149,6 +151,11 @@ fn every_key_of_a_service_file_is_read() {
             pair("EMPTY", ""),
         ],
         inherit: Inherit::Names(vec!["HTTP_PROXY".to_owned()]),
+        secrets: vec![
+            SecretUse::of("db-password"),
+            SecretUse { file: "tls/key.pem".into(), mode: 0o440, ..SecretUse::of("tls-key") },
+            SecretUse::of("API_KEY"),
+        ],
         kind: ServiceKind::Service,
         start: StartMode::Manual,
         when: vec![Requirement::Path("/dev/ttyS1".into())],

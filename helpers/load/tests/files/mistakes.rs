@@ -34,7 +34,7 @@ fn said(content: &str) -> Vec<String> {
 const VALUES: &str = r#"
 ## Keys.
 restrat: {}
-=> 5:1: restrat: this key is not known; did you mean restart? Allowed here: name, description, process, container, target, environment, environmentFiles, type, start, when, depends, restart, group, lifecycle, required, readiness, startTimeout, health, hooks, resumed, onExit, stop, user, resources, delegate, limits, security, api, logs
+=> 5:1: restrat: this key is not known; did you mean restart? Allowed here: name, description, process, container, target, environment, environmentFiles, secrets, type, start, when, depends, restart, group, lifecycle, required, readiness, startTimeout, health, hooks, resumed, onExit, stop, user, resources, delegate, limits, security, api, logs
 
 restart: {delai: 5s}
 => 5:11: restart.delai: this key is not known; did you mean delay? Allowed here: policy, delay, maxDelay, attempts, interval, exhausted, scope
@@ -263,6 +263,19 @@ environmentFiles: [web.env]
 
 environmentFiles: [/etc]
 => 5:20: environmentFiles[0]: /etc: this is a directory; a regular file is needed
+
+## Secrets.
+secrets: [db, .hidden, {name: a/b}]
+=> 5:15: secrets[1]: ".hidden" is not the name of a secret; use letters, digits, _, . and -, at most 64, not . or - first
+=> 5:31: secrets[2].name: "a/b" is not the name of a secret; use letters, digits, _, . and -, at most 64, not . or - first
+
+secrets: [{name: db, file: ../db, mode: 0600}, {file: x}]
+=> 5:28: secrets[0].file: "../db" leads elsewhere, or has other characters than letters, digits, _, . and -; write such as tls/key.pem
+=> 5:41: secrets[0].mode: "0600" are not permissions of a file that nobody writes; write such as 0440
+=> 5:48: secrets[1].name: this key is missing; write name: NAME
+
+secrets: [tls, {name: key, file: tls/key}]
+=> 5:10: secrets: another secret is at "tls/key" already; write file: too
 
 ## Dependencies.
 depends: [db]

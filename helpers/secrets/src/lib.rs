@@ -1,0 +1,19 @@
+//! Secrets of services: sealed on the disk with the key of the host, and placed as files in memory for a service that starts.
+//!
+//! `kelson-task` calls this for PID 1, which knows the names of secrets and never reads a value.
+//!
+//! - `sealed`: the form of a sealed value. `host_key`: the key of the host.
+//! - `store`: [`Store`], the folder of the sealed values.
+//! - `place`: the files of a service.
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::arithmetic_side_effects, clippy::indexing_slicing))]
+
+mod error;
+mod host_key;
+mod place;
+mod sealed;
+mod store;
+
+pub use error::SecretError;
+pub use place::{Owner, place, withdraw};
+pub use sealed::{Key, Opened, open, seal};
+pub use store::Store;
