@@ -22,6 +22,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         "inspect",
         "inspector",
         "configuration",
+        "secrets",
     ]
     .map(|name| format!("kelson/v1/{name}.proto"))
     .to_vec();
@@ -47,7 +48,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     std::fs::write(out.join("kelson.v1.bin"), reflected.encode_to_vec())?;
     tonic_prost_build::configure()
         .generate_default_stubs(true)
-        .skip_debug([".kelson.v1.UnlockDiskRequest", ".kelson.v1.RecoveryKeyResponse"])
+        .skip_debug([
+            ".kelson.v1.UnlockDiskRequest",
+            ".kelson.v1.RecoveryKeyResponse",
+            ".kelson.v1.SetSecretRequest",
+        ])
         .compile_fds(descriptors)?;
     tonic_prost_build::configure().compile_fds(protox::compile([STATE], ["."])?)?;
     for file in files.iter().map(String::as_str).chain([STATE]) {

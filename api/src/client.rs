@@ -23,6 +23,7 @@ use kelson_proto::v1::inspect_client::InspectClient;
 use kelson_proto::v1::logs_client::LogsClient;
 use kelson_proto::v1::machine_client::MachineClient;
 use kelson_proto::v1::metrics_client::MetricsClient;
+use kelson_proto::v1::secrets_client::SecretsClient;
 use kelson_proto::v1::services_client::ServicesClient;
 use tonic::codegen::http::Uri;
 
@@ -121,6 +122,10 @@ impl Client {
     #[cfg(feature = "faults-client")]
     pub fn faults(&self) -> kelson_proto::test::v1::faults_client::FaultsClient<Link> {
         kelson_proto::test::v1::faults_client::FaultsClient::with_origin(self.init.clone(), origin())
+    }
+
+    pub fn secrets(&self) -> SecretsClient<Link> {
+        SecretsClient::with_origin(self.init.clone(), origin()).max_decoding_message_size(ANSWER_MAX)
     }
 
     pub fn images(&self) -> ImagesClient<Link> {

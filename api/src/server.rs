@@ -25,6 +25,7 @@ mod model;
 mod node_health;
 mod reflection;
 mod route;
+mod secrets;
 mod services;
 mod socket;
 mod vsock;
@@ -35,6 +36,7 @@ use std::os::unix::net::UnixListener;
 use kelson_proto::call::MESSAGE_MAX;
 use kelson_proto::v1::images_server::ImagesServer;
 use kelson_proto::v1::inspect_server::InspectServer;
+use kelson_proto::v1::secrets_server::SecretsServer;
 use kelson_services::Manager;
 use kelson_services::admission::Admission;
 use kelson_services::host::Host;
@@ -49,6 +51,7 @@ pub use audit::{Audit, NAME as AUDIT_LOG};
 use images::ImagesApi;
 use inspect::InspectApi;
 pub use route::Route;
+use secrets::SecretsApi;
 pub use socket::bind;
 pub use vsock::Vsock;
 
@@ -77,6 +80,11 @@ pub fn inspect(inspector: Inspector) -> Part {
         let api = InspectApi { manager: manager.clone(), inspector, closed: closed.clone() };
         Route::to(InspectServer::new(api).max_decoding_message_size(MESSAGE_MAX))
     })
+}
+
+/// The service Secrets.
+pub fn secrets(host: Host) -> Part {
+    Box::new(|_, _| Route::to(SecretsServer::new(SecretsApi { host }).max_decoding_message_size(MESSAGE_MAX)))
 }
 
 /// The parts of the server, and its admission.

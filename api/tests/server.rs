@@ -100,11 +100,12 @@ impl World {
         let socket = folder.path().join("init.sock");
         // Left by an earlier incarnation.
         std::fs::write(&socket, "").unwrap();
+        let host = played::host(sender, report);
         let options = ServerOptions {
             manager: manager.clone(),
-            parts: parts(images),
+            parts: parts(images).into_iter().chain([server::secrets(host.clone())]).collect(),
             health: NodeHealth::of(&manager, HEALTH),
-            host: played::host(sender, report),
+            host,
             admission: kelson_services::admission::Admission::new(manager.clone(), None, APID, None),
             audit: server::Audit::default(),
             listeners: mpsc::channel(1).1,
@@ -335,6 +336,26 @@ async fn a_disk_is_unlocked_by_a_key_that_nothing_shows() {
     assert_eq!((name.as_str(), key.bytes()), ("data", &[b'k'; 4096][..]));
     reply.send(Err(ServicesError::Unknown("there is no such disk".to_owned()))).unwrap();
     assert_eq!(asking.await.unwrap().unwrap_err().code(), Code::NotFound);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_secret_goes_in_and_is_not_shown() {
+    let mut world = World::new().await;
+    let mut secrets = world.client().secrets();
+    let request = |length: usize| v1::SetSecretRequest { name: "db".to_owned(), value: vec![b'k'; length] };
+    let refused = secrets.set(request((64 << 10) + 1)).await.unwrap_err();
+    assert_eq!(
+        (refused.code(), refused.message()),
+        (Code::InvalidArgument, "a secret has at most 65536 bytes")
+    );
+    let asking = tokio::spawn(async move { secrets.set(request(64 << 10)).await });
+    let asked = world.requests.recv().await.unwrap();
+    assert!(!format!("{asked:?}").contains("kk") && !format!("{asked:?}").contains("107, 107"), "{asked:?}");
+    let HostRequest::SetSecret { name, value, reply, .. } = asked else { panic!("{asked:?}") };
+    assert_eq!((name.as_str(), value.bytes()), ("db", &[b'k'; 64 << 10][..]));
+    reply.send(Ok(vec!["web".to_owned()])).unwrap();
+    assert_eq!(asking.await.unwrap().unwrap().into_inner().outdated, ["web"]);
     world.end().await;
 }
 

@@ -32,6 +32,8 @@ pub enum Subject {
     KernelArgument(String),
     /// As it stands in the service file.
     Device(PathBuf),
+    /// The secret of this name is set.
+    Secret(String),
     /// One of these; each is all that one alternative lacks.
     Any(Vec<Vec<Missing>>),
 }
@@ -51,6 +53,9 @@ pub enum Reason {
     /// `start: manual`, and nobody has started it.
     #[error("nothing starts it; its start is manual")]
     Manual,
+    /// Its name.
+    #[error("set it with kelsonctl secret set {0}")]
+    Unset(Arc<str>),
     #[error("it is not a device")]
     NoDevice,
     /// The file system of a path.
@@ -116,6 +121,7 @@ impl Subject {
             Subject::Mount(path) => ("mount", path.display().to_string()),
             Subject::KernelArgument(argument) => ("kernel_argument", argument.clone()),
             Subject::Device(path) => ("device", path.display().to_string()),
+            Subject::Secret(name) => ("secret", name.clone()),
             Subject::Any(_) => ("any", String::new()),
         }
     }
@@ -161,6 +167,7 @@ impl fmt::Display for Subject {
             Subject::Mount(path) => write!(f, "a file system to be mounted at {path:?}"),
             Subject::KernelArgument(argument) => write!(f, "kernel argument \"{argument}\""),
             Subject::Device(path) => write!(f, "device {path:?} to exist"),
+            Subject::Secret(name) => write!(f, "secret \"{name}\" to be set"),
             Subject::Any(alternatives) if alternatives.is_empty() => f.write_str("one of no conditions"),
             Subject::Any(alternatives) => {
                 let alternative = |parts: &Vec<Missing>| match parts.len() {

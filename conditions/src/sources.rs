@@ -7,13 +7,16 @@
 //! - `mounted`: [`Mounts`], which follows the table of mounts.
 //! - `clock`: [`Clock`], which asks the kernel whether the clock is synchronised.
 //! - `kernel_argument`: the kernel's command line, which never changes.
+//! - `secret`: [`Paths`] as well, which see the file of a sealed value.
 
 mod clock;
 mod kernel_argument;
 mod mounted;
 mod network;
 mod path;
+mod secret;
 
+use std::path::Path;
 use std::sync::Arc;
 
 use kelson_helper::Launcher;
@@ -22,6 +25,7 @@ use kelson_spec::service::{Requirement, ServiceEvent};
 use self::kernel_argument::KernelArgumentCondition;
 use self::mounted::Mounts;
 use self::network::Network;
+use self::secret::SecretCondition;
 use crate::compose::Any;
 use crate::condition::Condition;
 
@@ -35,6 +39,8 @@ pub struct Sources {
     pub network: Network,
     pub clock: Clock,
     pub mounts: Mounts,
+    /// The folder of the sealed secrets. Empty: this host has none.
+    pub secrets: Arc<Path>,
 }
 
 impl Sources {
@@ -45,6 +51,7 @@ impl Sources {
             network: Network::default(),
             clock: Clock::default(),
             mounts: Mounts::default(),
+            secrets: Arc::from(Path::new("")),
         }
     }
 
@@ -53,6 +60,11 @@ impl Sources {
     pub async fn end(&self) {
         self.paths.end().await;
         self.mounts.end().await;
+    }
+
+    /// Holds while the secret of this name is set.
+    pub fn secret(&self, name: &str) -> Box<dyn Condition> {
+        Box::new(SecretCondition::new(&self.paths, &self.secrets, name))
     }
 
     /// The condition that a requirement stands for; `service` makes those of services.

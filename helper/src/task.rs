@@ -11,6 +11,7 @@ use std::slice::Iter;
 use std::time::Duration;
 
 use kelson_spec::network::InterfaceSpec;
+use kelson_spec::secrets::SecretUse;
 use kelson_spec::sources::SourceKind;
 
 /// The name under which it runs.
@@ -143,6 +144,21 @@ requests! {
     /// Remember what a source gave to its folder below `folder` in that of its name below `kept`. Where its disk has not come,
     /// take what is remembered.
     "keep-source" => KeepSource { kind: SourceKind, folder: PathBuf, kept: PathBuf },
+    /// Keep the bytes of descriptor 3 as a secret, sealed, in the state folder.
+    "set-secret" => SetSecret { state: PathBuf, name: String, author: String },
+    /// Write to descriptor 3 what is known of the secrets, without their values.
+    "list-secrets" => ListSecrets { state: PathBuf },
+    "remove-secret" => RemoveSecret { state: PathBuf, name: String },
+    /// Place secrets in the folder of a service with this user and group.
+    "place-secrets" => PlaceSecrets {
+        state: PathBuf,
+        folder: PathBuf,
+        uid: u32,
+        gid: u32,
+        secrets: Vec<SecretUse>
+    },
+    /// Take the secrets of a service away.
+    "withdraw-secrets" => WithdrawSecrets { folder: PathBuf },
     "modules" => LoadModules { names: Vec<String> },
     /// Load the modules for the devices that the kernel has found.
     "drivers" => LoadDrivers,
@@ -281,6 +297,7 @@ words! {
     SocketAddr: SocketAddr::to_string, |text| text.parse().ok();
     SourceKind: |kind| kind.name().to_owned(), SourceKind::named;
     InterfaceSpec: InterfaceSpec::to_word, |text| InterfaceSpec::from_word(text);
+    SecretUse: SecretUse::to_word, SecretUse::from_word;
 }
 
 impl Word for PathBuf {
@@ -328,6 +345,17 @@ mod tests {
             },
             Request::OpenDiskByTpm { name: "data".to_owned(), device: path.clone() },
             Request::RecoveryKey { file: path.clone() },
+            Request::SetSecret { state: path.clone(), name: "db".to_owned(), author: "uid 0".to_owned() },
+            Request::ListSecrets { state: path.clone() },
+            Request::RemoveSecret { state: path.clone(), name: "db".to_owned() },
+            Request::PlaceSecrets {
+                state: path.clone(),
+                folder: path.clone(),
+                uid: 1000,
+                gid: 1001,
+                secrets: vec![SecretUse::of("db"), SecretUse { mode: 0o440, ..SecretUse::of("web") }],
+            },
+            Request::WithdrawSecrets { folder: path.clone() },
             Request::ForgetRecoveryKey { file: path.clone() },
             Request::RemoveMapping { name: "a b".to_owned() },
             Request::Sync,

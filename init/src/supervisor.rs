@@ -31,6 +31,8 @@ mod reaper;
 mod reexec;
 mod renewal;
 mod resume;
+mod secret_runner;
+mod secrets;
 mod serve;
 mod trial;
 

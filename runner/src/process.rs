@@ -113,14 +113,14 @@ impl ProcessRunner {
         Ok(())
     }
 
-    fn owner(&self) -> Option<(u32, u32)> {
+    fn user(&self) -> Option<(u32, u32)> {
         self.spec.user.as_ref().map(|user| (user.uid, user.gid))
     }
 
     /// Makes it ready for a run. Where this is broken off, the next run or the close goes on with it.
     async fn prepare(&mut self, cgroup: &Cgroup, is_new: bool) -> Result<(), RunnerError> {
         self.cgroup = Some(CgroupState::Used);
-        self.warnings = cgroup.prepare(is_new, &self.spec, self.owner()).await?;
+        self.warnings = cgroup.prepare(is_new, &self.spec, self.user()).await?;
         Ok(())
     }
 
@@ -146,7 +146,7 @@ impl ProcessRunner {
         if let Some(cgroup) = self.cgroup() {
             cgroup.make()?;
             self.cgroup = Some(CgroupState::Used);
-            self.warnings = cgroup.set_up(&self.spec, self.owner())?;
+            self.warnings = cgroup.set_up(&self.spec, self.user())?;
         }
         self.started = true;
         let child = if pid == 0 { None } else { self.processes.adopt(pid, start_time)? };
@@ -297,6 +297,10 @@ impl ProcessRunner {
 }
 
 impl Runner for ProcessRunner {
+    fn owner(&mut self) -> BoxFuture<'_, Result<(u32, u32), RunnerError>> {
+        Box::pin(std::future::ready(Ok(self.user().unwrap_or_default())))
+    }
+
     fn warnings(&self) -> &[String] {
         &self.warnings
     }

@@ -216,6 +216,11 @@ pub trait Runner: Send {
         false
     }
 
+    /// The user and the group of the runs. Known after `open`.
+    fn owner(&mut self) -> BoxFuture<'_, Result<(u32, u32), RunnerError>> {
+        Box::pin(std::future::ready(Ok((0, 0))))
+    }
+
     /// Takes up what an earlier incarnation of the same PID 1 began, in place of `open` and `run`: what was opened is
     /// known again, and a run that goes on, or ended meanwhile and has left its status, is returned as by `run`.
     ///

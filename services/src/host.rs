@@ -8,6 +8,7 @@ use kelson_spec::Features;
 use kelson_spec::applied::{Change, Generation};
 use kelson_spec::encryption::EncryptionSpec;
 use kelson_spec::machine::MountSpec;
+use kelson_spec::secrets::StoredSecret;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
@@ -57,8 +58,34 @@ pub enum HostRequest {
     },
     /// The recovery key of an encrypted disk, which is then forgotten if `forget`.
     RecoveryKey { name: String, forget: bool, reply: oneshot::Sender<Result<String, ServicesError>> },
+    /// Keep a secret; answered with the services that run with the value before.
+    SetSecret {
+        name: String,
+        value: Secret,
+        asked_by: String,
+        reply: oneshot::Sender<Result<Vec<String>, ServicesError>>,
+    },
+    /// The secrets that are kept, without their values.
+    ListSecrets { reply: oneshot::Sender<Result<Vec<SecretRow>, ServicesError>> },
+    /// Remove a secret; with `force`, also one that a service names.
+    RemoveSecret {
+        name: String,
+        force: bool,
+        asked_by: String,
+        reply: oneshot::Sender<Result<(), ServicesError>>,
+    },
     /// The configurations that are kept.
     History { reply: oneshot::Sender<Result<History, ServicesError>> },
+}
+
+/// A secret of the host, and who uses it.
+#[derive(Debug)]
+pub struct SecretRow {
+    pub stored: StoredSecret,
+    /// The services whose files name it.
+    pub services: Vec<String>,
+    /// Those of them that run with an earlier value.
+    pub outdated: Vec<String>,
 }
 
 /// Bytes that are not shown, and are overwritten once nobody needs them.

@@ -29,7 +29,8 @@ pub fn missing(missing: &Missing) -> v1::Missing {
     let (kind, name) = subject.name();
     let kind = Kind::from_str_name(&format!("KIND_{}", kind.to_ascii_uppercase())).unwrap_or_default();
     let problem = match reason {
-        None => Problem::Unspecified,
+        // An operator sets it; nothing is wrong.
+        None | Some(Unmet::Unset(_)) => Problem::Unspecified,
         Some(Unmet::UnknownService) => Problem::UnknownService,
         Some(Unmet::Failed(_)) => Problem::Failed,
         Some(Unmet::Skipped) => Problem::Skipped,

@@ -11,6 +11,7 @@ use kelson_proto::v1::images_server::ImagesServer;
 use kelson_proto::v1::inspect_server::InspectServer;
 use kelson_proto::v1::machine_server::MachineServer;
 use kelson_proto::v1::metrics_server::MetricsServer;
+use kelson_proto::v1::secrets_server::SecretsServer;
 use kelson_proto::v1::services_server::ServicesServer;
 use kelson_services::Manager;
 use kelson_services::admission::{Admission, Standing};
@@ -36,15 +37,17 @@ use super::metrics::MetricsApi;
 use super::node_health::NodeHealthApi;
 use super::reflection;
 use super::route::Route;
+use super::secrets::SecretsApi;
 use super::services::ServicesApi;
 use kelson_proto::access;
 use kelson_proto::call::MESSAGE_MAX;
 use kelson_services::spec::{Feature, MissingFeature};
 
 /// Services that only a build with this feature has.
-const NEEDS: [(&str, Feature); 4] = [
+const NEEDS: [(&str, Feature); 5] = [
     (ImagesServer::<ImagesApi>::NAME, Feature::Containerd),
     (InspectServer::<InspectApi>::NAME, Feature::Inspect),
+    (SecretsServer::<SecretsApi>::NAME, Feature::Secrets),
     (reflection::V1, Feature::Reflection),
     (reflection::V1_ALPHA, Feature::Reflection),
 ];

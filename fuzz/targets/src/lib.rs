@@ -29,6 +29,7 @@ mod place;
 mod played;
 mod probe;
 mod routers;
+mod secrets;
 mod sources;
 mod spawns;
 mod state;
@@ -91,6 +92,7 @@ pub const TARGETS: &[Target] = &[
     target("path_frames", paths::frames, 1024, None),
     target("probe_frames", probe::frames, 4096, None),
     target("router_options", routers::options, 2048, None),
+    target("sealed_secret", secrets::sealed, 2048, None),
     target("seed", sources::seed, 4096, Some("yaml")),
     target("service_file", configuration::service_file, 4096, Some("yaml")),
     target("smbios", sources::tables, 4096, None),

@@ -29,6 +29,7 @@ mod partition_table;
 mod program;
 mod read_only;
 mod recovery_key;
+mod secrets;
 mod seed;
 mod sources;
 mod swap;
@@ -44,6 +45,7 @@ use kelson_devices::{identify, modules};
 use kelson_helper::CONTROL;
 use kelson_helper::answer::frame;
 use kelson_helper::task::{NAME, Request, WATCH_PATHS, write_answer};
+use kelson_secrets::Owner;
 use kelson_spec::features::{Feature, MissingFeature, OWN};
 use nix::errno::Errno;
 use nix::mount::{MntFlags, umount2};
@@ -147,6 +149,16 @@ pub fn perform(request: &Request) -> Result<String, String> {
         Request::KeepSource { kind, folder, kept } => {
             with(Feature::Sources, || sources::keep(*kind, folder, kept))
         }
+        Request::SetSecret { state, name, author } => {
+            with(Feature::Secrets, || secrets::set(state, name, author, control()))
+        }
+        Request::ListSecrets { state } => with(Feature::Secrets, || secrets::list(state, control())),
+        Request::RemoveSecret { state, name } => with(Feature::Secrets, || secrets::remove(state, name)),
+        Request::PlaceSecrets { state, folder, uid, gid, secrets } => {
+            let owner = Owner { uid: *uid, gid: *gid };
+            with(Feature::Secrets, || secrets::place(state, folder, owner, secrets))
+        }
+        Request::WithdrawSecrets { folder } => with(Feature::Secrets, || secrets::withdraw(folder)),
         Request::LoadModules { names } => modules::load(names),
         Request::LoadDrivers => with(Feature::Devices, kelson_devices::load_drivers),
         Request::SwapOn { device, priority } => with(Feature::Disks, || swap::enable(device, *priority)),

@@ -27,6 +27,7 @@ use super::later_mounts::LaterMounts;
 use super::launchers::Personalities;
 use super::reexec::Reexec;
 use super::renewal::Renewal;
+use super::secrets::Secrets;
 use crate::boot::Sequence;
 use crate::boot::absent::Absent;
 use crate::boot::machine::{HOSTS, MACHINE_ID};
@@ -49,6 +50,7 @@ pub(super) struct Context {
     pub(super) requests: mpsc::Receiver<HostRequest>,
     /// The configuration files, while the host runs.
     pub(super) files: Files,
+    pub(super) secrets: Secrets,
     pub(super) renewing: Arc<tokio::sync::Mutex<()>>,
     /// The configuration that the host runs by.
     pub(super) configuration: Configuration,
@@ -144,6 +146,9 @@ impl Context {
                 self.files.get(Question::Get { generation, sources }, reply);
             }
             HostRequest::History { reply } => self.files.history(reply),
+            request @ (HostRequest::SetSecret { .. }
+            | HostRequest::ListSecrets { .. }
+            | HostRequest::RemoveSecret { .. }) => self.secrets.answer(request),
             HostRequest::Reexec { reason, reply } => self.reexec.ask(reason, reply),
             HostRequest::Resumed { resumed, reply } => self.renew(resumed, reply),
             HostRequest::UnlockDisk { reply, .. } if const { !OWN.has(Feature::Disks) } => {

@@ -1,8 +1,5 @@
 //! Encrypted disks, opened by an operator: their own keys are lost, or they have none.
 
-use std::fs::File;
-use std::io::{self, Write as _};
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,8 +10,8 @@ use kelson_services::manager::Manager;
 use kelson_services::state_store::{Kind, StateStore};
 use kelson_spec::MachineSpec;
 use kelson_spec::encryption::EncryptionSpec;
-use nix::fcntl::OFlag;
 
+use super::secrets::pipe;
 use crate::boot::absent::{Absent, open_name};
 use crate::boot::{encryption, swap};
 use crate::options::Mode;
@@ -98,11 +95,4 @@ impl EncryptedDisks {
             ServicesError::Unknown(format!("there is no encrypted disk {name}; machine.yaml names {known}"))
         })
     }
-}
-
-/// A pipe that gives these bytes. The API lets no more through than an empty one holds.
-fn pipe(key: &Secret) -> io::Result<OwnedFd> {
-    let (reader, writer) = nix::unistd::pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
-    File::from(writer).write_all(key.bytes())?;
-    Ok(reader)
 }

@@ -19,9 +19,9 @@ use kelson_services::node_health::{HealthSpecs, NodeHealth};
 use kelson_services::run_end::RunEnd;
 use kelson_services::runners::Runners;
 use kelson_services::service_runner::gate::Registry;
-use kelson_services::service_runner::host_context::{HostContext, TURNS};
-use kelson_spec::Loaded;
-use kelson_spec::features::OWN;
+use kelson_services::service_runner::host_context::{HostContext, RunnerFactory, TURNS};
+use kelson_spec::features::{Feature, OWN};
+use kelson_spec::{Loaded, secrets};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
@@ -39,6 +39,8 @@ use super::launchers::Personalities;
 use super::listeners::Listeners;
 use super::parts::{self, Probing};
 use super::reexec::Reexec;
+use super::secret_runner::SecretRunners;
+use super::secrets::Secrets;
 use crate::boot::absent::Absent;
 use crate::error::{At as _, Result};
 use crate::options::{Options, Rescue, RuntimePlace};
@@ -95,7 +97,7 @@ impl Incarnation {
         collector.admit_by(Arc::new(move |socket| judge.may_read_logs(socket)));
         let server = ServerOptions {
             manager: manager.clone(),
-            parts: images.into_iter().chain(parts::of_api(&personalities)).collect(),
+            parts: images.into_iter().chain(parts::of_api(&personalities, &host)).collect(),
             health: health.clone(),
             host,
             admission,
@@ -138,6 +140,13 @@ impl Incarnation {
             absent: Absent::new(self.sequence.sender()),
             absent_disks: AbsentDisks::default(),
             files,
+            secrets: Secrets {
+                tasks: personalities.tasks(),
+                manager: manager.clone(),
+                state: options.state_dir.clone(),
+                runtime: options.runtime_dir.clone(),
+                turn: Arc::default(),
+            },
             reexec: Reexec::new(
                 personalities.clone(),
                 manager.clone(),
@@ -174,8 +183,11 @@ impl Incarnation {
             events: environment.events.clone(),
             store: environment.store.clone(),
             registry,
-            sources: Sources::new(personalities.tasks()),
-            runners: runners.clone(),
+            sources: Sources {
+                secrets: Arc::from(self.options.state_dir.join(secrets::FOLDER)),
+                ..Sources::new(personalities.tasks())
+            },
+            runners: self.runners(personalities, &runners),
             logs: Arc::new(logs),
             notify_directory: notify_directory(&self.options.runtime_dir),
             groups,
@@ -186,6 +198,20 @@ impl Incarnation {
         let manager = Manager::new(host_context, runners);
         kelson_sys::spawn(groups::coordinate(manager.clone(), asked));
         manager
+    }
+
+    /// The makers of runners, also of those with secrets.
+    fn runners(&self, personalities: &Personalities, inner: &Arc<Runners>) -> Arc<dyn RunnerFactory> {
+        if const { !OWN.has(Feature::Secrets) } {
+            return inner.clone();
+        }
+        let Options { state_dir, runtime_dir, .. } = &self.options;
+        Arc::new(SecretRunners {
+            inner: Arc::clone(inner),
+            tasks: personalities.tasks(),
+            state: state_dir.clone(),
+            runtime: runtime_dir.clone(),
+        })
     }
 
     /// Opens the host's side of the API: its facts, and the requests to it.

@@ -7,6 +7,7 @@ use kelson_image::{Unpacker, UnpackerOptions};
 use kelson_runner::{CgroupRoot, Containerd};
 use kelson_services::builtins::{containerd, probe};
 use kelson_services::events::EventLog;
+use kelson_services::host::Host;
 use kelson_services::images::{ImageStore, UNPACK};
 use kelson_services::inspect::{INSPECT, Inspector};
 use kelson_services::manager::Manager;
@@ -83,11 +84,14 @@ impl Probing {
 }
 
 /// Makes the other services of the API that the build has.
-pub(super) fn of_api(personalities: &Personalities) -> Vec<Part> {
+pub(super) fn of_api(personalities: &Personalities, host: &Host) -> Vec<Part> {
     let mut parts = Vec::new();
     if const { OWN.has(Feature::Inspect) } {
         let cgroups = personalities.processes.cgroups().map(CgroupRoot::path);
         parts.push(server::inspect(Inspector::new(personalities.helpers(INSPECT), cgroups)));
+    }
+    if const { OWN.has(Feature::Secrets) } {
+        parts.push(server::secrets(host.clone()));
     }
     if const { OWN.has(Feature::Reflection) } {
         parts.extend(server::reflection());

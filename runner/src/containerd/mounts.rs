@@ -1,5 +1,6 @@
 //! The file systems of a container besides its image.
 
+use kelson_spec::secrets::IN_CONTAINER;
 use kelson_spec::service::{ContainerMount, ContainerNetwork, ContainerSpec};
 
 use super::oci::Mount;
@@ -38,13 +39,14 @@ fn shown(path: &str) -> Mount {
     mount(path, "bind", path, &["bind", "ro", "nosuid", "nodev", "noexec", "rprivate"])
 }
 
-/// All mounts, those that lie below others after them: the usual ones, files of the host, the service file's, and the
-/// socket by which it says that it is ready.
+/// All mounts, those that lie below others after them: the usual ones, files of the host, the service file's, the socket by
+/// which it says that it is ready, and the folder of its secrets.
 pub(super) fn mounts(
     container: &ContainerSpec,
     delegated: bool,
     host_files: &[String],
     notify_socket: Option<&str>,
+    secrets: Option<&str>,
 ) -> Vec<Mount> {
     let mut mounts = vec![
         mount("/proc", "proc", "proc", &["nosuid", "noexec", "nodev"]),
@@ -76,6 +78,8 @@ pub(super) fn mounts(
     mounts.extend(
         notify_socket.map(|path| mount(path, "bind", path, &["bind", "rw", "nosuid", "nodev", "rprivate"])),
     );
+    let read_only = ["bind", "ro", "nosuid", "nodev", "noexec", "rprivate"];
+    mounts.extend(secrets.map(|folder| mount(IN_CONTAINER, "bind", folder, &read_only)));
     mounts
 }
 
@@ -174,7 +178,7 @@ mod tests {
     fn a_delegated_container_may_write_to_its_cgroups() {
         let container = ContainerSpec::new("x");
         let options = |delegated| {
-            let mounts = mounts(&container, delegated, &[], None);
+            let mounts = mounts(&container, delegated, &[], None, None);
             let of_cgroup = mounts.into_iter().find(|mount| mount.destination == "/sys/fs/cgroup").unwrap();
             of_cgroup.options.last().cloned().unwrap()
         };
@@ -186,7 +190,7 @@ mod tests {
         let files = [String::from("/etc/hosts"), String::from("/etc/resolv.conf")];
         let mut container = ContainerSpec::new("x");
         let count = |container: &ContainerSpec| {
-            mounts(container, false, &files, None)
+            mounts(container, false, &files, None, None)
                 .iter()
                 .filter(|mount| mount.destination.starts_with("/etc"))
                 .count()

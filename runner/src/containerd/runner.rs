@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kelson_containerd::Containerd;
-use kelson_spec::ServiceSpec;
+use kelson_spec::{ServiceSpec, secrets};
 use nix::unistd::{Gid, Uid, chown};
 use tokio::time::timeout;
 
@@ -75,7 +75,10 @@ impl ContainerRunner {
     pub(super) fn host(&self) -> Host {
         let found = self.cgroup().and_then(|cgroup| cgroup.of_main(self.spec.delegate).path_in_mount());
         let cgroup = found.unwrap_or_else(|| format!("/kelson/{}", self.spec.name));
-        Host::read(self.processes.incarnation(), cgroup)
+        let has_secrets = !self.spec.secrets.is_empty();
+        let secrets = has_secrets.then(|| secrets::folder(&self.runtime_dir, &self.spec.name));
+        let secrets = secrets.map(|folder| folder.to_string_lossy().into_owned());
+        Host { secrets, ..Host::read(self.processes.incarnation(), cgroup) }
     }
 
     pub(super) fn refuse_while_it_runs(&self) -> Result<(), RunnerError> {
@@ -294,6 +297,10 @@ fn explain(error: RunnerError, service: &str) -> RunnerError {
 }
 
 impl Runner for ContainerRunner {
+    fn owner(&mut self) -> BoxFuture<'_, Result<(u32, u32), RunnerError>> {
+        Box::pin(async { self.known_image().await.map(|image| (image.uid, image.gid)) })
+    }
+
     fn open(&mut self) -> BoxFuture<'_, Result<(), RunnerError>> {
         Box::pin(self.prepare())
     }

@@ -28,6 +28,8 @@ pub(super) struct Host {
     pub(super) incarnation: String,
     /// The container's cgroup as runc counts it: from the mount of cgroup2.
     pub(super) cgroup: String,
+    /// The folder of the service's secrets, if it has some.
+    pub(super) secrets: Option<String>,
 }
 
 impl Host {
@@ -42,6 +44,7 @@ impl Host {
             oom_score: line("/proc/self/oom_score_adj").parse().unwrap_or(0).max(0),
             files: limits::most_files(capabilities),
             incarnation: incarnation.to_owned(),
+            secrets: None,
             cgroup,
         }
     }
@@ -112,7 +115,13 @@ pub(super) fn spec(
         process: process(service, container, image, host, run, &hostname)?,
         root: Root { path: "rootfs", readonly: security.read_only_root },
         hostname,
-        mounts: mounts::mounts(container, service.delegate, &image.host_files, run.notify_socket()),
+        mounts: mounts::mounts(
+            container,
+            service.delegate,
+            &image.host_files,
+            run.notify_socket(),
+            host.secrets.as_deref(),
+        ),
         linux: Linux {
             cgroups_path: host.cgroup.clone(),
             namespaces: namespaces(container.network),
@@ -250,6 +259,7 @@ mod tests {
             oom_score: 0,
             files: 1 << 20,
             incarnation: "abc-1".into(),
+            secrets: None,
             cgroup: "/kelson/web".into(),
         }
     }

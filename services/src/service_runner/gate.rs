@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kelson_conditions::{All, BoxFuture, Condition, Level, Missing, Reason, Sources, Subject, sentence};
+use kelson_spec::ServiceSpec;
+use kelson_spec::features::{Feature, OWN};
 use kelson_spec::service::{Requirement, ServiceEvent};
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -80,9 +82,20 @@ pub fn condition(requirement: &Requirement, registry: &Registry, sources: &Sourc
     })
 }
 
-/// The whole gate.
+/// All of these requirements.
 pub fn gate(requirements: &[Requirement], registry: &Registry, sources: &Sources) -> All {
     All::new(requirements.iter().map(|one| condition(one, registry, sources)).collect())
+}
+
+/// The whole gate of a service.
+pub fn gate_of(spec: &ServiceSpec, registry: &Registry, sources: &Sources) -> All {
+    let requirements = spec.depends.iter().map(|one| condition(one, registry, sources));
+    if const { OWN.has(Feature::Secrets) } {
+        return All::new(
+            requirements.chain(spec.secrets.iter().map(|one| sources.secret(&one.name))).collect(),
+        );
+    }
+    All::new(requirements.collect())
 }
 
 /// Waits until all of `gate` is known, or until a decision cannot wait any longer. Cancelled by dropping.

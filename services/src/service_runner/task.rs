@@ -366,7 +366,7 @@ impl Core {
 
     fn new_gate(&self) -> Box<All> {
         let HostContext { registry, sources, .. } = &*self.host_context;
-        Box::new(gate::gate(&self.spec.depends, registry, sources))
+        Box::new(gate::gate_of(&self.spec, registry, sources))
     }
 
     fn look_at_gate(&self) -> Input {

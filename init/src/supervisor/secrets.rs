@@ -1,0 +1,154 @@
+//! The secrets of services: kept, listed and removed by `kelson-task`. PID 1 passes a value on, and reads none.
+
+use std::fs::{self, File};
+use std::io::{Read as _, Seek as _, Write as _};
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kelson_helper::{CONTROL, Launcher};
+use kelson_services::ServicesError;
+use kelson_services::host::{HostRequest, Secret, SecretRow};
+use kelson_services::manager::Manager;
+use kelson_spec::features::{Feature, OWN};
+use kelson_spec::secrets::{SecretUse, StoredSecret, folder, is_name};
+use kelson_spec::{ServiceSpec, quoted, wire};
+use nix::fcntl::OFlag;
+use nix::sys::memfd::{MFdFlags, memfd_create};
+
+use crate::task::{self, Request};
+
+/// How long one call may take: the disk of the state folder may be slow.
+pub(super) const CALL: Duration = Duration::from_secs(30);
+/// The longest list, in bytes.
+const LONGEST_LIST: u64 = 4 << 20;
+
+/// The parts of PID 1 that keep secrets.
+#[derive(Clone)]
+pub(super) struct Secrets {
+    pub(super) tasks: Arc<dyn Launcher>,
+    pub(super) manager: Manager,
+    pub(super) state: PathBuf,
+    pub(super) runtime: PathBuf,
+    /// One change at a time.
+    pub(super) turn: Arc<tokio::sync::Mutex<()>>,
+}
+
+impl Secrets {
+    /// Answers beside all else: a disk may be slow. Without the feature the API passes nothing on.
+    pub(super) fn answer(&self, request: HostRequest) {
+        if const { !OWN.has(Feature::Secrets) } {
+            return;
+        }
+        let secrets = self.clone();
+        // A caller may have gone away.
+        kelson_sys::spawn(async move {
+            match request {
+                HostRequest::SetSecret { name, value, asked_by, reply } => {
+                    let _ = reply.send(secrets.set(&name, &value, &asked_by).await);
+                }
+                HostRequest::ListSecrets { reply } => _ = reply.send(secrets.list().await),
+                HostRequest::RemoveSecret { name, force, asked_by, reply } => {
+                    let _ = reply.send(secrets.remove(&name, force, &asked_by).await);
+                }
+                _ => {}
+            }
+        });
+    }
+
+    /// Keeps a value. Returns the services that run with the one before.
+    async fn set(&self, name: &str, value: &Secret, asked_by: &str) -> Result<Vec<String>, ServicesError> {
+        if !is_name(name) {
+            return Err(ServicesError::NotNow(format!(
+                "{} is not the name of a secret; use letters, digits, _, . and -, at most 64, not . or - first",
+                quoted(name)
+            )));
+        }
+        let value =
+            pipe(value).map_err(|error| ServicesError::NotNow(format!("a pipe for the value: {error}")))?;
+        let turn = self.turn.lock().await;
+        let request = Request::SetSecret {
+            state: self.state.clone(),
+            name: name.to_owned(),
+            author: asked_by.to_owned(),
+        };
+        self.run(&request, value).await?;
+        drop(turn);
+        self.manager.host_event(&format!("secret {name} is set by {asked_by}"));
+        let rows = self.list().await?.into_iter();
+        Ok(rows.filter(|row| row.stored.name == name).flat_map(|row| row.outdated).collect())
+    }
+
+    async fn remove(&self, name: &str, force: bool, asked_by: &str) -> Result<(), ServicesError> {
+        let services = self.users(name).map(|(spec, _)| spec.name.clone());
+        let services: Vec<String> = services.collect();
+        if !services.is_empty() && !force {
+            return Err(ServicesError::NotNow(format!(
+                "secret {} is used by {}; change their files first, or use --force",
+                quoted(name),
+                services.join(", ")
+            )));
+        }
+        let _turn = self.turn.lock().await;
+        let request = Request::RemoveSecret { state: self.state.clone(), name: name.to_owned() };
+        let done = task::run(&*self.tasks, &request, CALL).await;
+        done.map_err(|error| ServicesError::Unknown(error.to_string()))?;
+        self.manager.host_event(&format!("secret {name} is removed by {asked_by}"));
+        Ok(())
+    }
+
+    async fn list(&self) -> Result<Vec<SecretRow>, ServicesError> {
+        let failed = |error: std::io::Error| ServicesError::NotNow(format!("memory for the list: {error}"));
+        let memory =
+            memfd_create(c"kelson-secrets", MFdFlags::MFD_CLOEXEC).map_err(|errno| failed(errno.into()))?;
+        let mut memory = File::from(memory);
+        let copy = memory.try_clone().map_err(failed)?;
+        self.run(&Request::ListSecrets { state: self.state.clone() }, copy.into()).await?;
+        let mut bytes = Vec::new();
+        memory.rewind().map_err(failed)?;
+        memory.take(LONGEST_LIST).read_to_end(&mut bytes).map_err(failed)?;
+        let stored: Vec<StoredSecret> =
+            wire::decode(&bytes).map_err(|error| ServicesError::NotNow(error.to_string()))?;
+        Ok(stored.into_iter().map(|stored| self.row(stored)).collect())
+    }
+
+    async fn run(&self, request: &Request, descriptor: OwnedFd) -> Result<(), ServicesError> {
+        let done = task::run_with(&*self.tasks, request, vec![(CONTROL, descriptor)], CALL).await;
+        done.map(drop).map_err(|error| ServicesError::NotNow(error.to_string()))
+    }
+
+    fn row(&self, stored: StoredSecret) -> SecretRow {
+        let (mut services, mut outdated) = (Vec::new(), Vec::new());
+        for (spec, secret) in self.users(&stored.name) {
+            services.push(spec.name.clone());
+            // The folder is in memory, and the time of a file that at which its secret was set.
+            let file = folder(&self.runtime, &spec.name).join(&secret.file);
+            let placed = fs::metadata(file).and_then(|found| found.modified());
+            if let (Ok(placed), Ok(about)) = (placed, &stored.found)
+                && placed != about.set_at
+            {
+                outdated.push(spec.name.clone());
+            }
+        }
+        SecretRow { stored, services, outdated }
+    }
+
+    /// The services whose files name a secret.
+    fn users(&self, name: &str) -> impl Iterator<Item = (Arc<ServiceSpec>, SecretUse)> {
+        let services = self.manager.list().into_iter();
+        let specs = services.filter_map(|service| self.manager.spec(&service.name));
+        let users = specs.filter_map(|spec| {
+            let secret = spec.secrets.iter().find(|secret| secret.name == name)?.clone();
+            Some((spec, secret))
+        });
+        users.collect::<Vec<_>>().into_iter()
+    }
+}
+
+/// A pipe that gives these bytes, which are never swapped there. The API lets no more through than an empty one holds.
+pub(super) fn pipe(value: &Secret) -> std::io::Result<OwnedFd> {
+    let (reader, writer) = nix::unistd::pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
+    File::from(writer).write_all(value.bytes())?;
+    Ok(reader)
+}
