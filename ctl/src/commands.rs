@@ -55,6 +55,7 @@ pub mod restart;
 pub mod resumed;
 pub mod rollback;
 pub mod schema;
+pub mod secret;
 pub mod services;
 pub mod signal;
 pub mod start;
@@ -135,6 +136,7 @@ commands! {
     Cpu: cpu,
     Disks: disks,
     Disk: disk,
+    Secret: secret,
     Cgroups: cgroups,
     Time: clock,
     Ls: ls,

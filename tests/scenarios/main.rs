@@ -34,6 +34,7 @@ mod rootless;
 mod run_end;
 mod scale;
 mod schemas;
+mod secrets;
 mod servers;
 mod small;
 mod stdout;

@@ -1,12 +1,12 @@
 //! `disk`: encrypted disks.
 
-use std::io::{IsTerminal as _, Read as _, Write as _, stdin};
+use std::io::{IsTerminal as _, Read as _, stdin};
 use std::time::Duration;
 
 use kelson_proto::v1::{RecoveryKeyRequest, UnlockDiskRequest};
 
 use crate::call::{Call, Run};
-use crate::console::keyboard::Keyboard;
+use crate::console::keyboard::typed;
 use crate::failure::{Failure, answer, answer_within};
 use crate::output::{escape, object, print};
 
@@ -93,19 +93,12 @@ fn key(disk: &str) -> Result<Vec<u8>, Failure> {
     let failed = |error| Failure::Failed(format!("the key on standard input: {error}"));
     let mut key = Vec::new();
     if stdin().is_terminal() {
-        let mut stderr = std::io::stderr().lock();
-        let _ = write!(stderr, "key of {}: ", escape(disk)).and_then(|()| stderr.flush());
-        let hidden = Keyboard::hide()?;
-        let mut line = String::new();
-        stdin().read_line(&mut line).map_err(failed)?;
-        drop(hidden);
-        let _ = writeln!(stderr);
-        key = line.into_bytes();
+        key = typed(&format!("key of {}", escape(disk)))?;
     } else {
         stdin().take(MOST.saturating_add(2)).read_to_end(&mut key).map_err(failed)?;
-    }
-    if key.last() == Some(&b'\n') {
-        key.pop();
+        if key.last() == Some(&b'\n') {
+            key.pop();
+        }
     }
     match key.len() as u64 {
         0 => Err(Failure::Usage("there is no key on standard input".to_owned())),

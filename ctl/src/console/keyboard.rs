@@ -1,6 +1,6 @@
 //! The terminal here, handed over: each key comes as it is pressed, Ctrl-C too, and nothing is shown by itself.
 
-use std::io::stdin;
+use std::io::{Write as _, stdin};
 
 use kelson_proto::v1::WindowSize;
 use nix::sys::termios::{LocalFlags, SetArg, Termios, cfmakeraw, tcgetattr, tcsetattr};
@@ -53,6 +53,22 @@ impl Drop for Keyboard {
 fn restore(before: libc::termios) {
     // Not once all is shown: a terminal that was stopped never shows it. One that has gone needs nothing.
     let _ = tcsetattr(stdin(), SetArg::TCSANOW, &Termios::from(before));
+}
+
+/// A line of the terminal, which does not show it, without the newline at its end.
+///
+/// # Errors
+/// When the standard input is no terminal that can be asked.
+pub fn typed(question: &str) -> Result<Vec<u8>, Failure> {
+    let mut stderr = std::io::stderr().lock();
+    let _ = write!(stderr, "{question}: ").and_then(|()| stderr.flush());
+    let hidden = Keyboard::hide()?;
+    let mut line = String::new();
+    let read = stdin().read_line(&mut line);
+    drop(hidden);
+    let _ = writeln!(stderr);
+    read.map_err(|error| Failure::Failed(format!("standard input: {error}")))?;
+    Ok(line.strip_suffix('\n').unwrap_or(&line).as_bytes().to_vec())
 }
 
 /// The size of the terminal that the output leads to.
