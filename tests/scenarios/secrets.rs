@@ -1,9 +1,10 @@
 //! Secrets: values that an operator sets, which the services that name them get as files, and nobody else.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use kelson_tests::Host;
+use kelson_tests::{Host, Image, archive};
 use serde_json::{Value, json};
 
 /// Sets a secret from a file.
@@ -141,6 +142,40 @@ fn secrets_stay_through_a_reexec_and_a_crash() {
     host.ctl(&["restart", "web", "--wait"]).ok();
     host.wait_log("web", "two");
     host.crash(|| host.signal(libc::SIGSEGV));
+    host.ctl(&["stop", "web", "--wait"]).ok();
+    assert!(!folder(&host, "web").exists());
+    host.poweroff();
+}
+
+#[test]
+fn a_container_has_its_secrets_at_run_secrets() {
+    let image = Image::new("test:1", &["report", "serve"]).set("User", json!("web"));
+    let service = "container: {image: 'test:1'}\nsecrets: [db]\n";
+    let mut host = Host::builder()
+        .containers()
+        .archive("0.tar", archive(std::slice::from_ref(&image)))
+        .service("web", service)
+        .service("root", &format!("{service}user: root\n"))
+        .start();
+    set(&host, "db", "hush");
+    host.wait_all_up(&["web", "root"]);
+    for (name, ids) in [("web", (1000, 1001)), ("root", (0, 0))] {
+        host.wait_log(name, "env.CREDENTIALS_DIRECTORY /run/secrets");
+        let process = PathBuf::from(format!("/proc/{}", host.outer_pid(host.pid_of(name))));
+        let file = process.join("root/run/secrets/db");
+        assert_eq!(fs::read_to_string(&file).expect("it is placed"), "hush\n");
+        let found = fs::metadata(&file).expect("it is placed");
+        assert_eq!(((found.uid(), found.gid()), found.mode() & 0o7777), (ids, 0o400));
+        let mounts = fs::read_to_string(process.join("mountinfo")).expect("it runs");
+        let mount = mounts.lines().find(|line| line.contains(" /run/secrets ")).expect("a mount");
+        assert!(mount.contains(" ro,nosuid,nodev,noexec"), "{mount}");
+    }
+    host.ctl(&["reexec"]).ok();
+    set(&host, "db", "other");
+    host.ctl(&["restart", "web", "--wait"]).ok();
+    let process = host.outer_pid(host.pid_of("web"));
+    let found = fs::metadata(format!("/proc/{process}/root/run/secrets/db")).expect("it is placed");
+    assert_eq!((found.uid(), found.len()), (1000, 6));
     host.ctl(&["stop", "web", "--wait"]).ok();
     assert!(!folder(&host, "web").exists());
     host.poweroff();
