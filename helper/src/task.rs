@@ -6,7 +6,7 @@
 use std::ffi::{OsStr, OsString};
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::slice::Iter;
 use std::time::Duration;
 
@@ -48,40 +48,47 @@ pub fn read_answer(answer: &[u8]) -> Option<Result<String, String>> {
     }
 }
 
-/// Makes the requests, their words, and both directions between them.
+/// Makes requests, their words, and both directions between them.
 macro_rules! requests {
-    ($($(#[$doc:meta])* $verb:literal => $name:ident $({ $($field:ident: $kind:ty),* })?,)*) => {
-        /// One call.
+    ($(#[$about:meta])* $requests:ident: $($(#[$doc:meta])* $verb:literal => $name:ident $({ $($field:ident: $kind:ty),* })?,)*) => {
+        $(#[$about])*
         #[derive(Debug, Clone, PartialEq, Eq)]
-        pub enum Request {
+        pub enum $requests {
             $($(#[$doc])* $name $({ $($field: $kind),* })?,)*
         }
 
-        impl Request {
+        impl $requests {
             /// The word of the request.
             pub fn verb(&self) -> &'static str {
                 match self {
-                    $(Request::$name $({ $($field: _),* })? => $verb,)*
+                    $($requests::$name $({ $($field: _),* })? => $verb,)*
                 }
             }
 
             fn put(&self, words: &mut Vec<OsString>) {
                 match self {
-                    $(Request::$name $({ $($field),* })? => { $($($field.put(words);)*)? })*
+                    $($requests::$name $({ $($field),* })? => { $($($field.put(words);)*)? })*
                 }
             }
 
-            /// Reads the arguments after `argv[0]`.
+            /// The arguments that stand for it.
+            pub fn to_arguments(&self) -> Vec<OsString> {
+                let mut words: Vec<OsString> = vec![self.verb().into()];
+                self.put(&mut words);
+                words
+            }
+
+            /// Reads the arguments, those after `argv[0]`.
             ///
             /// # Errors
             /// A sentence that says what is wrong.
-            pub fn from_arguments(words: &[OsString]) -> Result<Request, String> {
+            pub fn from_arguments(words: &[OsString]) -> Result<$requests, String> {
                 let (verb, rest) = words.split_first().ok_or("nothing is asked for")?;
                 let verb = verb.to_str().unwrap_or_default();
                 let mut rest = rest.iter();
                 let missing = || format!("\"{verb}\" needs more words after it");
                 match verb {
-                    $($verb => Ok(Request::$name $({
+                    $($verb => Ok($requests::$name $({
                         $($field: Words::take(&mut rest).ok_or_else(missing)?),*
                     })?),)*
                     _ => Err(format!("\"{verb}\" is not known")),
@@ -92,6 +99,8 @@ macro_rules! requests {
 }
 
 requests! {
+    /// One call.
+    Request:
     /// Mount a file system; a disk that has not come yet is waited for. An empty type: look what it is.
     "mount" => Mount { source: String, target: PathBuf, fs_type: String, options: String, patience: Duration },
     /// Which device a source names, and what file system is on it; a disk that has not come yet is waited for. The
@@ -144,21 +153,8 @@ requests! {
     /// Remember what a source gave to its folder below `folder` in that of its name below `kept`. Where its disk has not come,
     /// take what is remembered.
     "keep-source" => KeepSource { kind: SourceKind, folder: PathBuf, kept: PathBuf },
-    /// Keep the bytes of descriptor 3 as a secret, sealed, in the state folder.
-    "set-secret" => SetSecret { state: PathBuf, name: String, author: String },
-    /// Write to descriptor 3 what is known of the secrets, without their values.
-    "list-secrets" => ListSecrets { state: PathBuf },
-    "remove-secret" => RemoveSecret { state: PathBuf, name: String },
-    /// Place secrets in the folder of a service with this user and group.
-    "place-secrets" => PlaceSecrets {
-        state: PathBuf,
-        folder: PathBuf,
-        uid: u32,
-        gid: u32,
-        secrets: Vec<SecretUse>
-    },
-    /// Take the secrets of a service away.
-    "withdraw-secrets" => WithdrawSecrets { folder: PathBuf },
+    /// The words of a [`SecretRequest`] about the secrets in the state folder.
+    "secrets" => Secrets { state: PathBuf, words: Vec<OsString> },
     "modules" => LoadModules { names: Vec<String> },
     /// Load the modules for the devices that the kernel has found.
     "drivers" => LoadDrivers,
@@ -202,12 +198,24 @@ requests! {
     "read-only" => ReadOnly { cgroups: Vec<PathBuf> },
 }
 
-impl Request {
-    /// The arguments behind `argv[0]`.
-    pub fn to_arguments(&self) -> Vec<OsString> {
-        let mut words: Vec<OsString> = vec![self.verb().into()];
-        self.put(&mut words);
-        words
+requests! {
+    /// One call about the secrets of services. A build without these leaves it out.
+    SecretRequest:
+    /// Keep the bytes of descriptor 3 as a secret, sealed.
+    "set" => Set { name: String, author: String },
+    /// Write to descriptor 3 what is known of the secrets, without their values.
+    "list" => List,
+    "remove" => Remove { name: String },
+    /// Place secrets in the folder of a service with this user and group.
+    "place" => Place { folder: PathBuf, uid: u32, gid: u32, secrets: Vec<SecretUse> },
+    /// Take the secrets of a service away.
+    "withdraw" => Withdraw { folder: PathBuf },
+}
+
+impl SecretRequest {
+    /// The request with the words of this one.
+    pub fn within(&self, state: &Path) -> Request {
+        Request::Secrets { state: state.to_owned(), words: self.to_arguments() }
     }
 }
 
@@ -300,6 +308,16 @@ words! {
     SecretUse: SecretUse::to_word, SecretUse::from_word;
 }
 
+impl Word for OsString {
+    fn write(&self) -> OsString {
+        self.clone()
+    }
+
+    fn read(word: &OsStr) -> Option<OsString> {
+        Some(word.to_owned())
+    }
+}
+
 impl Word for PathBuf {
     fn write(&self) -> OsString {
         self.into()
@@ -313,6 +331,26 @@ impl Word for PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_request_about_secrets_survives_its_arguments() {
+        let path = PathBuf::from(OsStr::from_bytes(b"/a b/\xFF"));
+        for request in [
+            SecretRequest::Set { name: "db".to_owned(), author: "user 0".to_owned() },
+            SecretRequest::List,
+            SecretRequest::Remove { name: "db".to_owned() },
+            SecretRequest::Place {
+                folder: path.clone(),
+                uid: 1000,
+                gid: 1001,
+                secrets: vec![SecretUse::of("db"), SecretUse { mode: 0o440, ..SecretUse::of("web") }],
+            },
+            SecretRequest::Withdraw { folder: path.clone() },
+        ] {
+            let Request::Secrets { words, .. } = request.within(&path) else { panic!("{request:?}") };
+            assert_eq!(SecretRequest::from_arguments(&words), Ok(request));
+        }
+    }
 
     #[test]
     fn every_request_survives_its_arguments() {
@@ -345,17 +383,8 @@ mod tests {
             },
             Request::OpenDiskByTpm { name: "data".to_owned(), device: path.clone() },
             Request::RecoveryKey { file: path.clone() },
-            Request::SetSecret { state: path.clone(), name: "db".to_owned(), author: "uid 0".to_owned() },
-            Request::ListSecrets { state: path.clone() },
-            Request::RemoveSecret { state: path.clone(), name: "db".to_owned() },
-            Request::PlaceSecrets {
-                state: path.clone(),
-                folder: path.clone(),
-                uid: 1000,
-                gid: 1001,
-                secrets: vec![SecretUse::of("db"), SecretUse { mode: 0o440, ..SecretUse::of("web") }],
-            },
-            Request::WithdrawSecrets { folder: path.clone() },
+            SecretRequest::List.within(&path),
+            SecretRequest::Withdraw { folder: path.clone() }.within(&path),
             Request::ForgetRecoveryKey { file: path.clone() },
             Request::RemoveMapping { name: "a b".to_owned() },
             Request::Sync,

@@ -45,7 +45,6 @@ use kelson_devices::{identify, modules};
 use kelson_helper::CONTROL;
 use kelson_helper::answer::frame;
 use kelson_helper::task::{NAME, Request, WATCH_PATHS, write_answer};
-use kelson_secrets::Owner;
 use kelson_spec::features::{Feature, MissingFeature, OWN};
 use nix::errno::Errno;
 use nix::mount::{MntFlags, umount2};
@@ -149,16 +148,9 @@ pub fn perform(request: &Request) -> Result<String, String> {
         Request::KeepSource { kind, folder, kept } => {
             with(Feature::Sources, || sources::keep(*kind, folder, kept))
         }
-        Request::SetSecret { state, name, author } => {
-            with(Feature::Secrets, || secrets::set(state, name, author, control()))
+        Request::Secrets { state, words } => {
+            with(Feature::Secrets, || secrets::perform(state, words, control))
         }
-        Request::ListSecrets { state } => with(Feature::Secrets, || secrets::list(state, control())),
-        Request::RemoveSecret { state, name } => with(Feature::Secrets, || secrets::remove(state, name)),
-        Request::PlaceSecrets { state, folder, uid, gid, secrets } => {
-            let owner = Owner { uid: *uid, gid: *gid };
-            with(Feature::Secrets, || secrets::place(state, folder, owner, secrets))
-        }
-        Request::WithdrawSecrets { folder } => with(Feature::Secrets, || secrets::withdraw(folder)),
         Request::LoadModules { names } => modules::load(names),
         Request::LoadDrivers => with(Feature::Devices, kelson_devices::load_drivers),
         Request::SwapOn { device, priority } => with(Feature::Disks, || swap::enable(device, *priority)),

@@ -1,54 +1,49 @@
 //! The secrets of services, for PID 1: no value is an argument, and none is part of an answer.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use kelson_secrets::{Opened, Owner, SecretError, Store};
-use kelson_spec::secrets::{LONGEST_VALUE, SecretUse};
+use kelson_helper::task::SecretRequest;
+use kelson_secrets::{Opened, Owner, SecretError, Store, place, withdraw};
+use kelson_spec::secrets::LONGEST_VALUE;
 use kelson_spec::wire;
 
-/// Keeps the value that a descriptor gives.
+/// Makes the call of a [`SecretRequest`].
 ///
 /// # Errors
-/// A sentence, when it is not kept.
-pub fn set(state: &Path, name: &str, author: &str, value: OwnedFd) -> Result<String, String> {
+/// A sentence that says what failed and why.
+pub fn perform(state: &Path, words: &[OsString], control: fn() -> OwnedFd) -> Result<String, String> {
+    let store = Store::new(state);
+    let text = |done: Result<(), SecretError>| done.map(|()| String::new());
+    let done = match SecretRequest::from_arguments(words)? {
+        SecretRequest::Set { name, author } => {
+            text(store.set(&name, &Opened::now(read(control())?, &author, "")))
+        }
+        SecretRequest::List => return list(&store, control()),
+        SecretRequest::Remove { name } => text(store.remove(&name)),
+        SecretRequest::Place { folder, uid, gid, secrets } => {
+            place(&store, &folder, Owner { uid, gid }, &secrets)
+        }
+        SecretRequest::Withdraw { folder } => text(withdraw(&folder)),
+    };
+    done.map_err(|error| error.to_string())
+}
+
+/// The value that a descriptor gives.
+fn read(value: OwnedFd) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     let most = LONGEST_VALUE.saturating_add(1) as u64;
     File::from(value).take(most).read_to_end(&mut bytes).map_err(|error| format!("the value: {error}"))?;
-    text(Store::new(state).set(name, &Opened::now(bytes, author, "")))
+    Ok(bytes)
 }
 
 /// Writes what is known of all secrets to a descriptor.
-///
-/// # Errors
-/// A sentence, when the folder cannot be read.
-pub fn list(state: &Path, answer: OwnedFd) -> Result<String, String> {
-    let stored = Store::new(state).list().map_err(|error| error.to_string())?;
+fn list(store: &Store, answer: OwnedFd) -> Result<String, String> {
+    let stored = store.list().map_err(|error| error.to_string())?;
     let bytes = wire::encode(&stored).map_err(|error| error.to_string())?;
     File::from(answer).write_all(&bytes).map_err(|error| format!("the list: {error}"))?;
     Ok(format!("{} secrets", stored.len()))
-}
-
-/// # Errors
-/// A sentence, when there is none, or it stays.
-pub fn remove(state: &Path, name: &str) -> Result<String, String> {
-    text(Store::new(state).remove(name))
-}
-
-/// # Errors
-/// A sentence, when a service cannot have them all.
-pub fn place(state: &Path, folder: &Path, owner: Owner, secrets: &[SecretUse]) -> Result<String, String> {
-    kelson_secrets::place(&Store::new(state), folder, owner, secrets).map_err(|error| error.to_string())
-}
-
-/// # Errors
-/// A sentence, when they stay.
-pub fn withdraw(folder: &Path) -> Result<String, String> {
-    text(kelson_secrets::withdraw(folder))
-}
-
-fn text(done: Result<(), SecretError>) -> Result<String, String> {
-    done.map(|()| String::new()).map_err(|error| error.to_string())
 }

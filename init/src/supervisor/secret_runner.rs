@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use kelson_helper::Launcher;
+use kelson_helper::task::SecretRequest;
 use kelson_runner::{
     Attachment, BoxFuture, ExecRequest, Executing, Executor, RunContext, Runner, RunnerError, Running,
     StopPlan, StopReport,
@@ -112,9 +113,9 @@ impl SecretRunner {
     async fn start(&mut self, mut context: RunContext) -> Result<Running, RunnerError> {
         if self.placed != Some(context.run) {
             let (uid, gid) = self.inner.owner().await?;
-            let (state, folder) = (self.state.clone(), self.folder.clone());
-            let secrets = self.spec.secrets.clone();
-            ask(&self.tasks, Request::PlaceSecrets { state, folder, uid, gid, secrets }).await?;
+            let (folder, secrets) = (self.folder.clone(), self.spec.secrets.clone());
+            let request = SecretRequest::Place { folder, uid, gid, secrets }.within(&self.state);
+            ask(&self.tasks, request).await?;
             self.placed = Some(context.run);
         }
         context.environment.insert(0, variable(&self.spec, &self.folder));
@@ -124,7 +125,8 @@ impl SecretRunner {
     async fn end(&mut self) -> Result<(), RunnerError> {
         let closed = self.inner.close().await;
         self.placed = None;
-        let withdrawn = ask(&self.tasks, Request::WithdrawSecrets { folder: self.folder.clone() }).await;
+        let request = SecretRequest::Withdraw { folder: self.folder.clone() }.within(&self.state);
+        let withdrawn = ask(&self.tasks, request).await;
         closed.and(withdrawn)
     }
 }

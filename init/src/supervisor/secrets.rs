@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use kelson_helper::task::SecretRequest;
 use kelson_helper::{CONTROL, Launcher};
 use kelson_services::ServicesError;
 use kelson_services::host::{HostRequest, Secret, SecretRow};
@@ -17,7 +18,7 @@ use kelson_spec::{ServiceSpec, quoted, wire};
 use nix::fcntl::OFlag;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
-use crate::task::{self, Request};
+use crate::task;
 
 /// How long one call may take: the disk of the state folder may be slow.
 pub(super) const CALL: Duration = Duration::from_secs(30);
@@ -68,11 +69,7 @@ impl Secrets {
         let value =
             pipe(value).map_err(|error| ServicesError::NotNow(format!("a pipe for the value: {error}")))?;
         let turn = self.turn.lock().await;
-        let request = Request::SetSecret {
-            state: self.state.clone(),
-            name: name.to_owned(),
-            author: asked_by.to_owned(),
-        };
+        let request = SecretRequest::Set { name: name.to_owned(), author: asked_by.to_owned() };
         self.run(&request, value).await?;
         drop(turn);
         self.manager.host_event(&format!("secret {name} is set by {asked_by}"));
@@ -91,7 +88,7 @@ impl Secrets {
             )));
         }
         let _turn = self.turn.lock().await;
-        let request = Request::RemoveSecret { state: self.state.clone(), name: name.to_owned() };
+        let request = SecretRequest::Remove { name: name.to_owned() }.within(&self.state);
         let done = task::run(&*self.tasks, &request, CALL).await;
         done.map_err(|error| ServicesError::Unknown(error.to_string()))?;
         self.manager.host_event(&format!("secret {name} is removed by {asked_by}"));
@@ -104,7 +101,7 @@ impl Secrets {
             memfd_create(c"kelson-secrets", MFdFlags::MFD_CLOEXEC).map_err(|errno| failed(errno.into()))?;
         let mut memory = File::from(memory);
         let copy = memory.try_clone().map_err(failed)?;
-        self.run(&Request::ListSecrets { state: self.state.clone() }, copy.into()).await?;
+        self.run(&SecretRequest::List, copy.into()).await?;
         let mut bytes = Vec::new();
         memory.rewind().map_err(failed)?;
         memory.take(LONGEST_LIST).read_to_end(&mut bytes).map_err(failed)?;
@@ -113,8 +110,9 @@ impl Secrets {
         Ok(stored.into_iter().map(|stored| self.row(stored)).collect())
     }
 
-    async fn run(&self, request: &Request, descriptor: OwnedFd) -> Result<(), ServicesError> {
-        let done = task::run_with(&*self.tasks, request, vec![(CONTROL, descriptor)], CALL).await;
+    async fn run(&self, request: &SecretRequest, descriptor: OwnedFd) -> Result<(), ServicesError> {
+        let request = request.within(&self.state);
+        let done = task::run_with(&*self.tasks, &request, vec![(CONTROL, descriptor)], CALL).await;
         done.map(drop).map_err(|error| ServicesError::NotNow(error.to_string()))
     }
 
