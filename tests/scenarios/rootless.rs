@@ -41,13 +41,13 @@ fn notable(host: &Host) -> Vec<String> {
 }
 
 /// What is in shared memory for a host.
-fn shared(host: &Host) -> PathBuf {
+pub fn shared(host: &Host) -> PathBuf {
     let namespace = fs::metadata(format!("/proc/{}/ns/pid", host.init_pid())).expect("it runs").ino();
     PathBuf::from(format!("/dev/shm/kelson-{namespace}"))
 }
 
 /// Calls the host whose sockets are in `folder`, as the user who started it.
-fn client(folder: &Path) -> Ctl {
+pub fn client(folder: &Path) -> Ctl {
     Ctl::at(format!("unix://{}/init.sock", folder.display())).run_as(Some(54_321))
 }
 

@@ -1,11 +1,16 @@
 //! Secrets: values that an operator sets, which the services that name them get as files, and nobody else.
 
 use std::fs;
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{MetadataExt as _, chown};
 use std::path::{Path, PathBuf};
 
-use kelson_tests::{Host, Image, archive};
+use kelson_tests::{Host, HostBuilder, Image, PATIENCE, Without, archive, eventually, until};
 use serde_json::{Value, json};
+
+use crate::rootless::{client, shared};
+
+/// The user of a host that is contained.
+const CONTAINED: u32 = 54_321;
 
 /// Sets a secret from a file.
 #[track_caller]
@@ -179,6 +184,45 @@ fn a_container_has_its_secrets_at_run_secrets() {
     host.ctl(&["stop", "web", "--wait"]).ok();
     assert!(!folder(&host, "web").exists());
     host.poweroff();
+}
+
+/// With the user of PID 1 or not.
+fn without_mounts(user_name: bool) -> HostBuilder {
+    let without = Without { user_name, writable_root: false, ..Without::ALL_BUT_SHARED_MEMORY };
+    Host::builder().contained(without).service("web", &shows("db", "secrets: [db]"))
+}
+
+#[test]
+fn without_a_right_to_mount_secrets_are_in_a_folder_in_memory_or_nowhere() {
+    for user_name in [false, true] {
+        let state = tempfile::tempdir().expect("a folder");
+        chown(state.path(), Some(CONTAINED), Some(CONTAINED)).expect("it is ours");
+        let state = state.path().to_str().expect("UTF-8");
+        // The runtime folder is in shared memory, because /run cannot be written.
+        let builder = without_mounts(user_name).usual_folders();
+        let mut host = builder.argument("--state-dir").argument(state).spawn();
+        let folder = shared(&host);
+        let ctl = client(&folder);
+        let value = host.path("value");
+        fs::write(&value, "hush\n").expect("the test's folder is writable");
+        until("the secret to be set", PATIENCE, || {
+            ctl.run(&["secret", "set", "db", value.to_str().expect("UTF-8")]).status.eq(&0).then_some(())
+        });
+        eventually("the secret in the log", || ctl.run(&["logs", "web"]).stdout.contains("hush"));
+        let placed = folder.join("secrets/web/db");
+        assert_eq!(fs::metadata(&placed).expect("it is placed").mode() & 0o7777, 0o400);
+        ctl.run(&["restart", "web", "--wait"]).ok();
+        ctl.run(&["stop", "web", "--wait"]).ok();
+        assert!(!placed.exists());
+        ctl.run(&["poweroff"]).ok();
+        assert_eq!(host.wait_exit(), 0);
+    }
+    let mut on_disk = without_mounts(false).start();
+    set(&on_disk, "db", "hush");
+    let why = "run/secrets/web: memory for the secrets cannot be mounted: Operation not permitted";
+    on_disk.wait_for("web", "the reason", |web| web.message.contains(why));
+    assert!(!on_disk.dir().join("run/secrets/web").exists());
+    on_disk.poweroff();
 }
 
 /// All files below a folder that hold these bytes; special files and the folder `but` are left out.

@@ -33,6 +33,13 @@ pub struct Owner {
     pub gid: u32,
 }
 
+impl Owner {
+    /// Gives it a file of ours. A service without a user runs as we do, whoever that is in a container.
+    fn takes(self, file: &File) -> io::Result<()> {
+        if (self.uid, self.gid) == (0, 0) { Ok(()) } else { fchown(file, Some(self.uid), Some(self.gid)) }
+    }
+}
+
 /// Places secrets in the folder of a service, in the place of those of an earlier run. Nothing is placed unless all are.
 ///
 /// The time of a file is that at which its secret was set.
@@ -95,14 +102,16 @@ pub fn withdraw(folder: &Path) -> Result<(), SecretError> {
             Err(errno) => return Err(failed(errno.into())),
         }
     }
-    removed(fs::remove_dir_all(folder)).map_err(failed)
+    removed(empty(folder).and_then(|()| fs::remove_dir(folder))).map_err(failed)
 }
 
+/// Root of a container may lack the capability to write where its owner may not.
 fn empty(folder: &Path) -> io::Result<()> {
+    fs::set_permissions(folder, Permissions::from_mode(0o700))?;
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         match entry.file_type()?.is_dir() {
-            true => fs::remove_dir_all(entry.path())?,
+            true => empty(&entry.path()).and_then(|()| fs::remove_dir(entry.path()))?,
             false => fs::remove_file(entry.path())?,
         }
     }
@@ -148,14 +157,14 @@ fn fill(folder: &Path, owner: Owner, opened: &[(&SecretUse, Opened)]) -> io::Res
             File::options().write(true).create_new(true).mode(0o600).custom_flags(O_NOFOLLOW).open(&path)?;
         file.write_all(value)?;
         file.set_times(FileTimes::new().set_modified(about.set_at))?;
-        fchown(&file, Some(owner.uid), Some(owner.gid))?;
+        owner.takes(&file)?;
         file.set_permissions(Permissions::from_mode(secret.mode))?;
     }
     let modes = opened.iter().fold(0, |modes, (secret, _)| modes | secret.mode);
     let mode = FOLDER.iter().filter(|(of, _)| modes & of != 0).fold(0, |mode, (_, bits)| mode | bits);
     for folder in folders {
         let folder = File::open(folder)?;
-        fchown(&folder, Some(owner.uid), Some(owner.gid))?;
+        owner.takes(&folder)?;
         folder.set_permissions(Permissions::from_mode(mode))?;
     }
     Ok(())
