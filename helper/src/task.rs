@@ -117,6 +117,8 @@ requests! {
     "fsck" => Check { device: PathBuf },
     /// Make a file system of this type on a disk that is blank.
     "format" => Format { source: String, fs_type: String },
+    /// Make the partitions that a disk lacks, each named by a word of its spec.
+    "make-partitions" => MakePartitions { source: String, partitions: Vec<String> },
     /// Let a partition grow, if it is the last one of a disk that has become larger.
     "grow-partition" => GrowPartition { device: PathBuf },
     /// Let a mounted file system grow to the size of its device.
@@ -370,6 +372,10 @@ mod tests {
             Request::MakeFolder { path: path.clone(), mode: Octal(0o700) },
             Request::Check { device: path.clone() },
             Request::Format { source: "SERIAL=x".to_owned(), fs_type: "ext4".to_owned() },
+            Request::MakePartitions {
+                source: "SERIAL=x".to_owned(),
+                partitions: vec!["1048576:linux:my data".to_owned(), "-:swap:SWAP".to_owned()],
+            },
             Request::GrowPartition { device: path.clone() },
             Request::GrowFileSystem { device: path.clone(), target: path.clone(), fs_type: "xfs".to_owned() },
             Request::OpenDisk { name: "data".to_owned(), device: path.clone(), key_file: path.clone() },

@@ -14,6 +14,7 @@ pub mod history;
 pub mod machine;
 pub mod mounts;
 pub mod network;
+pub mod partitions;
 pub mod root;
 pub mod runtime_dir;
 pub mod sequence;

@@ -158,6 +158,8 @@ pub struct BootReport {
     pub total: Option<Duration>,
     /// The mounts whose disks have not come yet.
     pub absent: Vec<MountSpec>,
+    /// The disks that have not come yet to get their partitions, each the word of its spec.
+    pub unpartitioned: Vec<String>,
     /// The encrypted disks that are not open.
     pub locked: Vec<LockedDisk>,
 }

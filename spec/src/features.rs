@@ -11,7 +11,7 @@ pub enum Feature {
     Containerd,
     /// Devices are followed: `kelson-devices`.
     Devices,
-    /// Work on disks: checking, formatting, encryption, growth, swap, disks that come after the boot.
+    /// Work on disks: checking, formatting, partitions, encryption, growth, swap, disks that come after the boot.
     Disks,
     /// Looking at the machine over the API: `kelson-inspect`.
     Inspect,

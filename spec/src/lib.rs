@@ -20,6 +20,7 @@ pub mod machine;
 pub mod names;
 pub mod near;
 pub mod network;
+pub mod partitions;
 pub mod pattern;
 pub mod quote;
 pub mod reload;

@@ -10,6 +10,7 @@ pub use crate::disk::Format;
 use crate::encryption::EncryptionSpec;
 use crate::names::CONTAINERD;
 use crate::network::InterfaceSpec;
+use crate::partitions::DiskPartitionsSpec;
 use crate::service::{
     Check, Hooks, LogSpec, Requirement, ResourceLimit, Resources, RestartSpec, ServiceSpec, Stdout, StopSpec,
 };
@@ -27,6 +28,8 @@ pub struct MachineSpec {
     /// The file of the firewall's rules; `None`: Kelson loads none.
     #[cfg_attr(not(feature = "net"), serde(skip))]
     pub nftables: Option<PathBuf>,
+    #[cfg_attr(not(feature = "disks"), serde(skip))]
+    pub partitions: Vec<DiskPartitionsSpec>,
     #[cfg_attr(not(feature = "disks"), serde(skip))]
     pub encryption: Vec<EncryptionSpec>,
     pub mounts: Vec<MountSpec>,
@@ -134,6 +137,7 @@ impl Default for MachineSpec {
             sysctl: Vec::new(),
             network: Vec::new(),
             nftables: None,
+            partitions: Vec::new(),
             encryption: Vec::new(),
             mounts: Vec::new(),
             swap: Vec::new(),

@@ -51,3 +51,18 @@ pub fn write(disk: &Path, bytes: u64, part: RangeInclusive<u64>, name: &str) -> 
     }
     file
 }
+
+/// The name, the first and the last sector of each partition of a disk with sectors of this size.
+pub fn read(disk: &Path, sector: u64) -> Vec<(String, u64, u64)> {
+    let file = File::open(disk).expect("the disk is there");
+    let mut entries = vec![0; 128 * 128];
+    file.read_exact_at(&mut entries, 2 * sector).expect("the disk has a table");
+    let number = |entry: &[u8], at: usize| u64::from_le_bytes(entry[at..at + 8].try_into().expect("8 bytes"));
+    let used = entries.chunks(128).filter(|entry| entry[..16] != [0; 16]);
+    used.map(|entry| {
+        let units = entry[56..].chunks(2).map(|unit| u16::from_le_bytes([unit[0], unit[1]]));
+        let name: Vec<u16> = units.take_while(|unit| *unit != 0).collect();
+        (String::from_utf16_lossy(&name), number(entry, 32), number(entry, 40))
+    })
+    .collect()
+}

@@ -21,6 +21,7 @@ mod iso;
 mod kexec;
 mod links;
 mod main_service;
+mod partitions;
 mod power_cut;
 mod protection;
 mod rescue;

@@ -1,6 +1,6 @@
 //! The superblock of a disk, and its table of partitions.
 
-use kelson_devices::{ReadAt, identify, partition_uuid};
+use kelson_devices::{ReadAt, identify, partition_names};
 
 struct Disk<'a>(&'a [u8]);
 
@@ -18,6 +18,6 @@ pub fn disk(data: &[u8]) {
         assert!(found.uuid.is_none_or(|uuid| uuid.len() <= 36));
     }
     for number in [1, 2, 128] {
-        assert!(partition_uuid(&Disk(data), 512, number).is_none_or(|uuid| uuid.len() <= 36));
+        assert!(partition_names(&Disk(data), 512, number).is_none_or(|names| names.uuid.len() <= 36));
     }
 }

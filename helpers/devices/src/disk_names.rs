@@ -10,7 +10,7 @@ use kelson_spec::disk::NameKind;
 
 use crate::device::{Device, attribute, below};
 use crate::links::plain;
-use crate::partition_table::partition_uuid;
+use crate::partition_names::partition_names;
 use crate::superblock::identify;
 
 /// The size of a sector where the kernel does not say another.
@@ -42,14 +42,18 @@ pub fn read_names(sys: &Path, dev: &Path, device: &Device) -> Vec<String> {
         let sector = attribute(&below(sys, disk), "queue/logical_block_size");
         let sector = sector.and_then(|size| size.parse().ok()).unwrap_or(SECTOR);
         let node = Device::read(sys, disk)?;
-        partition_uuid(&open(&dev.join(node.node()?))?, sector, number)
+        partition_names(&open(&dev.join(node.node()?))?, sector, number)
     };
-    let known = device.get("PARTUUID").map(str::to_owned);
+    let known = |name: &str| device.get(name).map(str::to_owned);
+    let (known_label, known_uuid) = (known("PARTNAME"), known("PARTUUID"));
+    let is_known = known_label.is_some() && known_uuid.is_some();
+    let in_table = part.filter(|_| !is_known).and_then(from_table);
+    let (part_label, part_uuid) = in_table.map_or((None, None), |names| (names.label, Some(names.uuid)));
     let found = device.node().and_then(|node| identify(&open(&dev.join(node))?));
     let (label, uuid) = found.map_or((None, None), |found| (found.label, found.uuid));
     let names = [
-        (NameKind::PartitionLabel, device.get("PARTNAME").map(str::to_owned)),
-        (NameKind::PartitionUuid, part.and_then(|number| known.or_else(|| from_table(number)))),
+        (NameKind::PartitionLabel, known_label.or(part_label)),
+        (NameKind::PartitionUuid, part.and(known_uuid.or(part_uuid))),
         (NameKind::Label, label),
         (NameKind::Uuid, uuid),
     ];

@@ -10,11 +10,13 @@ mod device;
 mod disk_names;
 mod disk_search;
 mod drivers;
+mod gpt;
 mod jobs;
 mod links;
 pub mod modules;
 mod parameters;
-mod partition_table;
+mod partition_names;
+pub mod partition_table;
 mod power_button;
 mod registry;
 mod rules;
@@ -41,7 +43,7 @@ use uevent::{Action, Listener, News};
 
 pub use coldplug::load_drivers;
 pub use disk_search::{NoDisk, find_disk};
-pub use partition_table::partition_uuid;
+pub use partition_names::{PartitionNames, partition_names};
 pub use superblock::{ReadAt, Superblock, identify};
 
 /// `argv[0]`.

@@ -1,106 +1,353 @@
-//! The UUID of a partition, read from the table of its disk.
+//! The table of partitions of a disk (GPT), read to be changed and written back.
 //!
-//! A GPT has a GUID for each partition; of an MBR it is the signature of the disk with the partition's number, as the kernel
-//! and its `root=PARTUUID=` have it.
+//! A disk has the table twice: at its beginning, and a copy at its end. [`PartitionTable::steps`] has the order in which both are
+//! written, so that a power cut leaves the old table or the new one.
 
-use crate::superblock::ReadAt;
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt as _;
 
-/// Tables have 128; the kernel itself takes no more than this.
-const MOST: u32 = 1024;
-/// The sizes that an entry may have.
-const ENTRY: std::ops::RangeInclusive<u32> = 128..=4096;
+use crate::gpt::{
+    CHECKSUM, COUNT, DISK_GUID, END, ENTRIES, ENTRIES_CHECKSUM, ENTRY, FIRST_HEADER, FIRST_USABLE, GUID,
+    HEADER, KIND, LAST_USABLE, LONGEST_NAME, NAME, OTHER_PLACE, OWN_PLACE, SIGNATURE, SIZE, START, half,
+    is_used, name, number, put, sectors,
+};
 
-/// The UUID of the partition of this number, from 1. `sector`: the logical size of a sector.
-pub fn partition_uuid(disk: &impl ReadAt, sector: u64, number: u32) -> Option<String> {
-    let index = number.checked_sub(1).filter(|index| *index < MOST)?;
-    gpt(disk, sector, index).or_else(|| mbr(disk, number))
+/// The version, and the length of a header.
+const VERSION: [u8; 8] = [0, 0, 1, 0, 92, 0, 0, 0];
+/// The number of entries, and the size of each, as all programs write them.
+const USUAL: u32 = 128;
+/// Of all entries, in bytes.
+const TABLE: u64 = 128 * 128;
+/// The first sector after the header.
+const FIRST_ENTRIES: u64 = 2;
+/// What disks write as a whole.
+const BLOCK: u64 = 4096;
+/// Where the first sector of a disk describes partitions to programs that know no GPT, and the mark at its end.
+const RECORDS: Range<usize> = 446..510;
+const RECORD: usize = 16;
+const MARK: [u8; 2] = [0x55, 0xAA];
+/// The kind of a record that covers a GPT.
+const PROTECTIVE: u8 = 0xEE;
+
+/// Why a disk has no table that can be changed.
+#[derive(Debug, thiserror::Error)]
+pub enum TableError {
+    #[error("its table of partitions cannot be read: {0}")]
+    Read(#[from] io::Error),
+    #[error("it has no GPT")]
+    Missing,
+    #[error("its table of partitions has an unusual form; Kelson does not change it")]
+    Unusual,
+    #[error("its table of partitions is damaged")]
+    Damaged,
 }
 
-fn gpt(disk: &impl ReadAt, sector: u64, index: u32) -> Option<String> {
-    let header = disk.read_at(sector, 92)?;
-    (header.get(..8)? == b"EFI PART").then_some(())?;
-    let number = |at: usize| header.get(at..)?.first_chunk().map(|bytes| u32::from_le_bytes(*bytes));
-    let first = u64::from_le_bytes(*header.get(72..)?.first_chunk()?);
-    let (count, size) = (number(80)?, number(84)?);
-    (index < count && ENTRY.contains(&size)).then_some(())?;
-    let offset = u64::from(index).checked_mul(u64::from(size))?;
-    let entry = disk.read_at(first.checked_mul(sector)?.checked_add(offset)?, 32)?;
-    let (kind, guid) = entry.split_first_chunk::<16>()?;
-    // An unused entry has the kind zero.
-    (*kind != [0; 16]).then(|| guid.first_chunk().map(guid_text))?
+/// The first sector of a disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FirstSector {
+    /// All zero: no program takes the disk for one with a table.
+    Blank,
+    /// It covers a GPT.
+    Protective,
+    /// It has an MBR, or the loader of a file system.
+    Marked,
+    Other,
 }
 
-/// The first three fields are little-endian.
-fn guid_text(bytes: &[u8; 16]) -> String {
-    let [a, b, c, d, e, f, g, h, rest @ ..] = bytes;
-    let (first, second, third) =
-        (u32::from_le_bytes([*a, *b, *c, *d]), u16::from_le_bytes([*e, *f]), u16::from_le_bytes([*g, *h]));
-    let [i, j, node @ ..] = rest;
-    let node: String = node.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("{first:08x}-{second:04x}-{third:04x}-{i:02x}{j:02x}-{node}")
+/// A table that is sound.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PartitionTable {
+    /// What must be written into the first sector of the disk.
+    first: Option<Vec<u8>>,
+    header: Vec<u8>,
+    entries: Vec<u8>,
+    /// The size of a sector.
+    sector: u64,
 }
 
-fn mbr(disk: &impl ReadAt, number: u32) -> Option<String> {
-    let block = disk.read_at(0, 512)?;
-    (block.get(510..)? == [0x55, 0xAA]).then_some(())?;
-    let signature = u32::from_le_bytes(*block.get(440..)?.first_chunk()?);
-    (signature != 0).then(|| format!("{signature:08x}-{number:02x}"))
+/// A partition that is to be added.
+#[derive(Debug, Clone)]
+pub struct NewPartition<'a> {
+    pub kind: [u8; 16],
+    pub guid: [u8; 16],
+    pub sectors: Range<u64>,
+    /// At most 36 units of UTF-16 of it are kept.
+    pub name: &'a str,
+}
+
+impl PartitionTable {
+    /// A table without partitions for a disk of this size in bytes. `None`: the disk is too small.
+    pub fn new(sector: u64, size: u64, guid: [u8; 16]) -> Option<PartitionTable> {
+        let last = size.checked_div(sector)?.checked_sub(1)?;
+        let mut table = PartitionTable {
+            first: Some(protective(sector, last)),
+            header: vec![0; HEADER],
+            entries: vec![0; bytes(TABLE)],
+            sector,
+        };
+        let usable = FIRST_ENTRIES.checked_add(table.entry_sectors())?;
+        put(&mut table.header, 0, SIGNATURE);
+        put(&mut table.header, SIGNATURE.len(), &VERSION);
+        put(&mut table.header, DISK_GUID, &guid);
+        put(&mut table.header, COUNT, &[USUAL.to_le_bytes(), USUAL.to_le_bytes()].concat());
+        for (field, value) in [(OWN_PLACE, FIRST_HEADER), (ENTRIES, FIRST_ENTRIES), (FIRST_USABLE, usable)] {
+            put(&mut table.header, field, &u64::to_le_bytes(value));
+        }
+        table.fit(size).filter(|end| *end > usable)?;
+        table.seal();
+        Some(table)
+    }
+
+    /// The table at the beginning of a disk.
+    ///
+    /// # Errors
+    /// There is none, or it is not sound, or of an unusual form.
+    pub fn read(disk: &File, sector: u64) -> Result<PartitionTable, TableError> {
+        PartitionTable::read_at(disk, sector, (FIRST_HEADER, FIRST_ENTRIES))
+    }
+
+    /// The table of a disk of this size in bytes by its copy at the end, for one whose beginning has no table.
+    ///
+    /// # Errors
+    /// As [`PartitionTable::read`].
+    pub fn restore(disk: &File, sector: u64, size: u64) -> Result<PartitionTable, TableError> {
+        let last = size.checked_div(sector).and_then(|sectors| sectors.checked_sub(1));
+        let entries = last.zip(TABLE.checked_div(sector)).and_then(|(last, length)| last.checked_sub(length));
+        let (Some(last), Some(entries)) = (last, entries) else { return Err(TableError::Missing) };
+        let mut table = PartitionTable::read_at(disk, sector, (last, entries))?;
+        table.mirror(FIRST_ENTRIES);
+        table.seal();
+        if FirstSector::read(disk)? == FirstSector::Blank {
+            table.first = Some(protective(sector, last));
+        }
+        Ok(table)
+    }
+
+    /// `place`: the sector of the header, and the first one of the entries.
+    fn read_at(disk: &File, sector: u64, place: (u64, u64)) -> Result<PartitionTable, TableError> {
+        let mut table =
+            PartitionTable { first: None, header: vec![0; HEADER], entries: vec![0; bytes(TABLE)], sector };
+        disk.read_exact_at(&mut table.header, place.0.saturating_mul(sector))?;
+        disk.read_exact_at(&mut table.entries, place.1.saturating_mul(sector))?;
+        if !table.header.starts_with(SIGNATURE) {
+            return Err(TableError::Missing);
+        }
+        let usual = table.header.get(SIGNATURE.len()..CHECKSUM) == Some(&VERSION)
+            && (table.number(OWN_PLACE), table.number(ENTRIES)) == place
+            && (half(&table.header, COUNT), half(&table.header, SIZE)) == (USUAL, USUAL);
+        if !usual {
+            return Err(TableError::Unusual);
+        }
+        let sums =
+            |table: &PartitionTable| (half(&table.header, CHECKSUM), half(&table.header, ENTRIES_CHECKSUM));
+        let mut sealed = table.clone();
+        sealed.seal();
+        if sums(&sealed) != sums(&table) {
+            return Err(TableError::Damaged);
+        }
+        // What is usable is neither where the table nor where its copy is.
+        let last = table.number(OTHER_PLACE).max(table.number(OWN_PLACE));
+        let usable = table.number(FIRST_USABLE)..table.end();
+        let free =
+            FIRST_ENTRIES.saturating_add(table.entry_sectors())..last.saturating_sub(table.entry_sectors());
+        let within = |part: &Range<u64>, of: &Range<u64>| {
+            part.start < part.end && part.start >= of.start && part.end <= of.end
+        };
+        if !within(&usable, &free) || !table.partitions().all(|(_, part, _)| within(&part, &usable)) {
+            return Err(TableError::Unusual);
+        }
+        Ok(table)
+    }
+
+    /// The sectors of a partition, from 1; `None`: there is no such one.
+    pub fn partition(&self, number: u32) -> Option<Range<u64>> {
+        self.partitions().find(|(known, ..)| *known == number).map(|(_, sectors, _)| sectors)
+    }
+
+    /// The number, the sectors and the name of each partition.
+    pub fn partitions(&self) -> impl Iterator<Item = (u32, Range<u64>, String)> {
+        let entries = (1..).zip(self.entries.chunks_exact(ENTRY));
+        entries.filter_map(|(number, entry)| Some((number, sectors(entry)?, name(entry))))
+    }
+
+    /// The first sector of the partition that is the last on the disk.
+    pub fn last_start(&self) -> Option<u64> {
+        self.partitions().map(|(_, sectors, _)| sectors.start).max()
+    }
+
+    /// The sectors that no partition has, in their order, from one whole number of `alignment` sectors to another.
+    pub fn gaps(&self, alignment: u64) -> Vec<Range<u64>> {
+        let mut taken: Vec<Range<u64>> = self.partitions().map(|(_, sectors, _)| sectors).collect();
+        taken.push(self.end()..u64::MAX);
+        kelson_sys::ordered::sort_by_key(&mut taken, |sectors| sectors.start);
+        let (mut gaps, mut free) = (Vec::new(), self.number(FIRST_USABLE));
+        for sectors in taken {
+            let start = free.checked_next_multiple_of(alignment).unwrap_or(u64::MAX);
+            let end = sectors.start.saturating_sub(sectors.start.checked_rem(alignment).unwrap_or(0));
+            if start < end {
+                gaps.push(start..end);
+            }
+            free = free.max(sectors.end);
+        }
+        gaps
+    }
+
+    /// Adds a partition, and returns its number. `None`: all entries are used.
+    pub fn add(&mut self, new: &NewPartition) -> Option<u32> {
+        let mut entries = (1..).zip(self.entries.chunks_exact_mut(ENTRY));
+        let (number, entry) = entries.find(|(_, entry)| !is_used(entry))?;
+        entry.fill(0);
+        put(entry, KIND, &new.kind);
+        put(entry, GUID, &new.guid);
+        put(entry, START, &new.sectors.start.to_le_bytes());
+        put(entry, END, &new.sectors.end.saturating_sub(1).to_le_bytes());
+        let name: Vec<u8> = new.name.encode_utf16().take(LONGEST_NAME).flat_map(u16::to_le_bytes).collect();
+        put(entry, NAME, &name);
+        self.seal();
+        Some(number)
+    }
+
+    /// Ends a partition before this sector.
+    pub fn set_end(&mut self, number: u32, end: u64) {
+        let place = usize::try_from(number).unwrap_or(0).checked_sub(1);
+        if let Some(entry) = place.and_then(|place| self.entries.chunks_exact_mut(ENTRY).nth(place)) {
+            put(entry, END, &end.saturating_sub(1).to_le_bytes());
+        }
+        self.seal();
+    }
+
+    /// Puts the copy of the table at the end of a disk of this size in bytes, and returns the first sector after the last one
+    /// that a partition may have. `None`: the disk is smaller than before.
+    pub fn fit(&mut self, size: u64) -> Option<u64> {
+        let last = size.checked_div(self.sector)?.checked_sub(1)?;
+        if last < self.number(OTHER_PLACE) {
+            return None;
+        }
+        if last > self.number(OTHER_PLACE) {
+            let end = last.checked_sub(self.entry_sectors())?;
+            put(&mut self.header, OTHER_PLACE, &last.to_le_bytes());
+            put(&mut self.header, LAST_USABLE, &end.checked_sub(1)?.to_le_bytes());
+            self.seal();
+        }
+        Some(self.end())
+    }
+
+    /// The bytes of the disk where the copy of the table is: the entries, and the header.
+    pub fn copy_place(&self) -> Range<u64> {
+        let last = self.number(OTHER_PLACE);
+        let first = last.saturating_sub(self.entry_sectors());
+        first.saturating_mul(self.sector)..last.saturating_add(1).saturating_mul(self.sector)
+    }
+
+    /// The pieces in which it is written, each with its place on the disk. Each must be on the disk before the next one.
+    ///
+    /// The copy is first: until it is there, the old table counts. All that changes at the beginning of a disk with sectors of
+    /// 512 bytes is in one block of 4 KiB, if only the first 24 entries do. A new table counts once the first sector is
+    /// there.
+    pub fn steps(&self) -> Vec<(u64, Vec<u8>)> {
+        let mut copy = self.clone();
+        copy.mirror(self.number(OTHER_PLACE).saturating_sub(self.entry_sectors()));
+        copy.seal();
+        let head = FIRST_ENTRIES.saturating_mul(self.sector).max(BLOCK);
+        let table = [&self.header_sector()[..], &self.entries].concat();
+        let (first, rest) =
+            table.split_at_checked(bytes(head.saturating_sub(self.sector))).unwrap_or((&table, &[]));
+        let mut steps = vec![
+            (self.copy_place().start, [&copy.entries[..], &copy.header_sector()].concat()),
+            (head, rest.to_vec()),
+            (self.sector, first.to_vec()),
+        ];
+        steps.extend(self.first.clone().map(|first| (0, first)));
+        steps
+    }
+
+    /// Writes it.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    pub fn write(&self, disk: &File) -> io::Result<()> {
+        for (place, bytes) in self.steps() {
+            disk.write_all_at(&bytes, place)?;
+            disk.sync_all()?;
+        }
+        Ok(())
+    }
+
+    /// The first sector after the last one that a partition may have.
+    fn end(&self) -> u64 {
+        self.number(LAST_USABLE).saturating_add(1)
+    }
+
+    /// How many sectors the entries take.
+    fn entry_sectors(&self) -> u64 {
+        TABLE.checked_div(self.sector).unwrap_or(0)
+    }
+
+    /// Makes the table of its copy, or the other way round. `entries`: the first sector of the entries there.
+    fn mirror(&mut self, entries: u64) {
+        let (own, other) = (self.number(OWN_PLACE), self.number(OTHER_PLACE));
+        for (field, value) in [(OWN_PLACE, other), (OTHER_PLACE, own), (ENTRIES, entries)] {
+            put(&mut self.header, field, &value.to_le_bytes());
+        }
+    }
+
+    fn header_sector(&self) -> Vec<u8> {
+        let mut sector = self.header.clone();
+        sector.resize(bytes(self.sector), 0);
+        sector
+    }
+
+    /// Makes its checksums those of its contents.
+    fn seal(&mut self) {
+        put(&mut self.header, ENTRIES_CHECKSUM, &crc32fast::hash(&self.entries).to_le_bytes());
+        put(&mut self.header, CHECKSUM, &[0; 4]);
+        let sum = crc32fast::hash(&self.header);
+        put(&mut self.header, CHECKSUM, &sum.to_le_bytes());
+    }
+
+    fn number(&self, field: usize) -> u64 {
+        number(&self.header, field)
+    }
+}
+
+impl FirstSector {
+    /// # Errors
+    /// It cannot be read.
+    pub fn read(disk: &File) -> io::Result<FirstSector> {
+        let mut sector = [0; 512];
+        disk.read_exact_at(&mut sector, 0)?;
+        let records = sector.get(RECORDS).unwrap_or_default();
+        let is_marked = sector.ends_with(&MARK);
+        Ok(if sector.iter().all(|byte| *byte == 0) {
+            FirstSector::Blank
+        } else if is_marked && records.chunks_exact(RECORD).any(|record| record.get(4) == Some(&PROTECTIVE)) {
+            FirstSector::Protective
+        } else if is_marked {
+            FirstSector::Marked
+        } else {
+            FirstSector::Other
+        })
+    }
+}
+
+/// The first sector of a disk with a GPT: one record of all sectors behind it, as far as they can be counted there.
+fn protective(sector: u64, last: u64) -> Vec<u8> {
+    let mut first = vec![0; bytes(sector)];
+    let length = u32::try_from(last).unwrap_or(u32::MAX);
+    // Places in the form of cylinders: of the first sector, and one that means none.
+    let record =
+        [&[0, 0, 2, 0, PROTECTIVE, 0xFF, 0xFF, 0xFF][..], &1_u32.to_le_bytes(), &length.to_le_bytes()];
+    put(&mut first, RECORDS.start, &record.concat());
+    put(&mut first, RECORDS.end, &MARK);
+    first
+}
+
+/// The length of a buffer.
+fn bytes(length: u64) -> usize {
+    usize::try_from(length).unwrap_or(0)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    struct Disk(Vec<u8>);
-
-    impl ReadAt for Disk {
-        fn read_at(&self, offset: u64, length: usize) -> Option<Vec<u8>> {
-            let offset = usize::try_from(offset).unwrap();
-            Some(self.0.get(offset..offset.checked_add(length)?)?.to_vec())
-        }
-    }
-
-    fn gpt_disk() -> Disk {
-        let mut bytes = vec![0; 8192];
-        bytes[510..512].copy_from_slice(&[0x55, 0xAA]);
-        bytes[512..520].copy_from_slice(b"EFI PART");
-        bytes[512 + 72..512 + 80].copy_from_slice(&2_u64.to_le_bytes());
-        bytes[512 + 80..512 + 84].copy_from_slice(&128_u32.to_le_bytes());
-        bytes[512 + 84..512 + 88].copy_from_slice(&128_u32.to_le_bytes());
-        let second = 1024 + 128;
-        bytes[second..second + 16].copy_from_slice(&[1; 16]);
-        for (place, byte) in bytes[second + 16..second + 32].iter_mut().enumerate() {
-            *byte = u8::try_from(place).unwrap();
-        }
-        Disk(bytes)
-    }
-
-    #[test]
-    fn a_guid_is_shown_as_the_kernel_shows_it() {
-        let uuid = partition_uuid(&gpt_disk(), 512, 2);
-        assert_eq!(uuid.as_deref(), Some("03020100-0504-0706-0809-0a0b0c0d0e0f"));
-        for number in [0, 1, 129, u32::MAX] {
-            assert_eq!(partition_uuid(&gpt_disk(), 512, number), None, "{number}");
-        }
-    }
-
-    #[test]
-    fn an_mbr_has_a_signature() {
-        let mut bytes = vec![0; 512];
-        bytes[510..512].copy_from_slice(&[0x55, 0xAA]);
-        assert_eq!(partition_uuid(&Disk(bytes.clone()), 512, 1), None);
-        bytes[440..444].copy_from_slice(&[0x78, 0x56, 0x34, 0x12]);
-        assert_eq!(partition_uuid(&Disk(bytes), 512, 1).as_deref(), Some("12345678-01"));
-    }
-
-    #[test]
-    fn a_hostile_table_is_none() {
-        for (at, value) in [(72, u64::MAX), (80, 0), (80, u64::MAX)] {
-            let mut disk = gpt_disk();
-            disk.0[510] = 0;
-            disk.0[512 + at..512 + at + 8].copy_from_slice(&value.to_le_bytes());
-            assert_eq!(partition_uuid(&disk, 512, 2), None, "{at} {value}");
-        }
-        assert_eq!(partition_uuid(&Disk(Vec::new()), 512, 1), None);
-    }
-}
+mod tests;

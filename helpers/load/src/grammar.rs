@@ -21,6 +21,7 @@ mod mapping;
 mod membership;
 mod mount;
 mod network;
+mod partitions;
 mod probes;
 mod requirement;
 mod restart;

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use kelson_devices::identify;
+use kelson_devices::partition_table::PartitionTable;
 
 use crate::disk;
 use crate::failure::at;
@@ -64,8 +65,7 @@ impl BlankDisk {
     }
 
     fn check(&self, sys: &Path) -> Result<(), String> {
-        let device = self.identity.device;
-        let folder = sys.join(format!("dev/block/{}:{}", libc::major(device), libc::minor(device)));
+        let folder = self.identity.folder(sys);
         if has_entries(&folder.join("holders"))? {
             return Err("it is a part of another device".to_owned());
         }
@@ -79,7 +79,7 @@ impl BlankDisk {
         if let Some(found) = identify(&self.file) {
             return Err(format!("a {} is on it", found.fs_type));
         }
-        check_by_blkid(&self.file)
+        check_by_blkid(&self.file, "")
     }
 
     /// Makes a swap area of the disk.
@@ -89,6 +89,14 @@ impl BlankDisk {
     pub fn make_swap(&self) -> Result<String, String> {
         swap::write_header(&self.file, self.identity.size).map_err(|error| at(&self.path, error))?;
         Ok(format!("{} was blank, and is swap", self.path.display()))
+    }
+
+    /// Writes a table of partitions onto the disk.
+    ///
+    /// # Errors
+    /// A sentence, when the disk cannot be written.
+    pub fn write_table(&self, table: &PartitionTable) -> Result<(), String> {
+        table.write(&self.file).map_err(|error| at(&self.path, error))
     }
 
     /// Gives up the claim, so that a program can make one of its own, and returns the disk. The descriptor stays open: until
@@ -135,22 +143,25 @@ fn check_ends(disk: &File, size: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// libblkid, where the host has its program, knows more file systems than Kelson does.
-fn check_by_blkid(disk: &File) -> Result<(), String> {
+/// libblkid, where the host has its program, knows more file systems than Kelson does. Nothing is on the disk but what is
+/// `expected`.
+pub fn check_by_blkid(disk: &File, expected: &str) -> Result<(), String> {
     /// Its status where it has found nothing. On a blank partition it has found the partition, and shows no type.
     const NOTHING: i32 = 2;
     let Some(blkid) = program::find("blkid") else { return Ok(()) };
     let types = ["-p", "-o", "value", "-s", "TYPE", "-s", "PTTYPE", STANDARD_INPUT];
     let ended = program::run(&blkid, &types, Some(disk))?;
-    let (status, said) = (ended.status, ended.last_line());
+    let other = ended.lines().find(|line| *line != expected);
+    let (status, said) = (ended.status, other.unwrap_or_default());
     match status.code() {
         Some(0 | NOTHING) if said.is_empty() => Ok(()),
-        Some(0) => Err(format!("it is not blank: {} finds {said}", blkid.display())),
-        _ => Err(format!("{} -p: {status}: {said}", blkid.display())),
+        Some(0) if expected.is_empty() => Err(format!("it is not blank: {} finds {said}", blkid.display())),
+        Some(0) => Err(format!("{} finds {said} on it", blkid.display())),
+        _ => Err(format!("{} -p: {status}: {}", blkid.display(), ended.last_line())),
     }
 }
 
-fn has_entries(folder: &Path) -> Result<bool, String> {
+pub fn has_entries(folder: &Path) -> Result<bool, String> {
     let mut entries = fs::read_dir(folder).map_err(|error| at(folder, error))?;
     Ok(entries.next().is_some())
 }
@@ -163,7 +174,9 @@ fn partition_of(folder: &Path) -> Result<Option<String>, String> {
 }
 
 impl Identity {
-    fn of(disk: &File) -> io::Result<Identity> {
+    /// # Errors
+    /// It is no disk, or cannot be asked.
+    pub fn of(disk: &File) -> io::Result<Identity> {
         let metadata = disk.metadata()?;
         if !metadata.file_type().is_block_device() {
             return Err(io::Error::other("it is no disk"));
@@ -183,9 +196,20 @@ impl Identity {
         Ok(Identity { device: metadata.rdev(), sequence, size })
     }
 
-    fn at(path: &Path) -> Option<Identity> {
+    /// That of the disk with this node.
+    pub fn at(path: &Path) -> Option<Identity> {
         let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path).ok()?;
         Identity::of(&file).ok()
+    }
+
+    /// Its folder in sysfs.
+    pub fn folder(&self, sys: &Path) -> PathBuf {
+        sys.join(format!("dev/block/{}:{}", libc::major(self.device), libc::minor(self.device)))
+    }
+
+    /// In bytes.
+    pub fn size(&self) -> u64 {
+        self.size
     }
 }
 
@@ -260,9 +284,9 @@ mod tests {
             return;
         }
         let file = disk(4 << 20, None);
-        assert_eq!(check_by_blkid(&file), Ok(()));
+        assert_eq!(check_by_blkid(&file, ""), Ok(()));
         file.write_all_at(b"LUKS\xBA\xBE\0\x01", 0).unwrap();
-        let error = check_by_blkid(&file).unwrap_err();
+        let error = check_by_blkid(&file, "").unwrap_err();
         assert!(error.ends_with("blkid finds crypto_LUKS"), "{error}");
     }
 }

@@ -18,6 +18,7 @@ mod growth;
 mod holders;
 mod identity;
 mod kernel;
+mod known_partition;
 mod mapping;
 mod mount;
 mod mount_options;
@@ -25,7 +26,8 @@ mod network;
 mod news;
 mod parameters;
 mod partition_growth;
-mod partition_table;
+mod partition_plan;
+mod partitions;
 mod program;
 mod read_only;
 mod recovery_key;
@@ -110,6 +112,9 @@ pub fn perform(request: &Request) -> Result<String, String> {
         Request::MakeFolder { path, mode } => make_folder(path, mode.0),
         Request::Check { device } => with(Feature::Disks, || check::check(device)),
         Request::Format { source, fs_type } => with(Feature::Disks, || format::format(source, fs_type)),
+        Request::MakePartitions { source, partitions } => {
+            with(Feature::Disks, || partitions::make(source, partitions))
+        }
         Request::GrowPartition { device } => with(Feature::Disks, || partition_growth::grow(device)),
         Request::GrowFileSystem { device, target, fs_type } => {
             with(Feature::Disks, || growth::grow(device, target, fs_type))

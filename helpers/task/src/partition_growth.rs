@@ -3,26 +3,20 @@
 use std::fs::{self, File};
 use std::io::{Seek as _, SeekFrom};
 use std::ops::Range;
-use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
-use crate::failure::at;
-use crate::partition_table::PartitionTable;
+use kelson_devices::partition_table::PartitionTable;
 
-/// The unit of sysfs, whatever the sectors of the disk are.
-const UNIT: u64 = 512;
-/// Partitions end at a whole number of this.
-const ALIGNMENT: u64 = 1 << 20;
+use crate::failure::at;
+use crate::known_partition::{ALIGNMENT, KnownPartition, sector_size};
+
 /// A partition, as the kernel knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Partition {
     /// The node of its disk.
     disk: PathBuf,
-    number: u32,
-    /// In bytes.
-    start: u64,
-    size: u64,
+    known: KnownPartition,
     /// The size of a sector of the disk.
     sector: u64,
 }
@@ -37,8 +31,9 @@ pub fn grow(device: &Path) -> Result<String, String> {
     let disk = disk.map_err(|error| at(&partition.disk, error))?;
     let grown = extend(&disk, &partition).map_err(|why| at(&partition.disk, why))?;
     let Some(size) = grown else { return Ok(String::new()) };
-    resize(&disk, &partition, size).map_err(|error| at(device, format!("its new size: {error}")))?;
-    Ok(format!("{} has grown by {} MiB", device.display(), size.saturating_sub(partition.size) >> 20))
+    let known = KnownPartition { size, ..partition.known };
+    known.resize(&disk).map_err(|error| at(device, format!("its new size: {error}")))?;
+    Ok(format!("{} has grown by {} MiB", device.display(), size.saturating_sub(partition.known.size) >> 20))
 }
 
 impl Partition {
@@ -46,39 +41,22 @@ impl Partition {
     fn of(sys: &Path, device: &Path) -> Result<Option<Partition>, String> {
         let number = fs::metadata(device).map_err(|error| at(device, error))?.rdev();
         let folder = sys.join(format!("dev/block/{}:{}", libc::major(number), libc::minor(number)));
-        if !folder.join("partition").exists() {
-            return Ok(None);
-        }
+        let Some(known) = KnownPartition::read(&folder)? else { return Ok(None) };
         let folder = fs::canonicalize(&folder).map_err(|error| at(&folder, error))?;
         let disk = folder.parent().unwrap_or(&folder);
         let node = Path::new("/dev").join(disk.file_name().unwrap_or_default());
-        let bytes = |file: &str| Ok::<u64, String>(read_number(&folder.join(file))?.saturating_mul(UNIT));
-        Ok(Some(Partition {
-            disk: node,
-            number: u32::try_from(read_number(&folder.join("partition"))?).unwrap_or(0),
-            start: bytes("start")?,
-            size: bytes("size")?,
-            sector: read_number(&disk.join("queue/logical_block_size"))?.max(UNIT),
-        }))
+        Ok(Some(Partition { disk: node, known, sector: sector_size(disk)? }))
     }
-}
-
-fn read_number(file: &Path) -> Result<u64, String> {
-    let text = fs::read_to_string(file).map_err(|error| at(file, error))?;
-    text.trim().parse().map_err(|error| at(file, error))
 }
 
 /// Writes a table in which the partition reaches to the end of the disk. Returns its new size in bytes; `None`: there is
 /// nothing to grow into.
 fn extend(mut disk: &File, partition: &Partition) -> Result<Option<u64>, String> {
     let sector = partition.sector;
-    let mut table = PartitionTable::read(disk, sector)?;
-    let known = table.partition(partition.number).filter(|known| {
-        let size = known.end.saturating_sub(known.start);
-        (known.start.saturating_mul(sector), size.saturating_mul(sector)) == (partition.start, partition.size)
-    });
+    let mut table = PartitionTable::read(disk, sector).map_err(|error| error.to_string())?;
+    let known = table.partition(partition.known.number).filter(|known| partition.known.is_on(known, sector));
     let Some(known) = known else {
-        return Err(format!("its table of partitions has another partition {}", partition.number));
+        return Err(format!("its table of partitions has another partition {}", partition.known.number));
     };
     if table.last_start() != Some(known.start) {
         // Another one is in the way.
@@ -95,13 +73,13 @@ fn extend(mut disk: &File, partition: &Partition) -> Result<Option<u64>, String>
     if table.copy_place() != before {
         check_end(disk, table.copy_place())?;
     }
-    table.set_end(partition.number, end);
+    table.set_end(partition.known.number, end);
     table.write(disk).map_err(|error| format!("its table of partitions: {error}"))?;
     Ok(Some(end.saturating_sub(known.start).saturating_mul(sector)))
 }
 
 /// Nothing is where the copy of the table will be.
-fn check_end(disk: &File, place: Range<u64>) -> Result<(), String> {
+pub fn check_end(disk: &File, place: Range<u64>) -> Result<(), String> {
     let length = place.end.saturating_sub(place.start);
     let mut end = vec![0; usize::try_from(length).unwrap_or(0)];
     disk.read_exact_at(&mut end, place.start).map_err(|error| format!("its end cannot be read: {error}"))?;
@@ -114,51 +92,16 @@ fn check_end(disk: &File, place: Range<u64>) -> Result<(), String> {
     }
 }
 
-/// `struct blkpg_partition` and `struct blkpg_ioctl_arg` of the kernel's `blkpg.h`.
-#[repr(C)]
-struct Place {
-    start: i64,
-    length: i64,
-    number: libc::c_int,
-    names: [u8; 128],
-}
-#[repr(C)]
-struct Change {
-    operation: libc::c_int,
-    flags: libc::c_int,
-    length: libc::c_int,
-    place: *mut Place,
-}
-/// `BLKPG` and `BLKPG_RESIZE_PARTITION`.
-const BLKPG: libc::Ioctl = 0x1269;
-const RESIZE: libc::c_int = 3;
-
-/// Tells the kernel of the new size; the partition may be in use.
-fn resize(disk: &File, partition: &Partition, size: u64) -> std::io::Result<()> {
-    let mut place = Place {
-        start: i64::try_from(partition.start).unwrap_or(i64::MAX),
-        length: i64::try_from(size).unwrap_or(i64::MAX),
-        number: i32::try_from(partition.number).unwrap_or(0),
-        names: [0; 128],
-    };
-    let length = i32::try_from(size_of::<Place>()).unwrap_or(0);
-    let change = Change { operation: RESIZE, flags: 0, length, place: &raw mut place };
-    // SAFETY: the descriptor is open; the kernel reads the change and the place that it points to, which both live over the
-    // call.
-    let result = unsafe { libc::ioctl(disk.as_raw_fd(), BLKPG, &raw const change) };
-    Ok(nix::errno::Errno::result(result).map(drop)?)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::partition_table::testing::disk;
+    use crate::known_partition::testing::disk;
 
     const MIB: u64 = 1 << 20;
 
     fn partition(number: u32, sector: u64, part: Range<u64>) -> Partition {
         let (start, size) = (part.start * MIB, (part.end - part.start) * MIB);
-        Partition { disk: "/dev/x".into(), number, start, size, sector }
+        Partition { disk: "/dev/x".into(), known: KnownPartition { number, start, size }, sector }
     }
 
     /// The end in MiB.
@@ -183,7 +126,7 @@ mod tests {
             assert_eq!(extend(&file, &first), Ok(None));
             assert_eq!(extend(&file, &last), Ok(Some(12 * MIB)));
             assert_eq!((end_of(&file, sector, 1), end_of(&file, sector, 2)), (3, 15));
-            let last = Partition { size: 12 * MIB, ..last };
+            let last = partition(2, sector, 3..15);
             assert_eq!(extend(&file, &last), Ok(None));
             file.set_len(8 * MIB).unwrap();
             assert_eq!(extend(&file, &last), Ok(None), "the disk is smaller than the table says");
@@ -209,9 +152,8 @@ mod tests {
         let number = |at: usize| u64::from_le_bytes(header[at..at + 8].try_into().unwrap());
         let last = 16 * MIB / 512 - 1;
         assert_eq!((number(24), number(32), number(72)), (last, 1, last - 32));
-        let mut unsealed = header[..92].to_vec();
-        unsealed[16..20].fill(0);
-        assert_eq!(header[16..20], crc32fast::hash(&unsealed).to_le_bytes());
+        let restored = PartitionTable::restore(&file, 512, 16 * MIB).unwrap();
+        assert_eq!(restored, PartitionTable::read(&file, 512).unwrap());
     }
 
     #[test]
@@ -233,12 +175,7 @@ mod tests {
         let error = refused(&file, &part);
         assert!(error.starts_with(&format!("byte {} is not zero", 16 * MIB - 700)), "{error}");
         file.write_all_at(&[0], 16 * MIB - 700).unwrap();
-        for (place, why) in [
-            (512, "it has no GPT"),
-            (512 + 80, "unusual form"),
-            (1024 + 60, "damaged"),
-            (512 + 60, "damaged"),
-        ] {
+        for (place, why) in [(512, "it has no GPT"), (512 + 80, "unusual form"), (1024 + 60, "damaged")] {
             let before = contents(&file, place..place + 1);
             file.write_all_at(&[before[0] ^ 0x10], place).unwrap();
             let error = refused(&file, &part);
@@ -246,10 +183,5 @@ mod tests {
             file.write_all_at(&before, place).unwrap();
         }
         assert_eq!(extend(&file, &part), Ok(Some(14 * MIB)));
-    }
-
-    #[test]
-    fn the_messages_have_the_layout_of_the_kernel() {
-        assert_eq!((size_of::<Place>(), size_of::<Change>()), (152, 24));
     }
 }

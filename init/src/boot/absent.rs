@@ -1,5 +1,5 @@
-//! Mounts whose disks had not come, and encrypted disks that were not open, when the boot went on. They are made when the
-//! disks come, or are opened.
+//! Mounts whose disks had not come, disks that had not come to get partitions, and encrypted disks that were not open, when the
+//! boot went on. They are made when the disks come, or are opened.
 //!
 //! The list is a part of the report of the boot, so that a later incarnation of PID 1 finds it there.
 
@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use kelson_services::host::{BootReport, LockedDisk};
 use kelson_spec::encryption::EncryptionSpec;
 use kelson_spec::machine::MountSpec;
+use kelson_spec::partitions::DiskPartitionsSpec;
 use tokio::sync::watch;
 
 use super::TaskFailure;
@@ -29,6 +30,25 @@ impl Absent {
     /// An encrypted disk is not open.
     pub fn put_locked(&self, disk: EncryptionSpec, refused: bool) {
         self.0.send_modify(|report| report.locked.push(LockedDisk { disk, refused }));
+    }
+
+    /// A disk that is to get partitions has not come.
+    pub fn put_unpartitioned(&self, disk: &DiskPartitionsSpec) {
+        self.0.send_modify(|report| report.unpartitioned.push(disk.to_word()));
+    }
+
+    /// The disks that are to get partitions.
+    pub fn unpartitioned(&self) -> Vec<DiskPartitionsSpec> {
+        let report = self.0.borrow();
+        report.unpartitioned.iter().filter_map(|word| DiskPartitionsSpec::from_word(word)).collect()
+    }
+
+    /// This disk has come, and got its partitions or not.
+    pub fn partitioned(&self, disk: &DiskPartitionsSpec, result: &Result<String, TaskFailure>) {
+        self.0.send_modify(|report| {
+            report.unpartitioned.retain(|waiting| *waiting != disk.to_word());
+            settle(report, &partitions_name(disk), result);
+        });
     }
 
     /// What must come before this mount can be made: an absent mount, or an encrypted disk.
@@ -104,6 +124,11 @@ fn settle(report: &mut BootReport, name: &str, result: &Result<String, TaskFailu
         task.error = result.as_ref().err().map(|failure| failure.message.clone());
         task.message = result.as_ref().map(|done| format!("{done}; after the boot")).unwrap_or_default();
     }
+}
+
+/// The name of the task that makes the partitions of a disk.
+pub fn partitions_name(disk: &DiskPartitionsSpec) -> String {
+    format!("partitions {}", disk.disk)
 }
 
 /// The name of the task that opens the encrypted disk.

@@ -14,7 +14,7 @@ use kelson_spec::encryption::EncryptionSpec;
 use kelson_spec::machine::{MountSpec, SwapSpec};
 
 use super::absent::Absent;
-use super::{Order, Phase, Task, disks, mounts, network, root, state_folder, swap};
+use super::{Order, Phase, Task, disks, mounts, network, partitions, root, state_folder, swap};
 use crate::options::Options;
 use crate::{log, signals};
 
@@ -50,6 +50,7 @@ pub fn disks(
 ) -> Vec<Phase> {
     // The watchdog's driver may be a module, and what comes after it can hang on a disk.
     let mut phases = vec![modules(machine, launcher), Phase::new("watchdog", Order::InTurn).task(watchdog)];
+    phases.extend(partitions::phase(&machine.partitions, &[], launcher, absent));
     phases.extend(mounts_of(&machine.encryption, &machine.mounts, launcher, absent));
     let state = state_folder::task(Arc::clone(launcher), options.state_dir.clone());
     phases.push(Phase::new("mounts", Order::InTurn).task(state));
@@ -68,7 +69,9 @@ pub fn further_disks(
         machine.mounts.iter().filter(|mount| !done.mounts.contains(mount)).cloned().collect();
     let encrypted = machine.encryption.iter().filter(|disk| !done.encryption.contains(disk));
     let encrypted: Vec<EncryptionSpec> = encrypted.cloned().collect();
-    let mut phases: Vec<Phase> = mounts_of(&encrypted, &further, launcher, absent).collect();
+    let parts = partitions::phase(&machine.partitions, &done.partitions, launcher, absent);
+    let mut phases: Vec<Phase> =
+        parts.into_iter().chain(mounts_of(&encrypted, &further, launcher, absent)).collect();
     let swap: Vec<SwapSpec> = machine.swap.iter().filter(|swap| !done.swap.contains(swap)).cloned().collect();
     phases.extend(swap::phase(&swap, launcher));
     if machine.modules != done.modules || (machine.devices.is_some() && done.devices.is_none()) {

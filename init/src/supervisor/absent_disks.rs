@@ -1,4 +1,4 @@
-//! Disks that had not come when the boot went on: each is checked and mounted when it comes.
+//! Disks that had not come when the boot went on: each gets its partitions, is opened, or is checked and mounted when it comes.
 //!
 //! A process waits for each of them, and looks at the disks of the machine after each message of the kernel about a
 //! device. A host whose disks were all there has no such process.
@@ -11,12 +11,13 @@ use kelson_services::manager::Manager;
 use kelson_services::state_store::{Kind, StateStore};
 use kelson_spec::encryption::EncryptionSpec;
 use kelson_spec::machine::MountSpec;
+use kelson_spec::partitions::DiskPartitionsSpec;
 use kelson_sys::boxed;
 use tokio::task::{JoinHandle, JoinSet};
 
-use crate::boot::absent::{Absent, open_name, task_name};
+use crate::boot::absent::{Absent, open_name, partitions_name, task_name};
 use crate::boot::devices::{MountFailure, carry_out};
-use crate::boot::{TaskFailure, encryption};
+use crate::boot::{TaskFailure, encryption, partitions};
 
 /// How long one process waits before another takes its place.
 const WAIT: Duration = Duration::from_secs(3600);
@@ -44,7 +45,7 @@ pub(super) fn mount_as_they_come(
     manager: Manager,
     store: Option<StateStore>,
 ) -> AbsentDisks {
-    let some = !absent.free().is_empty() || !absent.locked().is_empty();
+    let some = !absent.free().is_empty() || !absent.locked().is_empty() || !absent.unpartitioned().is_empty();
     let work = async move {
         mount_all(&absent, &launcher, |text| {
             manager.host_event(text);
@@ -60,6 +61,7 @@ pub(super) fn mount_as_they_come(
 /// What comes later.
 #[derive(Debug, Clone, PartialEq)]
 enum Later {
+    Partition(DiskPartitionsSpec),
     Open(EncryptionSpec),
     Mount(MountSpec),
 }
@@ -67,6 +69,7 @@ enum Later {
 impl Later {
     async fn carry_out(&self, launcher: &dyn Launcher) -> Result<String, MountFailure> {
         match self {
+            Later::Partition(disk) => partitions::carry_out(launcher, disk, WAIT).await,
             Later::Open(disk) => encryption::open(launcher, disk, WAIT).await,
             Later::Mount(mount) => carry_out(launcher, mount, WAIT).await,
         }
@@ -77,7 +80,8 @@ impl Later {
 async fn mount_all(absent: &Absent, launcher: &Arc<dyn Launcher>, report: impl Fn(&str)) {
     let (mut begun, mut running) = (Vec::new(), JoinSet::new());
     loop {
-        let disks = absent.locked().into_iter().map(Later::Open);
+        let parts = absent.unpartitioned().into_iter().map(Later::Partition);
+        let disks = parts.chain(absent.locked().into_iter().map(Later::Open));
         for later in disks.chain(absent.free().into_iter().map(Later::Mount)) {
             if !begun.contains(&later) {
                 begun.push(later.clone());
@@ -87,6 +91,10 @@ async fn mount_all(absent: &Absent, launcher: &Arc<dyn Launcher>, report: impl F
         match running.join_next().await {
             Some(Ok((later, result))) => {
                 let name = match &later {
+                    Later::Partition(disk) => {
+                        absent.partitioned(disk, &result);
+                        partitions_name(disk)
+                    }
                     Later::Open(disk) => {
                         absent.opened(disk, &result);
                         open_name(disk)
@@ -159,5 +167,23 @@ mod tests {
             ["identify LABEL=SRV 3600000", "mount /dev/vdb /srv xfs  0", "mount tmpfs /srv/tmp xfs  0",]
         );
         assert!(absent.report().absent.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_disk_that_comes_late_gets_its_partitions() {
+        let launcher = Arc::new(Scripted::new(|line: &str| {
+            Some(if line.starts_with("identify") { "done - /dev/vdb" } else { "done new: DATA" })
+        }));
+        let absent = Absent::new(watch::Sender::default());
+        absent.put_unpartitioned(&DiskPartitionsSpec {
+            disk: "SERIAL=S".to_owned(),
+            ..DiskPartitionsSpec::default()
+        });
+        let said = Mutex::new(Vec::new());
+        let scripted: Arc<dyn Launcher> = launcher.clone();
+        mount_all(&absent, &scripted, |text| said.lock().unwrap().push(text.to_owned())).await;
+        assert_eq!(*said.lock().unwrap(), ["partitions SERIAL=S: new: DATA"]);
+        assert_eq!(*launcher.1.lock().unwrap(), ["identify SERIAL=S 3600000", "make-partitions SERIAL=S"]);
+        assert!(absent.report().unpartitioned.is_empty());
     }
 }

@@ -1,10 +1,8 @@
 //! `encryption` of the machine file.
 
 use super::mapping::{Mapping, keys};
-use super::mount::format_mistake;
-use super::values::{choice, duration, name, number, path, word};
-use crate::decode::quoted;
-use kelson_spec::disk::DiskName;
+use super::mount::{disk, format_mistake};
+use super::values::{choice, duration, name, number, path};
 use kelson_spec::encryption::{EncryptionSpec, Tpm2Spec};
 use kelson_spec::machine::Format;
 
@@ -13,20 +11,11 @@ const LAST_REGISTER: u8 = 23;
 
 /// An encrypted disk.
 pub fn encryption() -> Mapping<EncryptionSpec> {
-    let form = "^(/dev/|LABEL=|UUID=|PARTLABEL=|PARTUUID=|SERIAL=|ID=)[^=]";
-    let disk = word("name of a disk", form, "SERIAL=WD-123").but(|source| {
-        let is_disk = match DiskName::parse(source) {
-            Some(DiskName::Named(_, name)) => !name.is_empty(),
-            Some(DiskName::Path(path)) => path.file_name().is_some(),
-            None => false,
-        };
-        (!is_disk).then(|| format!("{} is no name of a disk; write such as SERIAL=WD-123", quoted(source)))
-    });
     keys! {
         Mapping::new("encryption", EncryptionSpec::default);
         needed "name" name = name(), "name: NAME", "the name of the opened disk: mounts and swap find it at \
              `/dev/mapper/NAME`";
-        needed "source" source = disk, "source: DEVICE or SERIAL=NUMBER",
+        needed "source" source = disk(), "source: DEVICE or SERIAL=NUMBER",
             "the encrypted disk by any of its [names](howto/disks.md#names)";
         means "tpm2" tpm2 = Mapping::codec(tpm2).optional(), "no key is in the TPM",
             "`{}`: the [TPM](howto/disks.md#a-key-in-the-tpm) of the machine has a key of the disk";

@@ -19,6 +19,7 @@ use super::kexec::kexec;
 use super::mapping::{Mapping, keys};
 use super::mount::mount;
 use super::network::interface;
+use super::partitions::{named_twice, partitions};
 use super::requirement::{Use, requirements};
 use super::restart::restart;
 use super::service::service_file;
@@ -93,6 +94,9 @@ pub fn machine_file(defaults: &Rc<MachineSpec>) -> Mapping<MachineSpec> {
     let encrypted = part(Feature::Disks, || {
         Mapping::codec(encryption).list("a list of encrypted disks").but(|disks| name_of_two(disks))
     });
+    let partitions = part(Feature::Disks, || {
+        Mapping::codec(partitions).list("a list of disks").but(|disks| named_twice(disks))
+    });
     keys! {
         Mapping::new("machine", move || (*initial).clone());
         means "hostname" hostname = host_name().optional(),
@@ -110,6 +114,8 @@ pub fn machine_file(defaults: &Rc<MachineSpec>) -> Mapping<MachineSpec> {
         means "nftables" nftables = part(Feature::Net, || path().optional()), "Kelson loads no rules",
             "a file of rules for the firewall, which the boot has [`nft`](howto/network.md#the-firewall) load before \
              it sets up interfaces";
+        key "partitions" partitions = partitions, "disks with their partitions: those that a disk lacks are \
+             [made](howto/disks.md#partitions), before disks are mounted";
         key "encryption" encryption = encrypted, "encrypted disks, which the boot [opens](howto/disks.md#encrypted-disks) \
              before it mounts what is in them";
         key "mounts" mounts = Mapping::codec(mount).list("a list of mounts"), "file systems";

@@ -2,7 +2,7 @@
 
 use super::codec::{Codec, part};
 use super::mapping::{Mapping, keys};
-use super::values::{any_word, boolean, choice, duration, path, text};
+use super::values::{any_word, boolean, choice, duration, path, text, word};
 use crate::decode::quoted;
 use kelson_spec::disk::{DiskName, NameKind};
 use kelson_spec::features::Feature;
@@ -64,6 +64,19 @@ pub fn format_mistake(source: &str) -> Option<String> {
         )),
         Some(_) => None,
     }
+}
+
+/// The name of a disk.
+pub fn disk() -> Codec<String> {
+    let form = "^(/dev/|LABEL=|UUID=|PARTLABEL=|PARTUUID=|SERIAL=|ID=)[^=]";
+    word("name of a disk", form, "SERIAL=WD-123").but(|source| {
+        let is_disk = match DiskName::parse(source) {
+            Some(DiskName::Named(_, name)) => !name.is_empty(),
+            Some(DiskName::Path(path)) => path.file_name().is_some(),
+            None => false,
+        };
+        (!is_disk).then(|| format!("{} is no name of a disk; write such as SERIAL=WD-123", quoted(source)))
+    })
 }
 
 /// The name of a disk, or another source.

@@ -8,7 +8,7 @@ fn folder() -> Folder {
     let folder = Folder::new();
     folder.machine(
         "api: {listen: [\"0.0.0.0:1\"], ca: /a, certificate: /b, key: /c}\nimages: [/images]\nhostname: small\ntime: {servers: [192.0.2.1]}\nnetwork: [{interface: eth0, dhcp: true}, {interface: br0, bridge: {}}]\ndevices: {}\nsources: {from: [disk]}\n\
-         nftables: /etc/rules\nmounts: [{source: SERIAL=S, target: /srv, type: ext4, format: ifBlank}]\nswap: [{zram: 50}]\nkexec: {kernel: /boot/vmlinuz}\n\
+         nftables: /etc/rules\nmounts: [{source: SERIAL=S, target: /srv, type: ext4, format: ifBlank}]\nswap: [{zram: 50}]\npartitions: [{disk: SERIAL=S, create: [{label: A}]}]\nkexec: {kernel: /boot/vmlinuz}\n\
          builtins: {apid: {required: false}, containerd: {enabled: true}, devlog: {enabled: true}, probe: {resources: {}}}\n",
     );
     folder.service("box", "name: box\ncontainer: {image: web}\nuser: www\n");
@@ -48,6 +48,7 @@ fn each_key_is_rejected_with_the_feature_that_it_needs() {
             without("nftables", Feature::Net),
             without("mounts[0].format", Feature::Disks),
             without("swap", Feature::Disks),
+            without("partitions", Feature::Disks),
             without("kexec", Feature::Kexec),
             without("builtins.apid", Feature::Apid),
             without("builtins.containerd", Feature::Containerd),

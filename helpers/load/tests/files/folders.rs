@@ -190,7 +190,7 @@ sources: {from: [disc], wait: 1, server: localhost:80}
             "machine.yaml:24:82: devices.rules[2].link: \"../x\" is not a name below /dev; write such as serial/gps",
             "machine.yaml:24:95: devices.rules[2].group: group \"nobodys\" is not in /etc/group",
             "machine.yaml:24:117: devices.rules[2].attributes: \"../a\" is not the name of an attribute, such as idVendor",
-            "machine.yaml:25:1: hostnmae: this key is not known; did you mean hostname? Allowed here: hostname, modules, sysctl, network, nftables, encryption, mounts, swap, api, builtins, health, shutdown, watchdog, images, main, time, devices, console, kexec, sources, logs",
+            "machine.yaml:25:1: hostnmae: this key is not known; did you mean hostname? Allowed here: hostname, modules, sysctl, network, nftables, partitions, encryption, mounts, swap, api, builtins, health, shutdown, watchdog, images, main, time, devices, console, kexec, sources, logs",
             "machine.yaml:26:10: console: \"disk\" is not one of dashboard, shell",
             "machine.yaml:27:8: kexec.kernel: this key is missing; write kernel: PATH",
             "machine.yaml:27:20: kexec.initramfs: \"boot\" is not a path from the root; write it with / first",
@@ -312,6 +312,46 @@ fn an_encrypted_disk_that_cannot_be_made_is_said() {
         folder.messages(),
         ["machine.yaml:1:13: encryption: two disks have the name a; give each another one"]
     );
+}
+
+#[test]
+fn a_disk_of_whose_partitions_one_is_wrong_is_left_alone() {
+    let folder = host();
+    folder.machine(
+        "partitions:
+  - {disk: PARTLABEL=a, create: [{label: A}]}
+  - {disk: SERIAL=b, create: []}
+  - {disk: SERIAL=c, create: [{label: ' A'}, {label: abcdefghijklmnopqrstuvwxyz-abcdefghijk}, {label: é}]}
+  - {disk: SERIAL=d, create: [{label: A, size: 1000}, {label: B, type: fat}, {size: 1Mi}]}
+  - {disk: SERIAL=e, create: [{label: A}, {label: B}]}
+  - {disk: SERIAL=f, create: [{label: F, size: 1Gi}, {label: G, type: swap}]}
+",
+    );
+    assert_eq!(
+        folder.messages(),
+        [
+            "machine.yaml:2:12: partitions[0].disk: PARTLABEL is the name of a part of a disk; name the disk by SERIAL=, ID= or its path",
+            "machine.yaml:3:30: partitions[1].create: no partition is named; write such as [{label: DATA}], or leave the disk out",
+            "machine.yaml:4:39: partitions[2].create[0].label: \" A\" is no label of a partition; write at most 36 characters of ASCII",
+            "machine.yaml:4:54: partitions[2].create[1].label: \"abcdefghijklmnopqrstuvwxyz-abcdefghijk\" is no label of a partition; write at most 36 characters of ASCII",
+            "machine.yaml:4:103: partitions[2].create[2].label: \"é\" is no label of a partition; write at most 36 characters of ASCII",
+            "machine.yaml:5:48: partitions[3].create[0].size: 1000 is out of range; write at least 1Mi",
+            "machine.yaml:5:72: partitions[3].create[1].type: \"fat\" is not one of linux, swap, esp, luks, lvm, raid, and no GUID",
+            "machine.yaml:5:78: partitions[3].create[2].label: this key is missing; write label: DATA",
+            "machine.yaml:6:30: partitions[4].create: only the last partition may be without size, because it takes what the others leave; give \"A\" one",
+        ]
+    );
+    let disks = folder.load().machine.partitions;
+    assert_eq!(disks.iter().map(|disk| disk.disk.as_str()).collect::<Vec<_>>(), ["SERIAL=f"]);
+    for (lists, message) in [
+        (["A", "A"], "two partitions have the label \"A\"; give each another one"),
+        (["A", "B"], "the disk \"SERIAL=a\" is there twice; put its partitions into one list"),
+    ] {
+        let disks = lists.map(|label| format!("{{disk: SERIAL=a, create: [{{label: {label}}}]}}"));
+        folder.machine(&format!("partitions: [{}]\n", disks.join(", ")));
+        assert_eq!(folder.messages(), [format!("machine.yaml:1:13: partitions: {message}")]);
+        assert!(folder.load().machine.partitions.is_empty());
+    }
 }
 
 #[test]

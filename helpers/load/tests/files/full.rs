@@ -14,6 +14,7 @@ use kelson_spec::network::{
     BondMode, BondSpec, BridgeSpec, Dhcp6Spec, DhcpSpec, InterfaceSpec, LinkKind, Matches, RouteSpec,
     RuleSpec, VlanSpec,
 };
+use kelson_spec::partitions::{DiskPartitionsSpec, PartitionSpec};
 use kelson_spec::secrets::SecretUse;
 use kelson_spec::service::*;
 use kelson_spec::sources::{SourceKind, SourcesSpec};
@@ -416,6 +417,7 @@ network:
   - {interface: br0, bridge: {members: [bond0], stp: true}}
   - {interface: local, dummy: {}}
 nftables: /etc/nftables.conf
+partitions: [{disk: SERIAL=4, create: [{label: A 1, size: 10Mi, type: esp}, {label: B, type: 0FC63DAF-8483-4772-8E79-3D69D8477DE4}], wait: 2s}, {disk: /dev/vdd, create: [{label: C}]}]
 encryption: [{name: data, source: SERIAL=2, tpm2: {pcrs: [0, 7]}, keyFile: /k, recoveryFile: /r, wait: 5s, format: ifBlank}, {name: more, source: /dev/vdc, tpm2: {}}]
 mounts: [{source: LABEL=STATE, target: /var, type: ext4, options: [noatime], wait: 1m}, {source: SERIAL=1, target: /srv, type: xfs, format: ifBlank, grow: true}]
 swap: [{source: PARTLABEL=swap, priority: 5, wait: 1s, format: ifBlank}, {zram: 50, algorithm: zstd}]
@@ -522,6 +524,25 @@ logs: {stdout: only}
             made("local", LinkKind::Dummy),
         ],
         nftables: Some("/etc/nftables.conf".into()),
+        partitions: vec![
+            DiskPartitionsSpec {
+                disk: "SERIAL=4".into(),
+                create: vec![
+                    PartitionSpec { label: "A 1".into(), size: Some(10 << 20), kind: "esp".into() },
+                    PartitionSpec {
+                        label: "B".into(),
+                        size: None,
+                        kind: "0FC63DAF-8483-4772-8E79-3D69D8477DE4".into(),
+                    },
+                ],
+                wait: Duration::from_secs(2),
+            },
+            DiskPartitionsSpec {
+                disk: "/dev/vdd".into(),
+                create: vec![PartitionSpec { label: "C".into(), ..PartitionSpec::default() }],
+                ..DiskPartitionsSpec::default()
+            },
+        ],
         encryption: vec![
             EncryptionSpec {
                 name: "data".into(),

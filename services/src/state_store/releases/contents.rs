@@ -301,6 +301,7 @@ fn boot() -> BootReport {
         kernel: Some(time(900)),
         total: Some(time(2900)),
         absent: vec![absent],
+        unpartitioned: vec!["SERIAL=PARTS\n-:swap:DATA".to_owned()],
         locked: vec![LockedDisk { disk, refused: true }],
     }
 }
