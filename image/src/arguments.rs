@@ -28,6 +28,8 @@ pub enum Work {
         image: String,
         /// `user[:group]` instead of the config's.
         user: Option<String>,
+        /// The service whose container PID 1 runs itself: without containerd, for a container that begins anew.
+        native: Option<String>,
     },
     List,
     /// Which archives there are, without opening one.
@@ -46,7 +48,7 @@ pub const NAME: &str = "kelson-unpack";
 pub const REPORT_DESCRIPTOR: i32 = 3;
 
 const USAGE: &str = "usage: kelson-unpack unpack|list|look|prune --containerd SOCKET --runtime-dir DIR --state-dir DIR \
-                     [--images DIR]… [--user USER] [--dry-run] [--] [IMAGE…]";
+                     [--images DIR]… [--user USER] [--native SERVICE] [--dry-run] [--] [IMAGE…]";
 
 impl Arguments {
     /// The words behind `argv[0]`.
@@ -71,9 +73,11 @@ impl Arguments {
             flag("--images", folder);
         }
         match &self.work {
-            Work::Unpack { image, user } => {
-                if let Some(user) = user {
-                    words.extend(["--user".into(), user.into()]);
+            Work::Unpack { image, user, native } => {
+                for (flag, value) in [("--user", user), ("--native", native)] {
+                    if let Some(value) = value {
+                        words.extend([flag.into(), value.into()]);
+                    }
                 }
                 words.extend(["--".into(), image.into()]);
             }
@@ -97,7 +101,7 @@ impl Arguments {
     fn read(mut words: impl Iterator<Item = OsString>) -> Result<Self, String> {
         let work = words.next().ok_or("nothing to do was named")?;
         let (mut images, mut socket, mut runtime_dir, mut state_dir) = (Vec::new(), None, None, None);
-        let (mut user, mut dry_run, mut names) = (None, false, Vec::new());
+        let (mut user, mut native, mut dry_run, mut names) = (None, None, false, Vec::new());
         while let Some(word) = words.next() {
             let mut value = || words.next().ok_or_else(|| format!("{} needs a value", word.display()));
             match word.to_str() {
@@ -106,6 +110,7 @@ impl Arguments {
                 Some("--runtime-dir") => runtime_dir = Some(PathBuf::from(value()?)),
                 Some("--state-dir") => state_dir = Some(PathBuf::from(value()?)),
                 Some("--user") => user = Some(text(value()?)?),
+                Some("--native") => native = Some(text(value()?)?),
                 Some("--dry-run") => dry_run = true,
                 Some("--") => {
                     for name in words.by_ref() {
@@ -118,7 +123,7 @@ impl Arguments {
         }
         let work = match work.to_str() {
             Some("unpack") => match names.as_slice() {
-                [image] => Work::Unpack { image: image.clone(), user },
+                [image] => Work::Unpack { image: image.clone(), user, native },
                 _ => return Err(format!("unpack takes one image, not {}", names.len())),
             },
             Some("list") => Work::List,
@@ -157,8 +162,12 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         for work in [
-            Work::Unpack { image: "-odd".to_owned(), user: None },
-            Work::Unpack { image: "demo/web:1".to_owned(), user: Some("www:web".to_owned()) },
+            Work::Unpack { image: "-odd".to_owned(), user: None, native: None },
+            Work::Unpack {
+                image: "demo/web:1".to_owned(),
+                user: Some("www:web".to_owned()),
+                native: Some("web".to_owned()),
+            },
             Work::List,
             Work::Prune { keep: vec![], dry_run: false },
             Work::Prune { keep: vec!["a".to_owned(), "--dry-run".to_owned()], dry_run: true },

@@ -57,7 +57,8 @@ impl Unpacker {
         &self.options
     }
 
-    /// The image, complete in containerd; unpacked now where that is missing. `user` instead of the config's. Progress
+    /// The image, complete in containerd, or for the service `native` in Kelson's own folders; unpacked now where that is
+    /// missing. `user` instead of the config's. Progress
     /// comes about once a second, also when nothing moves. Must be called within a Tokio runtime with I/O and time.
     ///
     /// # Errors
@@ -66,9 +67,14 @@ impl Unpacker {
         &self,
         image: &str,
         user: Option<&str>,
+        native: Option<&str>,
         mut on_news: impl FnMut(News) + Send,
     ) -> Result<Unpacked, UnpackFailure> {
-        let work = Work::Unpack { image: image.to_owned(), user: user.map(str::to_owned) };
+        let work = Work::Unpack {
+            image: image.to_owned(),
+            user: user.map(str::to_owned),
+            native: native.map(str::to_owned),
+        };
         self.follow(work, |report| match report {
             Report::Progress(progress) => {
                 on_news(News::Progress(progress));

@@ -92,6 +92,8 @@ const PERSONALITIES: &[(&CStr, Main)] = &[
     (c"kelson-devlog", |_| kelson_devlog::main()),
     (c"kelson-load", |words| kelson_load::process::main(words, OWN)),
     #[cfg(feature = "containerd")]
+    (c"kelson-container", kelson_container::main),
+    #[cfg(feature = "containerd")]
     (c"kelson-unpack", |words| kelson_unpack::main(words.iter().cloned())),
     #[cfg(feature = "devices")]
     (c"kelson-devices", kelson_devices::main),

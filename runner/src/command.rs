@@ -42,6 +42,18 @@ pub enum Stdio {
     Descriptor(OwnedFd),
 }
 
+/// The PID namespace of a child.
+#[derive(Debug, Default)]
+pub(crate) enum PidNamespace {
+    /// PID 1's.
+    #[default]
+    Own,
+    /// A new one, in which it is the first process.
+    New,
+    /// An open `/proc/PID/ns/pid`.
+    Of(OwnedFd),
+}
+
 /// A user by number, with exactly these supplementary groups.
 #[derive(Debug)]
 pub(crate) struct Ids {
@@ -75,6 +87,7 @@ pub struct Command {
     pub(crate) bounding: Option<u64>,
     pub(crate) ambient: u64,
     pub(crate) seccomp: Option<Arc<Filter>>,
+    pub(crate) pid_namespace: PidNamespace,
     /// The network namespace that it enters.
     pub(crate) network: Option<OwnedFd>,
     /// Spared by the kernel where memory is short, as long as there are others.

@@ -12,23 +12,17 @@
 
 mod attaching;
 mod bundle;
-mod capabilities;
 mod detached;
-mod devices;
 mod error;
 mod executor;
 mod launch;
 mod leftovers;
-mod limits;
 mod made_of;
-mod mounts;
-mod oci;
 mod opening;
 mod pidfd;
 mod retry;
 mod runner;
 mod runtime;
-mod spec;
 mod watch;
 
 use std::time::Duration;

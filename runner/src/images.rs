@@ -1,18 +1,19 @@
 //! Where containers get their images from.
 
 pub use kelson_spec::image::ImageConfig;
+use kelson_spec::service::ContainerSpec;
 
 use crate::runner::{BoxFuture, RunnerError};
 
 /// Has images unpacked. Implemented above, where an unpack can be reported to the operator.
 pub trait Images: Send + Sync {
-    /// The image, complete in containerd, and what its config says; unpacked now where that is missing. `user` is the
-    /// service file's, looked up in the image's own files instead of the config's. Dropping the future ends the work.
+    /// The image of a container, complete for its runtime, and what its config says; unpacked now where that is missing. The
+    /// user of the service file is looked up in the image's own files instead of the config's. Dropping the future ends the
+    /// work.
     fn prepare<'a>(
         &'a self,
         service: &'a str,
-        image: &'a str,
-        user: Option<&'a str>,
+        container: &'a ContainerSpec,
     ) -> BoxFuture<'a, Result<ImageConfig, RunnerError>>;
 
     /// Returns once the archives are no longer those for which this number stands, and have come to rest. Never, where

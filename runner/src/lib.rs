@@ -4,6 +4,7 @@
 //! - [`Command`] says what a child is; the folder `spawn` makes it, step by step, between clone and exec.
 //! - [`ProcessRunner`] is the [`Runner`] of services that are plain processes, in a [`cgroup`] of their own.
 //! - [`ContainerRunner`] is the one of services from images, which containerd runs ([`containerd`]).
+//! - [`NativeRunner`] is the one of services from images that PID 1 runs itself ([`native`]).
 //! - A target runs nothing; its [`Runner`] is in `target`.
 //! - [`Executor`] runs a further command where a service runs, [`Images`] is where containers get theirs from.
 //! - [`Runner::attach`] continues what an earlier incarnation of PID 1 began; [`Processes::adopt`] does so for a child.
@@ -22,11 +23,13 @@
 
 pub mod cgroup;
 mod command;
+mod container;
 pub mod containerd;
 mod deaf;
 mod exec;
 mod images;
 mod local;
+mod native;
 mod network;
 pub mod peer;
 mod process;
@@ -49,6 +52,7 @@ pub use exec::{ExecControl, ExecRequest, Executing, Executor, Leash, Outputs, Wi
 pub use images::{ImageConfig, Images};
 pub use kelson_containerd::Containerd;
 pub use local::{local_executor, local_runner};
+pub use native::{NativeExecutor, NativeRunner};
 pub use network::open_network;
 pub use process::{ProcessRunner, service_id};
 pub use process_exec::ProcessExecutor;

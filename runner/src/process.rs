@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use crate::cgroup::{Cgroup, without_cgroups};
-use crate::command::Program;
+use crate::command::{Command, Program};
 use crate::processes::{Child, ExitReceiver, Processes};
 use crate::runner::{
     Attachment, BoxFuture, KILL_DEADLINE, RunContext, Runner, RunnerError, Running, StopPlan, StopReport,
@@ -40,6 +40,8 @@ pub struct ProcessRunner {
     warnings: Vec<String>,
     /// Executed instead of the file that the spec names, which is only the first argument then.
     binary: Option<Arc<OwnedFd>>,
+    /// User and group to whom a delegated cgroup belongs, where the spec does not say it.
+    owner: Option<(u32, u32)>,
 }
 
 /// Whether the cgroup can take a run.
@@ -82,7 +84,13 @@ impl ProcessRunner {
             started: false,
             warnings: Vec::new(),
             binary: None,
+            owner: None,
         }
+    }
+
+    /// For the image's user of a container.
+    pub(crate) fn set_owner(&mut self, uid: u32, gid: u32) {
+        self.owner = Some((uid, gid));
     }
 
     /// Runs this open file under the name that the spec's command begins with: a personality of PID 1's own binary.
@@ -114,7 +122,7 @@ impl ProcessRunner {
     }
 
     fn user(&self) -> Option<(u32, u32)> {
-        self.spec.user.as_ref().map(|user| (user.uid, user.gid))
+        self.owner.or_else(|| self.spec.user.as_ref().map(|user| (user.uid, user.gid)))
     }
 
     /// Makes it ready for a run. Where this is broken off, the next run or the close goes on with it.
@@ -164,27 +172,32 @@ impl ProcessRunner {
     }
 
     async fn start(&mut self, context: RunContext) -> Result<Running, RunnerError> {
-        self.refuse_while_it_runs()?;
-        let cgroup = self.cgroup().filter(|_| self.cgroup.is_some());
-        if let Some(cgroup) = &cgroup {
-            self.renew_cgroup(cgroup).await?;
-        }
         let run = context.run;
         // A hook is a program of its own, not the personality that the service is.
         let binary = self.binary.as_ref().filter(|_| context.command.is_none());
-        let mut command = service_command(&self.spec, context, &self.processes)?
-            .owner(service_id(&self.spec.name), run)
-            .deadline(match is_never(self.spec.start_timeout) {
-                // To be executed, a program needs no longer.
-                true => ServiceSpec::START_TIMEOUT,
-                false => self.spec.start_timeout,
-            });
+        let mut command = service_command(&self.spec, context, &self.processes)?;
         if let Some(binary) = binary {
             let binary = binary
                 .try_clone()
                 .map_err(|error| RunnerError::system("cannot hand over Kelson's own binary", &error))?;
             command.program = Program::Descriptor(binary);
         }
+        self.start_command(run, command).await
+    }
+
+    /// Starts this command as the main process of a run, in a new cgroup.
+    pub(crate) async fn start_command(&mut self, run: u64, command: Command) -> Result<Running, RunnerError> {
+        self.refuse_while_it_runs()?;
+        let cgroup = self.cgroup().filter(|_| self.cgroup.is_some());
+        if let Some(cgroup) = &cgroup {
+            self.renew_cgroup(cgroup).await?;
+        }
+        let deadline = match is_never(self.spec.start_timeout) {
+            // To be executed, a program needs no longer.
+            true => ServiceSpec::START_TIMEOUT,
+            false => self.spec.start_timeout,
+        };
+        let mut command = command.owner(service_id(&self.spec.name), run).deadline(deadline);
         if let Some(cgroup) = cgroup {
             let leaf = cgroup.of_main(self.spec.delegate);
             command = command.cgroup(leaf.folder()?, leaf.name());

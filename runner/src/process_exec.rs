@@ -4,7 +4,7 @@
 //! service takes it along, as does the end of the main process. It leads a session of its own, so that its terminal and
 //! its signals are its alone, and nothing of it counts as the service's: not its exit, and no readiness.
 //!
-//! The main process lives in PID 1's namespaces, so there is none to enter. The one exception is `readOnlyRoot`: each
+//! The main process of a plain service lives in PID 1's namespaces, so there is none to enter. The one exception is `readOnlyRoot`: each
 //! process that PID 1 starts gets a mount namespace of its own then, the command too, made in the same way.
 
 mod terminal;
@@ -17,6 +17,7 @@ use kelson_spec::ServiceSpec;
 use crate::cgroup::Cgroup;
 use crate::command::{Command, Stdio};
 use crate::exec::{End, ExecControl, ExecRequest, Executing, Executor, Outputs, WindowSize, duplicate, pipe};
+use crate::native::Joining;
 use crate::processes::{Child, ExitReceiver, Processes};
 use crate::runner::{BoxFuture, RunContext, RunnerError};
 use crate::service_command::{run_mark, service_command};
@@ -30,6 +31,8 @@ pub struct ProcessExecutor {
     run: u64,
     pid: i32,
     start_time: u64,
+    /// `None`: the main process lives in PID 1's namespaces.
+    container: Option<Joining>,
 }
 
 /// The caller's ends of the command's input, output and errors.
@@ -49,7 +52,13 @@ impl ProcessExecutor {
         pid: i32,
         start_time: u64,
     ) -> ProcessExecutor {
-        ProcessExecutor { processes, spec, run, pid, start_time }
+        ProcessExecutor { processes, spec, run, pid, start_time, container: None }
+    }
+
+    /// For a container that PID 1 runs itself.
+    pub(crate) fn in_container(mut self, container: Joining) -> ProcessExecutor {
+        self.container = Some(container);
+        self
     }
 
     /// A command that joins what has ended would be killed at birth, or be a stray in what follows.
@@ -101,9 +110,12 @@ impl ProcessExecutor {
             environment: request.environment,
             ..RunContext::new(self.run, theirs.output, theirs.errors)
         };
-        let mut command = service_command(&self.spec, context, &self.processes)?
-            // Not the request's to change: where there are no cgroups a stop finds it by this.
-            .env("KELSON_RUN", run_mark(&self.spec, self.run, &self.processes));
+        let made = match &self.container {
+            Some(container) => container.command(context, self.pid, self.start_time)?,
+            None => service_command(&self.spec, context, &self.processes)?,
+        };
+        // Not the request's to change: where there are no cgroups a stop finds it by this.
+        let mut command = made.env("KELSON_RUN", run_mark(&self.spec, self.run, &self.processes));
         if let Some(input) = theirs.input {
             command = command.stdin(Stdio::Descriptor(input));
         }
@@ -116,7 +128,8 @@ impl ProcessExecutor {
     }
 
     fn on_terminal(&self, size: WindowSize, input: bool) -> Result<(Ends, Theirs), RunnerError> {
-        let owner = self.spec.user.as_ref().map(|user| user.uid);
+        let of_spec = || self.spec.user.as_ref().map(|user| user.uid);
+        let owner = self.container.as_ref().map_or_else(of_spec, Joining::user);
         let Terminal { ours, theirs } = Terminal::new(size, owner)?;
         let ends = Ends {
             input: if input { Some(duplicate(&ours)?) } else { None },

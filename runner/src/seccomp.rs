@@ -51,7 +51,7 @@ impl Filter {
     ///
     /// # Errors
     /// The kernel knows no filters, or this process may not install one.
-    pub(crate) fn install(&self) -> nix::Result<()> {
+    pub fn install(&self) -> nix::Result<()> {
         let program = self.as_fprog();
         // SAFETY: the kernel copies the program, which lives as long as this filter.
         let result =

@@ -41,10 +41,9 @@ impl Images for Prepared {
     fn prepare<'a>(
         &'a self,
         _: &'a str,
-        image: &'a str,
-        _: Option<&'a str>,
+        container: &'a ContainerSpec,
     ) -> BoxFuture<'a, Result<ImageConfig, RunnerError>> {
-        let (image, snapshotter) = (image.to_owned(), String::from("overlayfs"));
+        let (image, snapshotter) = (container.image.clone(), String::from("overlayfs"));
         let (command, stop_signal) = (vec![String::from("/serve")], self.0);
         let config = ImageConfig { image, snapshotter, command, stop_signal, ..Default::default() };
         Box::pin(std::future::ready(Ok(config)))
@@ -58,8 +57,7 @@ impl Images for Gone {
     fn prepare<'a>(
         &'a self,
         _: &'a str,
-        _: &'a str,
-        _: Option<&'a str>,
+        _: &'a ContainerSpec,
     ) -> BoxFuture<'a, Result<ImageConfig, RunnerError>> {
         Box::pin(std::future::ready(Err(RunnerError::new("the archive is gone"))))
     }

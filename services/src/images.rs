@@ -15,6 +15,7 @@ use kelson_image::{
     Digest, ImageRow, Listing, News, PruneResult, Reference, UnpackFailure, Unpacked, Unpacker,
 };
 use kelson_runner::{BoxFuture, ErrorKind, ImageConfig, Images, RunnerError};
+use kelson_spec::service::{ContainerRuntime, ContainerSpec};
 use kelson_sys::ordered;
 use kelson_sys::text::first_of_many;
 use tokio::sync::Semaphore;
@@ -197,12 +198,9 @@ impl ImageStore {
         }
     }
 
-    async fn unpack(
-        &self,
-        service: &str,
-        image: &str,
-        user: Option<&str>,
-    ) -> Result<ImageConfig, RunnerError> {
+    async fn unpack(&self, service: &str, container: &ContainerSpec) -> Result<ImageConfig, RunnerError> {
+        let image = container.image.as_str();
+        let native = (container.runtime == ContainerRuntime::Kelson).then_some(service);
         let mut messages = Messages::new(image);
         let turn = match self.inner.unpacks.try_acquire() {
             Ok(turn) => Ok(turn),
@@ -219,7 +217,7 @@ impl ImageStore {
         let unpacked = self
             .inner
             .unpacker
-            .unpack(image, user, |news| match news {
+            .unpack(image, container.user.as_deref(), native, |news| match news {
                 News::Progress(progress) => {
                     if let Some(text) = messages.progress(progress) {
                         self.tell(service, &text);
@@ -292,10 +290,9 @@ impl Images for ImageStore {
     fn prepare<'a>(
         &'a self,
         service: &'a str,
-        image: &'a str,
-        user: Option<&'a str>,
+        container: &'a ContainerSpec,
     ) -> BoxFuture<'a, Result<ImageConfig, RunnerError>> {
-        Box::pin(self.unpack(service, image, user))
+        Box::pin(self.unpack(service, container))
     }
 
     fn changed(&self, archives: u32) -> BoxFuture<'_, ()> {

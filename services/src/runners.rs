@@ -5,9 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use kelson_runner::{
-    ContainerExecutor, ContainerRunner, Containerd, Executor, Images, Processes, Runner, local_executor,
-    local_runner,
+    ContainerExecutor, ContainerRunner, Containerd, Executor, Images, NativeExecutor, NativeRunner,
+    Processes, Runner, local_executor, local_runner,
 };
+use kelson_spec::service::ContainerRuntime;
 use kelson_spec::{Feature, MissingFeature, ServiceSpec};
 
 use crate::builtins::containerd;
@@ -77,9 +78,11 @@ impl RunnerFactory for Runners {
     }
 }
 
-/// Runs containers, by containerd.
+/// Runs containers, by containerd or itself.
 pub struct Containers {
     pub processes: Processes,
+    /// The binary itself, for `execveat`.
+    pub binary: Arc<OwnedFd>,
     pub containerd: Containerd,
     pub images: Arc<dyn Images>,
     pub runtime_dir: Arc<Path>,
@@ -87,6 +90,15 @@ pub struct Containers {
 
 impl RunnerFactory for Containers {
     fn runner(&self, spec: &Arc<ServiceSpec>) -> Result<Box<dyn Runner>, ServicesError> {
+        if is_native(spec) {
+            return Ok(Box::new(NativeRunner::new(
+                self.processes.clone(),
+                Arc::clone(&self.images),
+                Arc::clone(spec),
+                Arc::clone(&self.binary),
+                &self.runtime_dir,
+            )));
+        }
         if self.processes.cgroups().is_none() {
             return Err(ServicesError::NotNow(
                 "a container cannot be run on this host: it has no cgroup2 file system that can be written; \
@@ -108,13 +120,27 @@ impl RunnerFactory for Containers {
         spec: &Arc<ServiceSpec>,
         run: RunningProcess,
     ) -> Result<Arc<dyn Executor>, ServicesError> {
-        let RunningProcess { pid, start_time, .. } = run;
+        let RunningProcess { pid, start_time, run } = run;
+        if is_native(spec) {
+            return Ok(Arc::new(NativeExecutor::new(
+                self.processes.clone(),
+                Arc::clone(spec),
+                run,
+                (pid, start_time),
+                Arc::clone(&self.binary),
+                &self.runtime_dir,
+            )));
+        }
         Ok(Arc::new(ContainerExecutor::new(self.containerd.clone(), &spec.name, pid, start_time)))
     }
 
     fn own_check(&self, spec: &Arc<ServiceSpec>) -> Option<OwnCheck> {
         (spec.name == containerd::NAME).then(|| containerd::own_check(self.containerd.clone()))
     }
+}
+
+fn is_native(spec: &ServiceSpec) -> bool {
+    spec.container().is_some_and(|container| container.runtime == ContainerRuntime::Kelson)
 }
 
 impl UsageSource for Runners {

@@ -29,6 +29,11 @@ pub struct ImageConfig {
     pub stop_signal: Option<i32>,
     /// Files of the host that a container with its network is given to read: `/etc/hosts`, `/etc/resolv.conf`.
     pub host_files: Vec<String>,
+    /// Where PID 1 runs the container itself: the folder of layers, those of the image in it, the highest first, and the
+    /// folder for what the container writes.
+    pub store: String,
+    pub layers: Vec<String>,
+    pub writable: String,
     /// Stands for the archives as they were when it was prepared.
     #[serde(skip)]
     pub archives: u32,

@@ -24,7 +24,9 @@ pub use confinement::{ApiAccess, Credentials, ResourceLimit, Resources, Seccomp,
 pub use ending::{OnExit, StopSpec};
 pub use hooks::{Hook, Hooks, Resumed};
 pub use output::{LogSpec, Stdout};
-pub use workload::{ContainerDevice, ContainerMount, ContainerNetwork, ContainerSpec, ProcessSpec, Workload};
+pub use workload::{
+    ContainerDevice, ContainerMount, ContainerNetwork, ContainerRuntime, ContainerSpec, ProcessSpec, Workload,
+};
 
 /// One service as PID 1 runs it. Made by `kelson-load` from a file; nothing in it needs the disk again.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -5,14 +5,19 @@ use std::mem::size_of_val;
 use nix::errno::Errno;
 
 /// Bits of a set.
+pub const CHOWN: u64 = 1;
 pub const DAC_OVERRIDE: u64 = 1 << 1;
 pub const DAC_READ_SEARCH: u64 = 1 << 2;
+pub const FOWNER: u64 = 1 << 3;
+pub const FSETID: u64 = 1 << 4;
 pub const NET_BIND_SERVICE: u64 = 1 << 10;
 pub const NET_ADMIN: u64 = 1 << 12;
 pub const NET_RAW: u64 = 1 << 13;
 pub const IPC_LOCK: u64 = 1 << 14;
 pub const SYS_ADMIN: u64 = 1 << 21;
 pub const SYS_TIME: u64 = 1 << 25;
+pub const MKNOD: u64 = 1 << 27;
+pub const SETFCAP: u64 = 1 << 31;
 
 /// `_LINUX_CAPABILITY_VERSION_3` of capset(2), and 0 for this process.
 const HEADER: [u32; 2] = [0x2008_0522, 0];
@@ -40,12 +45,8 @@ pub fn drop_all() -> nix::Result<()> {
 /// # Errors
 /// When the kernel refuses.
 pub fn keep(kept: u64) -> nix::Result<()> {
-    for capability in 0..64 {
-        // Those that the kernel does not know end the loop's use, not its run.
-        if kept & 1 << capability == 0 && prctl(libc::PR_CAPBSET_READ, capability).is_ok() {
-            let _ = prctl(libc::PR_CAPBSET_DROP, capability);
-        }
-    }
+    // A process without the privilege goes on: what it holds is given up below.
+    let _ = bound(kept);
     let _ = prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL as libc::c_ulong);
     let (mut header, mut halves) = (HEADER, [Half::default(); 2]);
     // SAFETY: laid out as version 3 of the call writes them, and both live over it.
@@ -58,6 +59,57 @@ pub fn keep(kept: u64) -> nix::Result<()> {
         half.inheritable = 0;
     }
     set(&halves)
+}
+
+/// Lets no program that this thread executes hold a capability but those of `kept`.
+///
+/// # Errors
+/// EPERM if it may not (`CAP_SETPCAP`); it tries all of them nevertheless.
+pub fn bound(kept: u64) -> nix::Result<()> {
+    let mut done = Ok(());
+    for capability in 0..64 {
+        // Those that the kernel does not know end the loop's use, not its run.
+        if kept & 1 << capability == 0 && prctl(libc::PR_CAPBSET_READ, capability).is_ok() {
+            done = done.and(prctl(libc::PR_CAPBSET_DROP, capability));
+        }
+    }
+    done
+}
+
+/// Lets this thread keep what it may hold when it becomes a user other than root, until it executes a program.
+///
+/// # Errors
+/// What the kernel says.
+pub fn keep_over_user() -> nix::Result<()> {
+    prctl(libc::PR_SET_KEEPCAPS, 1)
+}
+
+/// Holds these capabilities alone, which a program that is executed as root keeps, and those of `ambient` one that is
+/// executed as another user.
+///
+/// # Errors
+/// When this thread does not hold all of them.
+pub fn hold(held: u64, ambient: u64) -> nix::Result<()> {
+    let half = |shift: u32| {
+        let of = |set: u64| u32::try_from(set >> shift & u64::from(u32::MAX)).unwrap_or(0);
+        Half { effective: of(held), permitted: of(held), inheritable: of(ambient) }
+    };
+    set(&[half(0), half(32)])?;
+    let raise = libc::PR_CAP_AMBIENT_RAISE as libc::c_ulong;
+    for capability in (0..64).filter(|capability| ambient & 1 << capability != 0) {
+        let zero: libc::c_ulong = 0;
+        // SAFETY: numbers alone.
+        Errno::result(unsafe { libc::prctl(libc::PR_CAP_AMBIENT, raise, capability, zero, zero) })?;
+    }
+    Ok(())
+}
+
+/// No program that this thread executes gets more privileges than this thread has (`PR_SET_NO_NEW_PRIVS`).
+///
+/// # Errors
+/// What the kernel says.
+pub fn no_new_privileges() -> nix::Result<()> {
+    prctl(libc::PR_SET_NO_NEW_PRIVS, 1)
 }
 
 fn set(halves: &[Half; 2]) -> nix::Result<()> {

@@ -1,4 +1,21 @@
-//! Services from images, with a real containerd in the namespaces of the host.
+//! Services from images, with a real containerd in the namespaces of the host, and without one.
+
+/// Makes two tests of a function: one with containerd, one in which Kelson runs the containers itself.
+macro_rules! both {
+    ($test:ident) => {
+        mod $test {
+            #[test]
+            fn containerd() {
+                super::super::run_by(super::super::Runtime::Containerd, super::$test);
+            }
+
+            #[test]
+            fn kelson() {
+                super::super::run_by(super::super::Runtime::Kelson, super::$test);
+            }
+        }
+    };
+}
 
 mod c1_leftovers;
 mod c2_shared_layers;
@@ -10,26 +27,85 @@ mod images;
 mod inside;
 mod refused;
 mod stopping;
+mod x1_what_a_process_sees;
+
+use std::cell::Cell;
 
 use kelson_tests::{Host, HostBuilder, Image, archive};
 
+/// Who runs the containers of a test.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Runtime {
+    Containerd,
+    Kelson,
+}
+
+thread_local! {
+    /// Of the test of this thread.
+    static RUNTIME: Cell<Runtime> = const { Cell::new(Runtime::Containerd) };
+}
+
+fn run_by(runtime: Runtime, test: impl FnOnce()) {
+    RUNTIME.set(runtime);
+    test();
+}
+
+/// Nothing of a container is left.
+#[track_caller]
+fn assert_no_container(host: &Host) {
+    assert_eq!(host.processes_with("/program").len(), 0, "{:?}", host.processes());
+    if RUNTIME.get() == Runtime::Containerd {
+        assert!(host.containers().is_empty() && host.tasks().is_empty());
+    }
+}
+
+/// A host that can run containers.
+fn builder() -> HostBuilder {
+    match RUNTIME.get() {
+        Runtime::Containerd => Host::builder().containers(),
+        Runtime::Kelson => Host::builder().without_containerd(),
+    }
+}
+
+/// How many layers are unpacked.
+#[track_caller]
+fn layers(host: &Host) -> usize {
+    match RUNTIME.get() {
+        Runtime::Containerd => host.layers().len(),
+        Runtime::Kelson => {
+            let folder = host.path("lib/containers/layers");
+            std::fs::read_dir(host.inside(&folder.display().to_string()))
+                .expect("the folder of layers")
+                .count()
+        }
+    }
+}
+
 /// A host with these images, each in an archive of its own.
 fn host(images: &[Image]) -> HostBuilder {
-    let mut builder = Host::builder().containers();
+    let mut builder = builder();
     for (number, image) in images.iter().enumerate() {
         builder = builder.archive(&format!("{number}.tar"), archive(std::slice::from_ref(image)));
     }
     builder
 }
 
+/// The key for who runs a container, to stand among others.
+fn runtime() -> &'static str {
+    match RUNTIME.get() {
+        Runtime::Containerd => "",
+        Runtime::Kelson => "runtime: kelson, ",
+    }
+}
+
 /// The file of a service that runs an image as it is.
 fn service(image: &str) -> String {
-    format!("container: {{image: '{image}'}}\n")
+    format!("container: {{{}image: '{image}'}}\n", runtime())
 }
 
 /// The file of a service that runs these steps in the image `test:1`.
 fn steps(steps: &str) -> String {
-    format!("container: {{image: 'test:1', command: [/program, {steps}]}}\n")
+    format!("container: {{{}image: 'test:1', command: [/program, {steps}]}}\n", runtime())
 }
 
 /// The image of [`steps`].

@@ -20,12 +20,17 @@ pub struct Containers {
     pub state: Option<PathBuf>,
     /// [`Host::put_containerd`] can put another in its place.
     pub replaceable: bool,
+    /// There is no containerd.
+    pub alone: bool,
 }
 
 /// The further lines in the machine file of such a host: services look for their programs in a `PATH` of
 /// their own.
 #[track_caller]
 pub fn machine(containers: &Containers) -> String {
+    if containers.alone {
+        return String::new();
+    }
     let path = match containers.replaceable {
         true => format!("$DIR/{PLACE}:{}", host::PATH),
         false => path(),

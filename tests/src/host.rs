@@ -236,6 +236,12 @@ impl HostBuilder {
         self
     }
 
+    /// Without containerd: Kelson runs containers itself.
+    pub fn without_containerd(mut self) -> HostBuilder {
+        self.containers.get_or_insert_default().alone = true;
+        self
+    }
+
     /// An archive of images, of a host with containers.
     pub fn archive(mut self, file: &str, bytes: Vec<u8>) -> HostBuilder {
         self.containers.get_or_insert_default().archives.push((file.to_owned(), bytes));

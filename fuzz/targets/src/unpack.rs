@@ -39,7 +39,7 @@ pub fn reports(data: &[u8]) {
     let unpacker = Unpacker::new(Arc::new(Says(said.to_vec())), options);
     let work = async {
         match what % 3 {
-            0 => unpacker.unpack("a:1", None, |_| {}).await.map(drop),
+            0 => unpacker.unpack("a:1", None, None, |_| {}).await.map(drop),
             1 => unpacker.list().await.map(drop),
             _ => unpacker.prune(Vec::new(), false).await.map(drop),
         }

@@ -4,11 +4,11 @@ use crate::decode::Decoded;
 use crate::sources::Mode;
 use kelson_spec::machine::MachineSpec;
 use kelson_spec::names::CONTAINERD;
-use kelson_spec::service::{Requirement, ServiceEvent};
+use kelson_spec::service::{ContainerRuntime, Requirement, ServiceEvent};
 
-/// Whether a decoded service runs from an image.
+/// Whether containerd runs a decoded service.
 pub fn is_container(decoded: &Decoded) -> bool {
-    decoded.spec.container().is_some()
+    decoded.spec.container().is_some_and(|container| container.runtime == ContainerRuntime::Containerd)
 }
 
 /// Whether containerd is on: `enabled` counts; where it says nothing, a machine has it as soon as a service needs it, and

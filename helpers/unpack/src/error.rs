@@ -9,6 +9,7 @@ use thiserror::Error;
 
 use crate::account::AccountError;
 use crate::archive::{ArchiveError, LayerError};
+use crate::native::ExtractError;
 
 #[derive(Debug, Error)]
 pub enum UnpackError {
@@ -43,6 +44,10 @@ pub enum UnpackError {
     StopSignal { image: String, signal: String },
     #[error("{} cannot be locked: {error}", path.display())]
     Lock { path: PathBuf, error: io::Error },
+    #[error("{at}: {error}")]
+    Extract { at: Box<LayerOf>, error: ExtractError },
+    #[error("{}: {error}", path.display())]
+    Store { path: PathBuf, error: io::Error },
     #[error("a thread ended before its work was done")]
     Thread,
 }

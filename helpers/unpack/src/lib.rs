@@ -15,6 +15,7 @@ mod layers;
 mod lease;
 mod list;
 mod locks;
+mod native;
 mod nearest;
 mod present;
 mod prune;
@@ -48,6 +49,10 @@ pub(crate) struct Context {
     pub(crate) host: Platform,
     pub(crate) images: Vec<PathBuf>,
     pub(crate) state_dir: PathBuf,
+    /// Where there is a containerd.
+    pub(crate) socket: PathBuf,
+    /// What is known of the containers that PID 1 runs itself.
+    pub(crate) containers: PathBuf,
     /// For what is made for this piece of work alone, on a file system of this boot.
     pub(crate) folder: PathBuf,
 }
@@ -68,7 +73,8 @@ pub fn main(arguments: impl Iterator<Item = OsString>) -> i32 {
             return 2;
         }
     };
-    for note in sandbox::enter() {
+    let unpacks = matches!(&arguments.work, Work::Unpack { native: Some(_), .. });
+    for note in sandbox::enter(unpacks) {
         reporter.send(&Report::Note(note));
     }
     reporter.end_with_listener();
@@ -100,8 +106,12 @@ async fn run(arguments: Arguments, reporter: &Arc<Reporter>) -> Report {
     let work = arguments.work.clone();
     let end = match Context::new(arguments, Arc::clone(reporter)) {
         Ok(context) => match work {
-            Work::Unpack { image, user } => {
-                let end = unpack::run(&context, &image, user.as_deref()).await;
+            Work::Unpack { image, user, native } => {
+                let user = user.as_deref();
+                let end = match native {
+                    Some(service) => native::run(&context, &image, user, &service).await,
+                    None => unpack::run(&context, &image, user).await,
+                };
                 // However short it was: PID 1 tells how much there was of it.
                 context.reporter.heartbeat();
                 end
@@ -130,6 +140,8 @@ impl Context {
             host: Platform::host(),
             images: arguments.places.images,
             state_dir: arguments.places.state_dir,
+            containers: arguments.places.runtime_dir.join("containers"),
+            socket: arguments.places.containerd_socket,
             folder,
         })
     }

@@ -9,11 +9,14 @@ use kelson_image::{ImageRow, Reference, Report};
 use crate::Context;
 use crate::archive::Found;
 use crate::error::UnpackError;
+use crate::native::Store;
 use crate::present::{self, Present};
 
 pub async fn run(context: &Context) -> Result<Report, UnpackError> {
     let (scan, _) = context.scan(None).await?;
-    let mut present = match look(context).await {
+    let own = Store::below(&context.state_dir)?.images()?;
+    let looked = if context.socket.exists() { look(context).await } else { Ok(HashMap::new()) };
+    let mut present = match looked {
         Ok(present) => present,
         Err(error) => {
             let note = format!("which images are unpacked is not known: {error}");
@@ -23,7 +26,10 @@ pub async fn run(context: &Context) -> Result<Report, UnpackError> {
     };
     for found in &scan.images {
         for reference in &found.references {
-            let unpacked = matches!(present.get(reference), Some((_, Ok(image)))
+            let name = reference.to_string();
+            let is_own = own.iter().any(|image| image.name == name && image.manifest == found.manifest);
+            let unpacked = is_own
+                || matches!(present.get(reference), Some((_, Ok(image)))
                 if image.complete && image.digest == found.manifest);
             let same = |image: &Result<Present, UnpackError>| {
                 image.as_ref().is_ok_and(|image| image.digest == found.manifest)

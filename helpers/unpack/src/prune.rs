@@ -1,15 +1,19 @@
-//! Images that no service names any more go away.
+//! Images that no service names any more go away: from Kelson's own folders, and from containerd.
 
 use kelson_image::{Pruned, Reference, Report};
 
 use crate::Context;
 use crate::error::UnpackError;
 use crate::lease::end_dead;
-use crate::present;
+use crate::{native, present};
 
 pub async fn run(context: &Context, keep: Vec<String>, dry_run: bool) -> Result<Report, UnpackError> {
     // A name that is kept but cannot be read keeps nothing: all that containerd has was once read.
     let keep: Vec<Reference> = keep.iter().filter_map(|name| Reference::parse(name).ok()).collect();
+    native::prune(context, &keep, dry_run)?;
+    if !context.socket.exists() {
+        return Ok(Report::Done);
+    }
     end_dead(context).await?;
     let snapshotter = context.containerd.snapshotter().await?;
     for record in context.containerd.images().await? {

@@ -17,9 +17,14 @@ const MOUNTING: u64 = capability::SYS_ADMIN;
 /// To read archives and containerd's socket, whoever their owner is, and to make the folder of locks.
 const READING: u64 = capability::DAC_OVERRIDE | capability::DAC_READ_SEARCH;
 const KEPT: u64 = MOUNTING | READING;
+/// To make the files of an image.
+const MAKING: u64 =
+    capability::CHOWN | capability::FOWNER | capability::FSETID | capability::MKNOD | capability::SETFCAP;
 
 /// Enters the sandbox; the result says what could not be done. No other thread runs yet.
-pub fn enter() -> Vec<String> {
+///
+/// `unpacks`: it makes the files of images itself, with their owners.
+pub fn enter(unpacks: bool) -> Vec<String> {
     let mut notes = Vec::new();
     let mut attempt = |what: &str, result: nix::Result<()>| {
         if let Err(errno) = result {
@@ -28,7 +33,7 @@ pub fn enter() -> Vec<String> {
     };
     attempt("no mount namespace of its own", own_mounts());
     attempt("the host's network stays in reach", nix::sched::unshare(CloneFlags::CLONE_NEWNET));
-    attempt("capabilities stay", capability::keep(KEPT));
+    attempt("capabilities stay", capability::keep(if unpacks { KEPT | MAKING } else { KEPT }));
     attempt("new privileges stay possible", prctl::set_no_new_privs());
     attempt("it can be traced", prctl::set_dumpable(false));
     attempt("its memory has no bound", setrlimit(Resource::RLIMIT_DATA, MEMORY, MEMORY));

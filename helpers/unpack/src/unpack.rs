@@ -1,18 +1,18 @@
 //! One image, from a reference to everything that a container of it needs.
 
 use std::collections::{BTreeSet, HashMap};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use kelson_containerd::{Record, Resource, Snapshotter};
+use kelson_containerd::{Mount, Record, Resource, Snapshotter};
 use kelson_image::{Digest, ImageConfig, Reference, Report, Unpacked};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::Context;
 use crate::account::{self, Account};
-use crate::archive::{Archive, Found, Image, Scan};
+use crate::archive::{Archive, Config, Found, Image, Scan};
 use crate::blobs::Uploader;
 use crate::chain::chain_ids;
 use crate::error::UnpackError;
@@ -61,11 +61,7 @@ async fn bring(
 ) -> Result<Unpacked, UnpackError> {
     let opened = opened.map(Arc::new);
     let found = scan.find(wanted).map(|found| Source { found, opened: opened.as_ref() });
-    let names = || {
-        let names = scan.images.iter().flat_map(|image| &image.references).map(Reference::to_string);
-        names.collect::<Vec<_>>()
-    };
-    let missing = || no_archive(context, wanted, &names(), &scan);
+    let missing = || no_archive(context, wanted, &scan);
     let (mut tries, mut pause) = (0_u32, FIRST_PAUSE);
     let mut reached = Instant::now();
     loop {
@@ -90,10 +86,12 @@ async fn bring(
 }
 
 /// It may be in one of those that cannot be read.
-fn no_archive(context: &Context, wanted: &Reference, names: &[String], scan: &Scan) -> UnpackError {
+pub fn no_archive(context: &Context, wanted: &Reference, scan: &Scan) -> UnpackError {
     let name = wanted.to_string();
+    let names: Vec<String> =
+        scan.images.iter().flat_map(|image| &image.references).map(Reference::to_string).collect();
     let folders: Vec<String> = context.images.iter().map(|folder| folder.display().to_string()).collect();
-    let held = match names {
+    let held = match names.as_slice() {
         [] => String::from("there is none at all"),
         _ => format!("there are {}", nearest(&name, names.iter().map(String::as_str))),
     };
@@ -240,36 +238,51 @@ async fn describe(
     user: Option<&str>,
 ) -> Result<Unpacked, UnpackError> {
     let Present { digest, settings, chain_ids, .. } = image;
-    let stop_signal = match &settings.stop_signal {
-        None => None,
-        Some(signal) => Some(stop_signal::number(signal).ok_or_else(|| UnpackError::StopSignal {
-            image: name.clone(),
-            signal: signal.chars().take(100).collect(),
-        })?),
-    };
     let chain_id = chain_ids.last().map(Digest::to_string).unwrap_or_default();
     let user = user.unwrap_or(&settings.user);
     let account = look_up(context, lease, &name, &chain_id, snapshotter, user).await?;
-    let exists = || HOST_FILES.iter().filter(|path| Path::new(path).is_file()).map(|path| (*path).to_owned());
-    let host_files =
-        tokio::task::spawn_blocking(move || exists().collect()).await.map_err(|_| UnpackError::Thread)?;
-    let config = ImageConfig {
-        image: name,
-        chain_id,
-        snapshotter: snapshotter.to_owned(),
-        entrypoint: settings.entrypoint,
-        command: settings.command,
-        environment: settings.environment,
-        working_directory: settings.working_directory,
-        uid: account.uid,
-        gid: account.gid,
-        groups: account.groups,
-        home: account.home,
-        stop_signal,
-        host_files,
-        archives: 0,
-    };
+    let config = Described { name, settings, account }.config().await?;
+    let config = ImageConfig { chain_id, snapshotter: snapshotter.to_owned(), ..config };
     Ok(Unpacked { config, digest: digest.to_string(), was_there: false, archives: 0 })
+}
+
+/// An image, wherever it was unpacked, with its user looked up.
+pub struct Described {
+    pub name: String,
+    pub settings: Config,
+    pub account: Account,
+}
+
+impl Described {
+    /// What PID 1 is told of it, without where it was unpacked.
+    pub async fn config(self) -> Result<ImageConfig, UnpackError> {
+        let Described { name, settings, account } = self;
+        let stop_signal = match &settings.stop_signal {
+            None => None,
+            Some(signal) => Some(stop_signal::number(signal).ok_or_else(|| UnpackError::StopSignal {
+                image: name.clone(),
+                signal: signal.chars().take(100).collect(),
+            })?),
+        };
+        let exists =
+            || HOST_FILES.iter().filter(|path| Path::new(path).is_file()).map(|path| (*path).to_owned());
+        let host_files =
+            tokio::task::spawn_blocking(move || exists().collect()).await.map_err(|_| UnpackError::Thread)?;
+        Ok(ImageConfig {
+            image: name,
+            entrypoint: settings.entrypoint,
+            command: settings.command,
+            environment: settings.environment,
+            working_directory: settings.working_directory,
+            uid: account.uid,
+            gid: account.gid,
+            groups: account.groups,
+            home: account.home,
+            stop_signal,
+            host_files,
+            ..ImageConfig::default()
+        })
+    }
 }
 
 /// Looks a user up in the image's files.
@@ -282,20 +295,34 @@ async fn look_up(
     user: &str,
 ) -> Result<Account, UnpackError> {
     let in_image = |error| UnpackError::InImage { image: name.to_owned(), error };
-    let of = |passwd: &[u8], group: &[u8]| {
-        account::look_up(user, passwd, group)
-            .map_err(|error| UnpackError::Account { image: name.to_owned(), error })
-    };
     if chain_id.is_empty() {
-        return of(b"", b"");
+        return account(context, name, user, Vec::new(), context.folder.clone()).await;
     }
     lease.hold(Resource::Snapshot { snapshotter, name: chain_id }).await?;
     let key = lease.name("users");
     lease.containerd.remove_snapshot(snapshotter, &key).await.map_err(in_image)?;
     let mounts = lease.containerd.view(snapshotter, &key, chain_id).await.map_err(in_image)?;
-    let files = rootfs::account_files(mounts, context.folder.join(&key)).await;
+    let found = account(context, name, user, mounts, context.folder.join(&key)).await;
     lease.containerd.remove_snapshot(snapshotter, &key).await.map_err(in_image)?;
-    match files {
+    found
+}
+
+/// Looks a user up in the files that these mounts show at `point`; without mounts there are none.
+pub async fn account(
+    context: &Context,
+    name: &str,
+    user: &str,
+    mounts: Vec<Mount>,
+    point: PathBuf,
+) -> Result<Account, UnpackError> {
+    let of = |passwd: &[u8], group: &[u8]| {
+        account::look_up(user, passwd, group)
+            .map_err(|error| UnpackError::Account { image: name.to_owned(), error })
+    };
+    if mounts.is_empty() {
+        return of(b"", b"");
+    }
+    match rootfs::account_files(mounts, point).await {
         Ok(files) => of(&files.passwd, &files.group),
         // Numbers do without the files.
         Err(error) if !account::needs_names(user) => {

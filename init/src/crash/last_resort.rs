@@ -77,8 +77,9 @@ impl Survivors for Detached<'_> {
         run: RunningProcess,
     ) -> Result<Arc<dyn Executor>, ServicesError> {
         let RunningProcess { run, pid, start_time } = run;
-        local_executor(self.0, spec, run, pid, start_time)
-            .ok_or_else(|| ServicesError::NotNow("a hook of a container needs containerd".to_owned()))
+        local_executor(self.0, spec, run, pid, start_time).ok_or_else(|| {
+            ServicesError::NotNow("no hook of a container runs after the crash limit".to_owned())
+        })
     }
 
     fn leftovers(&self) -> Vec<Leftover> {

@@ -35,6 +35,7 @@ pub(super) fn containers(
         let images = ImageStore::new(unpacker, events.clone(), registry.clone());
         let containers = Containers {
             processes: personalities.processes.clone(),
+            binary: Arc::clone(&personalities.binary),
             containerd: Containerd::at(&containerd::socket(&options.runtime_dir)),
             images: Arc::new(images.clone()),
             runtime_dir: Arc::from(options.runtime_dir.as_path()),

@@ -11,11 +11,11 @@ use tokio::sync::{oneshot, watch as channel};
 use tokio::time::{Instant, sleep};
 
 use super::launch::path_of;
-use super::oci::{ConsoleSize, Process, Running};
 use super::pidfd::{ProcessHandle, is_same};
 use super::runtime::PROCESS;
-use super::spec::set;
 use super::watch::{self, Ending};
+use crate::container::oci::{ConsoleSize, Process, Running};
+use crate::container::spec::set;
 use crate::exec::{End, ExecControl, ExecRequest, Executing, Executor, WindowSize, duplicate, pipe};
 use crate::runner::{BoxFuture, Origin, RunnerError};
 
@@ -284,7 +284,7 @@ impl ExecControl for Control {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::containerd::oci::{Capabilities, User};
+    use crate::container::oci::{Capabilities, User};
 
     #[test]
     fn a_command_takes_over_all_but_itself() {

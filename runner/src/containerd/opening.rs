@@ -9,8 +9,8 @@ use tokio::time::timeout;
 use super::retry::RetryWindow;
 use super::runner::{CLOSE, ContainerRunner};
 use super::runtime::{self, RUNTIME};
-use super::spec::{self, Run};
 use super::{RETRY_WINDOW, leftovers, made_of};
+use crate::container::spec::{self, Run};
 use crate::images::ImageConfig;
 use crate::runner::RunnerError;
 
@@ -37,7 +37,7 @@ impl ContainerRunner {
     /// Has the image unpacked, where it is not.
     pub(super) async fn prepare_image(&self) -> Result<ImageConfig, RunnerError> {
         let container = spec::container(&self.spec)?;
-        self.images.prepare(&self.spec.name, &container.image, container.user.as_deref()).await
+        self.images.prepare(&self.spec.name, container).await
     }
 
     /// Waits for containerd, for a while.
@@ -92,7 +92,7 @@ impl ContainerRunner {
             image: image.image.clone(),
             runtime: RUNTIME.to_owned(),
             options: runtime::options(&self.runtime_dir, shim_cgroup, image.uid, image.gid),
-            spec: spec::packed(&self.spec, image, &self.host(), &Run::default())?,
+            spec: runtime::packed(&self.spec, image, &self.host(), &Run::default())?,
             snapshotter: image.snapshotter.clone(),
             extension: made_of::written(image)?,
         };

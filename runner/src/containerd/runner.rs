@@ -9,14 +9,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kelson_containerd::Containerd;
-use kelson_spec::{ServiceSpec, secrets};
+use kelson_spec::ServiceSpec;
 use nix::unistd::{Gid, Uid, chown};
 use tokio::time::timeout;
 
 use super::launch::{Launch, Launched, Launching};
-use super::spec::{self, Host, Run};
-use super::{KILL_DEADLINE, leftovers};
+use super::{KILL_DEADLINE, leftovers, runtime};
 use crate::cgroup::Cgroup;
+use crate::container::spec::{self, Host, Run};
 use crate::images::{ImageConfig, Images};
 use crate::processes::Processes;
 use crate::runner::{
@@ -75,10 +75,7 @@ impl ContainerRunner {
     pub(super) fn host(&self) -> Host {
         let found = self.cgroup().and_then(|cgroup| cgroup.of_main(self.spec.delegate).path_in_mount());
         let cgroup = found.unwrap_or_else(|| format!("/kelson/{}", self.spec.name));
-        let has_secrets = !self.spec.secrets.is_empty();
-        let secrets = has_secrets.then(|| secrets::folder(&self.runtime_dir, &self.spec.name));
-        let secrets = secrets.map(|folder| folder.to_string_lossy().into_owned());
-        Host { secrets, ..Host::read(self.processes.incarnation(), cgroup) }
+        Host::read(&self.spec, &self.runtime_dir, self.processes.incarnation(), cgroup)
     }
 
     pub(super) fn refuse_while_it_runs(&self) -> Result<(), RunnerError> {
@@ -116,7 +113,7 @@ impl ContainerRunner {
             service_spec: Arc::clone(&self.spec),
             owner: (image.uid, image.gid),
             snapshotter: image.snapshotter.clone(),
-            spec: spec::packed(&self.spec, &image, &self.host(), &run)?,
+            spec: runtime::packed(&self.spec, &image, &self.host(), &run)?,
             cgroups: self.processes.cgroups().cloned(),
             runtime_dir: Arc::clone(&self.runtime_dir),
             stdout: context.stdout,
@@ -338,6 +335,8 @@ impl Runner for ContainerRunner {
 mod tests {
     use std::fs;
 
+    use kelson_spec::service::ContainerSpec;
+
     use super::*;
     use crate::cgroup::CgroupRoot;
     use crate::processes::Options;
@@ -348,8 +347,7 @@ mod tests {
         fn prepare<'a>(
             &'a self,
             _: &'a str,
-            _: &'a str,
-            _: Option<&'a str>,
+            _: &'a ContainerSpec,
         ) -> BoxFuture<'a, Result<ImageConfig, RunnerError>> {
             Box::pin(std::future::ready(Err(RunnerError::new("there are none"))))
         }

@@ -2,8 +2,13 @@
 
 use std::path::Path;
 
+use kelson_spec::ServiceSpec;
 use prost::Message;
 use prost_types::Any;
+
+use crate::container::spec::{self, Host, Run};
+use crate::images::ImageConfig;
+use crate::runner::RunnerError;
 
 /// The runtime by which containers run.
 pub(super) const RUNTIME: &str = "io.containerd.runc.v2";
@@ -11,7 +16,7 @@ pub(super) const RUNTIME: &str = "io.containerd.runc.v2";
 /// Type of [`Options`] in an `Any`.
 const OPTIONS: &str = "containerd.runc.v1.Options";
 /// Type of the container's specification.
-pub(super) const SPEC: &str = "types.containerd.io/opencontainers/runtime-spec/1/Spec";
+const SPEC: &str = "types.containerd.io/opencontainers/runtime-spec/1/Spec";
 /// Type of the specification of a further process.
 pub(super) const PROCESS: &str = "types.containerd.io/opencontainers/runtime-spec/1/Process";
 
@@ -34,6 +39,21 @@ pub(super) fn options(runtime_dir: &Path, shim_cgroup: String, uid: u32, gid: u3
     let root = runtime_dir.join("containerd/runc").to_string_lossy().into_owned();
     let options = Options { shim_cgroup, io_uid: uid, io_gid: gid, root };
     Any { type_url: OPTIONS.to_owned(), value: options.encode_to_vec() }
+}
+
+/// The specification of one run, packed for containerd.
+///
+/// # Errors
+/// When neither the service file nor the image says what to run, or a device is not there.
+pub(super) fn packed(
+    service: &ServiceSpec,
+    image: &ImageConfig,
+    host: &Host,
+    run: &Run,
+) -> Result<Any, RunnerError> {
+    let value = serde_json::to_vec(&spec::spec(service, image, host, run)?)
+        .map_err(|error| RunnerError::new(format!("cannot write the container's specification: {error}")))?;
+    Ok(Any { type_url: SPEC.to_owned(), value })
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use super::child::Child;
 use super::slots::SlotGuard;
 use super::start_time::has_executed;
-use crate::command::Command;
+use crate::command::{Command, PidNamespace};
 use crate::runner::Exit;
 use crate::spawn::control::Control;
 use crate::spawn::{SpawnError, Subject};
@@ -24,6 +24,8 @@ pub(super) struct Job {
     pub(super) subject: Subject,
     /// Made by a thread under the filter that the child is to have, where there can be one.
     pub(super) filtered: bool,
+    /// Made by a thread of its own, which ends after it.
+    pub(super) is_apart: bool,
     pub(super) work: Mutex<Work>,
 }
 
@@ -60,8 +62,9 @@ impl Job {
         let subject = command.subject();
         let done = command.done.take();
         let filtered = filters && command.seccomp.as_ref().is_some_and(|filter| filter.is_of_all());
-        let work = Work { command: Some(command), done, ..Work::default() };
-        Arc::new(Job { control: Arc::new(Control::new()), subject, filtered, work: Mutex::new(work) })
+        let is_apart = matches!(command.pid_namespace, PidNamespace::Of(_));
+        let work = Mutex::new(Work { command: Some(command), done, ..Work::default() });
+        Arc::new(Job { control: Arc::new(Control::new()), subject, filtered, is_apart, work })
     }
 
     /// PID of the child being made; 0 before the clone and after the report.

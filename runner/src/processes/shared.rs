@@ -52,6 +52,8 @@ pub(super) struct State {
     /// Threads under the seccomp filter of services that can hold every capability. Their children inherit it, which costs
     /// nothing; the kernel takes a fifth of the whole start to install a filter.
     pub(super) filtered: Pool,
+    /// Starts that have a thread of their own.
+    pub(super) apart: Vec<Arc<Job>>,
 }
 
 /// Spawner threads of one kind, and their work.
@@ -90,7 +92,8 @@ impl State {
 
     /// The starts that are being made.
     pub(super) fn making(&self) -> impl Iterator<Item = &Arc<Job>> {
-        self.plain.workers.iter().chain(&self.filtered.workers).filter_map(Worker::making)
+        let workers = self.plain.workers.iter().chain(&self.filtered.workers);
+        workers.filter_map(Worker::making).chain(&self.apart)
     }
 
     pub(super) fn is_being_made(&self, job: &Arc<Job>) -> bool {

@@ -11,12 +11,13 @@ use std::sync::{Arc, Condvar};
 use std::time::Instant;
 
 use kelson_sys::{lock, pidfd, process};
+use nix::sched::{CloneFlags, setns};
 
 use super::child::{Child, ExitCell};
 use super::job::Job;
 use super::shared::{Pool, Shared, Worker};
 use super::start_time;
-use crate::command::Command;
+use crate::command::{Command, PidNamespace};
 use crate::spawn::clone::clone;
 use crate::spawn::plan::Plan;
 use crate::spawn::stack::ChildStack;
@@ -32,6 +33,9 @@ const QUEUED: usize = 16;
 
 impl Shared {
     pub(super) fn enqueue(self: &Arc<Self>, job: Arc<Job>) {
+        if job.is_apart {
+            return self.make_apart(job);
+        }
         let filtered = job.filtered;
         let mut state = lock(&self.state);
         let pool = state.pool(filtered);
@@ -56,6 +60,24 @@ impl Shared {
 
     fn queued(&self, filtered: bool) -> &Condvar {
         if filtered { &self.queued_filtered } else { &self.queued }
+    }
+
+    /// Makes a child that begins in another PID namespace. Its thread enters that one before the clone, and ends after it.
+    fn make_apart(self: &Arc<Self>, job: Arc<Job>) {
+        let shared = Arc::clone(self);
+        let thread = std::thread::Builder::new().name("spawn-apart".to_owned()).stack_size(128 * 1024);
+        let of_thread = Arc::clone(&job);
+        lock(&self.state).apart.push(Arc::clone(&job));
+        let started = thread.spawn(move || {
+            block_signals();
+            shared.make(&of_thread, usize::MAX, false, &mut ChildStack::new());
+            lock(&shared.state).apart.retain(|other| !Arc::ptr_eq(other, &of_thread));
+        });
+        if let Err(error) = started {
+            lock(&self.state).apart.retain(|other| !Arc::ptr_eq(other, &job));
+            let text = format!("cannot make a thread to start a process: {error}");
+            job.finish(Err(SpawnError::prepare(text, error.raw_os_error())));
+        }
     }
 
     fn start_thread(self: &Arc<Self>, pool: &mut Pool, filtered: bool) {
@@ -162,6 +184,12 @@ impl Shared {
         }
         let slot = lock(&job.work).slot.clone();
         let cell = slot.as_ref().and_then(|slot| slot.pid()).unwrap_or(&job.control.pid);
+        if let PidNamespace::Of(namespace) = &plan.command.pid_namespace {
+            setns(namespace, CloneFlags::CLONE_NEWPID).map_err(|errno| {
+                let text = format!("cannot enter the PID namespace of the service: {}", errno.desc());
+                SpawnError::prepare(text, Some(errno as i32))
+            })?;
+        }
         job.control.enter(Step::Clone);
         if job.control.is_cancelled() {
             return Err(SpawnError::refused(Step::Clone, libc::ECANCELED, 0, &job.subject));

@@ -69,7 +69,7 @@ fn clone3(
 ) -> SysResult {
     let clear_handlers: u64 = 0x1_0000_0000;
     let into_cgroup: u64 = 0x2_0000_0000;
-    let shared = SHARED | libc::CLONE_PIDFD | share_table(plan);
+    let shared = SHARED | libc::CLONE_PIDFD | share_table(plan) | plan.new_namespaces;
     let mut flags = u64::from(shared.cast_unsigned()) | clear_handlers;
     if cgroup >= 0 {
         flags |= into_cgroup;
@@ -108,7 +108,7 @@ fn clone3(
 
 /// `clone`, which knows neither cgroups nor a pidfd beside the PID; the parent opens the pidfd.
 fn clone2(plan: &mut Plan, stack: &mut ChildStack, pid: &AtomicI32) -> SysResult {
-    let flags = (SHARED | share_table(plan) | libc::SIGCHLD).cast_unsigned() as usize;
+    let flags = (SHARED | share_table(plan) | plan.new_namespaces | libc::SIGCHLD).cast_unsigned() as usize;
     let top = stack.bottom().saturating_add(stack.size());
     // SAFETY: as in `clone3`.
     unsafe {

@@ -14,7 +14,7 @@ use nix::unistd::{Gid, Uid, fchown};
 use super::control::Control;
 use super::error::SpawnError;
 use super::window::Window;
-use crate::command::{Command, DEFAULT_PATH, Ids, Program, Stdio};
+use crate::command::{Command, DEFAULT_PATH, Ids, PidNamespace, Program, Stdio};
 use crate::runner::RunnerError;
 
 /// `oom_score_adj` of what PID 1 cannot do without. Not the very last to be ended, should it be what eats the memory.
@@ -78,6 +78,8 @@ pub(crate) struct Plan {
     pub(crate) envp: Vec<*const c_char>,
     /// -1: none.
     pub(crate) cgroup_fd: RawFd,
+    /// `CLONE_NEW*`: the namespaces that the clone makes.
+    pub(crate) new_namespaces: i32,
     /// -1: PID 1's own.
     pub(crate) network_fd: RawFd,
     /// The kernel could not clone straight into the cgroup.
@@ -151,6 +153,11 @@ impl Plan {
             argv: pointers(&command.argv),
             envp: pointers(&command.environment),
             cgroup_fd: command.cgroup.as_ref().map_or(-1, |fd| fd.as_raw_fd()),
+            new_namespaces: match command.pid_namespace {
+                PidNamespace::New => libc::CLONE_NEWPID,
+                // The thread that clones has entered it.
+                PidNamespace::Own | PidNamespace::Of(_) => 0,
+            },
             network_fd: command.network.as_ref().map_or(-1, |fd| fd.as_raw_fd()),
             join_cgroup: false,
             moves,

@@ -105,11 +105,10 @@ impl Images for Empty {
     fn prepare<'a>(
         &'a self,
         _: &'a str,
-        image: &'a str,
-        _: Option<&'a str>,
+        container: &'a ContainerSpec,
     ) -> BoxFuture<'a, Result<ImageConfig, RunnerError>> {
         let config =
-            ImageConfig { image: image.to_owned(), snapshotter: "overlayfs".into(), ..self.0.clone() };
+            ImageConfig { image: container.image.clone(), snapshotter: "overlayfs".into(), ..self.0.clone() };
         Box::pin(std::future::ready(Ok(config)))
     }
 }

@@ -82,11 +82,16 @@ fn unpacked(was_there: bool) -> Report {
     Report::Unpacked(Box::new(Unpacked { config, was_there, ..Unpacked::default() }))
 }
 
+/// The container of a service that runs as this user.
+fn web_as(user: Option<&str>) -> ContainerSpec {
+    ContainerSpec { user: user.map(str::to_owned), ..ContainerSpec::new("web:1") }
+}
+
 #[tokio::test]
 async fn an_unpack_is_told_in_events_of_its_service() {
     let mut world = world();
     let store = world.store.clone();
-    let work = tokio::spawn(async move { store.prepare("web", "web:1", Some("www")).await });
+    let work = tokio::spawn(async move { store.prepare("web", &web_as(Some("www"))).await });
     let (words, mut pipe) = world.started.recv().await.unwrap();
     assert!(words.ends_with(&["--user", "www", "--", "web:1"].map(str::to_owned)), "{words:?}");
     let progress = Report::Progress(Progress { bytes_done: 1, bytes_total: 2, layer: 1, layers: 1 });
@@ -116,7 +121,7 @@ async fn an_image_that_was_there_is_one_event_and_a_failure_none() {
         (Report::Failed("no archive holds web:1".to_owned()), Err("no archive holds web:1")),
     ] {
         let store = world.store.clone();
-        let work = tokio::spawn(async move { store.prepare("web", "web:1", None).await });
+        let work = tokio::spawn(async move { store.prepare("web", &web_as(None)).await });
         let (_, mut pipe) = world.started.recv().await.unwrap();
         say(&mut pipe, &[report]);
         let result = work.await.unwrap().map(drop).map_err(|error| error.message);
@@ -132,16 +137,17 @@ async fn who_comes_when_all_turns_are_taken_waits_and_can_be_cancelled() {
     let mut pipes = Vec::new();
     for number in 0..UNPACKS {
         let store = world.store.clone();
-        others.push(tokio::spawn(async move { store.prepare(&format!("s{number}"), "web:1", None).await }));
+        others.push(tokio::spawn(async move { store.prepare(&format!("s{number}"), &web_as(None)).await }));
         pipes.push(world.started.recv().await.unwrap().1);
     }
-    let mut waiting = world.store.prepare("web", "web:1", None);
+    let web = web_as(None);
+    let mut waiting = world.store.prepare("web", &web);
     let waits = tokio::time::timeout(Duration::from_millis(20), &mut waiting).await;
     assert!(waits.is_err() && world.started.try_recv().is_err(), "nothing is started for it");
     assert_eq!(told(&world.events, "web"), ["image web:1 waits until another one is unpacked"]);
     drop(waiting);
     let store = world.store.clone();
-    let next = tokio::spawn(async move { store.prepare("web", "web:2", None).await });
+    let next = tokio::spawn(async move { store.prepare("web", &ContainerSpec::new("web:2")).await });
     say(&mut pipes[0], &[unpacked(true)]);
     let (words, mut pipe) = world.started.recv().await.unwrap();
     assert_eq!(words.last().unwrap(), "web:2");
@@ -152,7 +158,8 @@ async fn who_comes_when_all_turns_are_taken_waits_and_can_be_cancelled() {
 #[tokio::test]
 async fn who_is_dropped_takes_its_process_along() {
     let mut world = world();
-    let mut work = world.store.prepare("web", "web:1", None);
+    let web = web_as(None);
+    let mut work = world.store.prepare("web", &web);
     assert!(tokio::time::timeout(Duration::from_millis(20), &mut work).await.is_err());
     let (_, _pipe) = world.started.recv().await.unwrap();
     drop(work);

@@ -82,7 +82,8 @@ async fn what_a_service_was_prepared_from_stays_when_its_file_changes() {
     let (store, played) = store(&house);
     house.manager.add(Arc::new(container("a", "demo/a:1")), false);
     // Broken off: the record that it is needed is older than the work.
-    let unpack = store.prepare("a", "demo/a:1", None);
+    let a = ContainerSpec::new("demo/a:1");
+    let unpack = store.prepare("a", &a);
     assert!(tokio::time::timeout(std::time::Duration::from_millis(5), unpack).await.is_err());
     house
         .manager
@@ -97,7 +98,8 @@ async fn what_a_service_was_prepared_from_stays_when_its_file_changes() {
 async fn nothing_is_pruned_while_an_image_is_unpacked() {
     let house = House::new();
     let (store, played) = store(&house);
-    let mut unpack = store.prepare("web", "demo/web:1", None);
+    let web = ContainerSpec::new("demo/web:1");
+    let mut unpack = store.prepare("web", &web);
     assert!(tokio::time::timeout(std::time::Duration::from_millis(5), &mut unpack).await.is_err());
     let refused = store.prune(&house.manager, false).await.unwrap_err();
     let ImagesError::NotNow(why) = &refused else { panic!("{refused:?}") };

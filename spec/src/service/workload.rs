@@ -32,6 +32,7 @@ impl Default for ProcessSpec {
 #[serde(default)]
 pub struct ContainerSpec {
     pub image: String,
+    pub runtime: ContainerRuntime,
     /// Empty: the image's entrypoint and command.
     pub command: Vec<String>,
     /// `None`: the image's.
@@ -53,6 +54,7 @@ impl ContainerSpec {
     pub fn new(image: &str) -> Self {
         ContainerSpec {
             image: image.to_owned(),
+            runtime: ContainerRuntime::Containerd,
             command: Vec::new(),
             working_directory: None,
             hostname: None,
@@ -84,6 +86,15 @@ pub struct ContainerDevice {
 impl ContainerDevice {
     /// `permissions` where the file has none.
     pub const PERMISSIONS: &'static str = "rw";
+}
+
+/// Who makes the namespaces and the root of a container.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ContainerRuntime {
+    /// containerd and runc.
+    Containerd,
+    /// PID 1 itself.
+    Kelson,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -3,7 +3,7 @@
 use kelson_tests::{Host, Image, Tar, archive};
 use serde_json::Value;
 
-use super::{service, test_image};
+use super::{builder, service, test_image};
 
 fn images(host: &Host) -> Vec<Value> {
     host.ctl(&["-o", "json", "images"]).ok().json()
@@ -76,9 +76,9 @@ fn a_file_with_mistakes_keeps_images_from_being_pruned() {
     host.poweroff();
 }
 
-#[test]
+both!(a_second_start_unpacks_nothing);
 fn a_second_start_unpacks_nothing() {
-    let mut host = Host::builder()
+    let mut host = builder()
         .archive("test.tar", archive(&[test_image()]))
         .service("web", &service("test:1"))
         .up(&["web"]);

@@ -4,9 +4,9 @@
 use kelson_tests::eventually;
 use serde_json::json;
 
-use super::{host, service, steps, test_image};
+use super::{assert_no_container, host, runtime, service, steps, test_image};
 
-#[test]
+both!(a_container_is_what_its_image_and_its_file_say);
 fn a_container_is_what_its_image_and_its_file_say() {
     let image = kelson_tests::Image::new("test:1", &["report", "serve"])
         .set("User", json!("web"))
@@ -30,7 +30,7 @@ fn a_container_is_what_its_image_and_its_file_say() {
     host.poweroff();
 }
 
-#[test]
+both!(p4_the_last_words_of_a_container_are_in_its_log);
 fn p4_the_last_words_of_a_container_are_in_its_log() {
     let mut host = host(&[test_image()])
         .service(
@@ -65,7 +65,7 @@ fn p4_the_last_words_of_a_container_are_in_its_log() {
     assert_eq!(log.lines().count(), 1002, "{log}");
 }
 
-#[test]
+both!(p5_a_container_that_writes_much_is_not_held_up);
 fn p5_a_container_that_writes_much_is_not_held_up() {
     let mut host = host(&[test_image()])
         .service(
@@ -78,7 +78,7 @@ fn p5_a_container_that_writes_much_is_not_held_up() {
     host.poweroff();
 }
 
-#[test]
+both!(r1_the_restart_policy_decides_about_containers_too);
 fn r1_the_restart_policy_decides_about_containers_too() {
     let mut host = host(&[test_image()])
         .service("job", &format!("type: oneshot\n{}", steps("exit=0")))
@@ -86,7 +86,13 @@ fn r1_the_restart_policy_decides_about_containers_too() {
             "loop",
             &format!("{}restart: {{attempts: 2, interval: 5m, delay: 1ms, maxDelay: 1ms}}", steps("exit=4")),
         )
-        .service("missing", "container: {image: 'test:1', command: [/nothing]}\nrestart: {policy: once}")
+        .service(
+            "missing",
+            &format!(
+                "container: {{{}image: 'test:1', command: [/nothing]}}\nrestart: {{policy: once}}",
+                runtime()
+            ),
+        )
         .start();
     host.wait_finished("job");
     let end = host.wait_state("loop", "failed");
@@ -94,11 +100,11 @@ fn r1_the_restart_policy_decides_about_containers_too() {
     assert_eq!(end.restarts, 2, "{end:?}");
     let end = host.wait_state("missing", "failed");
     assert!(end.message.contains("/nothing"), "{end:?}");
-    eventually("all containers to be gone", || host.containers().is_empty());
+    assert_no_container(&host);
     host.poweroff();
 }
 
-#[test]
+both!(exec_runs_a_command_in_the_container);
 fn exec_runs_a_command_in_the_container() {
     let mut host = host(&[test_image()])
         .service("web", &format!("{}environment: {{MARK: here}}", steps("touch=/mark, print=ready, serve")))
@@ -118,7 +124,7 @@ fn exec_runs_a_command_in_the_container() {
     host.poweroff();
 }
 
-#[test]
+both!(h4_a_health_check_runs_in_the_container);
 fn h4_a_health_check_runs_in_the_container() {
     let mut host = host(&[test_image()])
         .service(
@@ -132,11 +138,12 @@ fn h4_a_health_check_runs_in_the_container() {
     host.poweroff();
 }
 
-#[test]
+both!(h1_a_container_without_a_network_is_asked_in_its_own);
 fn h1_a_container_without_a_network_is_asked_in_its_own() {
     let checked = "health: [{tcp: {port: 4321}, initialDelay: 0s, interval: 100ms, failureThreshold: 1}]\n";
     let apart = |steps: &str| {
-        format!("container: {{image: 'test:1', network: none, command: [/program, {steps}]}}\n{checked}")
+        let key = runtime();
+        format!("container: {{{key}image: 'test:1', network: none, command: [/program, {steps}]}}\n{checked}")
     };
     let mut host = host(&[test_image()])
         .service("here", &apart("tcp=4321"))

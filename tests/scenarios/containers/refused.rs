@@ -3,7 +3,7 @@
 
 use kelson_tests::{Host, Image, archive};
 
-use super::{host, test_image};
+use super::{host, runtime, test_image};
 
 const RESTART: &str = "restart: {policy: forever, delay: 10ms, maxDelay: 10ms}";
 
@@ -12,11 +12,12 @@ fn preparations(host: &Host, name: &str) -> usize {
     host.events_of(name).iter().filter(|event| event.message == "all that it waits for holds").count()
 }
 
-#[test]
+both!(a_missing_image_and_an_unknown_user_wait_for_a_change);
 fn a_missing_image_and_an_unknown_user_wait_for_a_change() {
-    let stranger = |user: &str| format!("container: {{image: 'test:1'}}\nuser: '{user}'\n{RESTART}");
+    let key = runtime();
+    let stranger = |user: &str| format!("container: {{{key}image: 'test:1'}}\nuser: '{user}'\n{RESTART}");
     let mut host = host(&[test_image()])
-        .service("missing", &format!("container: {{image: 'late:1'}}\n{RESTART}"))
+        .service("missing", &format!("container: {{{key}image: 'late:1'}}\n{RESTART}"))
         .service("stranger", &stranger("nobody-here"))
         .archive("bad.tar", b"no archive".repeat(100))
         .start();

@@ -11,7 +11,9 @@ use crate::json::Json;
 use crate::schema::{Kind, form};
 use crate::tree::{Node, Value};
 use kelson_spec::near::near;
-use kelson_spec::service::{ContainerDevice, ContainerMount, ContainerNetwork, ContainerSpec};
+use kelson_spec::service::{
+    ContainerDevice, ContainerMount, ContainerNetwork, ContainerRuntime, ContainerSpec,
+};
 use kelson_spec::units;
 
 /// Options of a mount by the names that runtimes know. Those of one row exclude each other.
@@ -51,12 +53,15 @@ fn mapping() -> Mapping<ContainerSpec> {
         let strange = image.contains(|c: char| c.is_whitespace() || c.is_control());
         strange.then(|| format!("{} is not a reference of an image, such as demo/nginx:1", quoted(image)))
     });
+    let runtimes = [("containerd", ContainerRuntime::Containerd), ("kelson", ContainerRuntime::Kelson)];
     let networks = [("host", ContainerNetwork::Host), ("none", ContainerNetwork::None)];
     keys! {
         Mapping::new("container", ContainerSpec::default);
         needed "image" image = image, "image: NAME:TAG",
             "the name of an [image](images.md) in an archive, in one of the `images` folders of the [machine \
              file](machine-file.md)";
+        key "runtime" runtime = choice(runtimes),
+            "`containerd`: containerd and runc run it. `kelson`: [Kelson runs it itself](images.md#without-containerd)";
         key "command" command = command(),
             "replaces the entrypoint and command of the image; an empty list keeps them";
         means "workingDirectory" working_directory = path().optional(), "the image's",

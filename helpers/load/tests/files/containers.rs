@@ -43,6 +43,16 @@ fn containerd() -> Requirement {
 }
 
 #[test]
+fn a_container_that_kelson_runs_needs_no_containerd() {
+    let folder = folder(&[("box", "name: box\ncontainer: {image: demo/web, runtime: kelson}\n")]);
+    let loaded = folder.load();
+    assert_eq!(loaded.diagnostics, []);
+    assert!(!loaded.containerd);
+    let (spec, container) = box_of(&loaded);
+    assert_eq!((container.runtime, spec.depends.len()), (ContainerRuntime::Kelson, 0));
+}
+
+#[test]
 fn every_key_of_a_container_is_read() {
     let folder = folder(&[("box", FULL)]);
     let loaded = folder.load();
@@ -61,6 +71,7 @@ fn every_key_of_a_container_is_read() {
     };
     let expected = ContainerSpec {
         image: "demo/nginx:1".into(),
+        runtime: ContainerRuntime::Containerd,
         command: vec!["nginx".into(), "-g".into(), "daemon off;".into()],
         working_directory: Some("/srv".into()),
         hostname: Some("web-1".into()),

@@ -8,7 +8,7 @@ use super::oci::Capabilities;
 
 /// The capabilities that a program of the container can ever hold (bit n: capability n): the seccomp profile
 /// permits the calls that they allow.
-pub(super) fn held(security: &Security, uid: u32, own: u64) -> u64 {
+pub(crate) fn held(security: &Security, uid: u32, own: u64) -> u64 {
     let all = bounding(security, own);
     if uid == 0 { all } else { all & security.ambient }
 }
@@ -18,7 +18,7 @@ fn bounding(security: &Security, own: u64) -> u64 {
 }
 
 /// Root holds all of them; another user those that the file adds, the ambient ones.
-pub(super) fn capabilities(security: &Security, uid: u32, own: u64) -> Capabilities {
+pub(crate) fn capabilities(security: &Security, uid: u32, own: u64) -> Capabilities {
     let held = names(held(security, uid, own));
     let ambient = if uid == 0 { Vec::new() } else { held.clone() };
     Capabilities {
@@ -32,7 +32,7 @@ pub(super) fn capabilities(security: &Security, uid: u32, own: u64) -> Capabilit
 
 /// The capabilities of PID 1: a container in a container has less than all, and runc cannot give one that it
 /// lacks.
-pub(super) fn own() -> u64 {
+pub(crate) fn own() -> u64 {
     Status::read("self").ok().and_then(|status| status.mask("CapPrm")).unwrap_or(u64::MAX)
 }
 

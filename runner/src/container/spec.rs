@@ -1,13 +1,12 @@
-//! The specification of a container for runc: the image's config, overridden by the service file.
+//! The specification of a container, as runc and `kelson-container` read it: the image's config, overridden by the service file.
 
 use std::fs;
+use std::path::Path;
 
-use kelson_spec::ServiceSpec;
 use kelson_spec::service::{ContainerNetwork, ContainerSpec, Seccomp};
-use prost_types::Any;
+use kelson_spec::{ServiceSpec, secrets};
 
 use super::oci::{Capabilities, Linux, Namespace, Process, Resources, Root, Spec, User, VERSION};
-use super::runtime::SPEC;
 use super::{capabilities, devices, limits, mounts};
 use crate::command::DEFAULT_PATH;
 use crate::images::ImageConfig;
@@ -16,25 +15,25 @@ use crate::seccomp::Profile;
 
 /// The facts about the host that a container's specification depends on.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Host {
-    pub(super) hostname: String,
+pub(crate) struct Host {
+    pub(crate) hostname: String,
     /// Capabilities that PID 1 holds.
-    pub(super) capabilities: u64,
+    pub(crate) capabilities: u64,
     /// `oom_score_adj` of an ordinary process here; the shim's own would spare the container from the OOM killer.
-    pub(super) oom_score: i32,
+    pub(crate) oom_score: i32,
     /// The highest limit on open files of a container. More takes a privilege that PID 1 of a container lacks.
-    pub(super) files: u64,
+    pub(crate) files: u64,
     /// Names this incarnation of the host in `KELSON_RUN`.
-    pub(super) incarnation: String,
+    pub(crate) incarnation: String,
     /// The container's cgroup as runc counts it: from the mount of cgroup2.
-    pub(super) cgroup: String,
+    pub(crate) cgroup: String,
     /// The folder of the service's secrets, if it has some.
-    pub(super) secrets: Option<String>,
+    pub(crate) secrets: Option<String>,
 }
 
 impl Host {
-    /// Reads what the kernel says.
-    pub(super) fn read(incarnation: &str, cgroup: String) -> Host {
+    /// Reads what the kernel says, for this service.
+    pub(crate) fn read(service: &ServiceSpec, runtime_dir: &Path, incarnation: &str, cgroup: String) -> Host {
         let line = |path| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
         let capabilities = capabilities::own();
         Host {
@@ -44,7 +43,8 @@ impl Host {
             oom_score: line("/proc/self/oom_score_adj").parse().unwrap_or(0).max(0),
             files: limits::most_files(capabilities),
             incarnation: incarnation.to_owned(),
-            secrets: None,
+            secrets: (!service.secrets.is_empty())
+                .then(|| secrets::folder(runtime_dir, &service.name).to_string_lossy().into_owned()),
             cgroup,
         }
     }
@@ -52,16 +52,16 @@ impl Host {
 
 /// The part that differs in each run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Run {
-    pub(super) number: u64,
+pub(crate) struct Run {
+    pub(crate) number: u64,
     /// Instead of what the service file and the image say.
-    pub(super) command: Option<Vec<String>>,
-    pub(super) environment: Vec<(String, String)>,
+    pub(crate) command: Option<Vec<String>>,
+    pub(crate) environment: Vec<(String, String)>,
 }
 
 impl Run {
     /// The socket that the service says `READY=1` to.
-    pub(super) fn notify_socket(&self) -> Option<&str> {
+    pub(crate) fn notify_socket(&self) -> Option<&str> {
         self.environment.iter().find(|(name, _)| name == "NOTIFY_SOCKET").map(|(_, path)| path.as_str())
     }
 }
@@ -70,27 +70,16 @@ impl Run {
 ///
 /// # Errors
 /// When it is no container.
-pub(super) fn container(service: &ServiceSpec) -> Result<&ContainerSpec, RunnerError> {
+pub(crate) fn container(service: &ServiceSpec) -> Result<&ContainerSpec, RunnerError> {
     let container = service.container();
     container.ok_or_else(|| RunnerError::new(format!("service {} is not a container", service.name)))
 }
 
-/// The specification of one run, packed for containerd.
+/// The specification of one run.
 ///
 /// # Errors
 /// When neither the service file nor the image says what to run, or a device is not there.
-pub(super) fn packed(
-    service: &ServiceSpec,
-    image: &ImageConfig,
-    host: &Host,
-    run: &Run,
-) -> Result<Any, RunnerError> {
-    let value = serde_json::to_vec(&spec(service, image, host, run)?)
-        .map_err(|error| RunnerError::new(format!("cannot write the container's specification: {error}")))?;
-    Ok(Any { type_url: SPEC.to_owned(), value })
-}
-
-pub(super) fn spec(
+pub(crate) fn spec(
     service: &ServiceSpec,
     image: &ImageConfig,
     host: &Host,
@@ -215,7 +204,7 @@ fn environment(
 }
 
 /// Sets a variable in place of an earlier one of the same name.
-pub(super) fn set(environment: &mut Vec<String>, entry: String) {
+pub(crate) fn set(environment: &mut Vec<String>, entry: String) {
     let name = |entry: &str| entry.split('=').next().unwrap_or_default().to_owned();
     match environment.iter_mut().find(|known| name(known) == name(&entry)) {
         Some(known) => *known = entry,

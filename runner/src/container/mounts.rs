@@ -6,7 +6,7 @@ use kelson_spec::service::{ContainerMount, ContainerNetwork, ContainerSpec};
 use super::oci::Mount;
 
 /// Hidden: they tell of the host, or reach into it. The usual ones of container engines.
-pub(super) const MASKED: &[&str] = &[
+pub(crate) const MASKED: &[&str] = &[
     "/proc/acpi",
     "/proc/asound",
     "/proc/interrupts",
@@ -22,7 +22,7 @@ pub(super) const MASKED: &[&str] = &[
 ];
 
 /// To be read only.
-pub(super) const READ_ONLY: &[&str] =
+pub(crate) const READ_ONLY: &[&str] =
     &["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
 
 fn mount(destination: &str, kind: &'static str, source: &str, options: &[&str]) -> Mount {
@@ -41,7 +41,7 @@ fn shown(path: &str) -> Mount {
 
 /// All mounts, those that lie below others after them: the usual ones, files of the host, the service file's, the socket by
 /// which it says that it is ready, and the folder of its secrets.
-pub(super) fn mounts(
+pub(crate) fn mounts(
     container: &ContainerSpec,
     delegated: bool,
     host_files: &[String],
@@ -85,7 +85,7 @@ pub(super) fn mounts(
 
 /// How the container's mount namespace is tied to the host's. runc cuts what is mounted in the container off from the
 /// host unless this says otherwise, whatever the single mounts ask for. `None`: no mount asks for anything.
-pub(super) fn propagation(container: &ContainerSpec) -> Option<&'static str> {
+pub(crate) fn propagation(container: &ContainerSpec) -> Option<&'static str> {
     let asked = |words: [&str; 2]| {
         let mut options = container.mounts.iter().flat_map(|mount| &mount.options);
         options.any(|option| words.contains(&option.as_str()))

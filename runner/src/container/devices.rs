@@ -11,7 +11,7 @@ use crate::runner::{ErrorKind, RunnerError};
 
 /// Nothing is allowed but what follows; runc itself adds the harmless ones that every container has (`null`, `zero`,
 /// `full`, `random`, `urandom`, `tty`, `ptmx` and pseudoterminals).
-pub(super) fn deny_all() -> DeviceRule {
+pub(crate) fn deny_all() -> DeviceRule {
     DeviceRule { allow: false, kind: None, major: None, minor: None, access: String::from("rwm") }
 }
 
@@ -19,7 +19,7 @@ pub(super) fn deny_all() -> DeviceRule {
 ///
 /// # Errors
 /// When it is not there, is no device, or is not below `/dev` (elsewhere the look at it may wait for a disk).
-pub(super) fn device(listed: &ContainerDevice) -> Result<(Device, DeviceRule), RunnerError> {
+pub(crate) fn device(listed: &ContainerDevice) -> Result<(Device, DeviceRule), RunnerError> {
     let source = listed.source.display();
     if !listed.source.starts_with("/dev") || listed.source.components().any(|part| part.as_os_str() == "..") {
         let text = format!("device {source} is not below /dev");

@@ -13,7 +13,7 @@ const FILES: (u64, u64) = (1024, 524_288);
 const SYS_RESOURCE: u32 = 24;
 
 /// The kernel starts a machine's PID 1 with 4096, which it may raise; one without the privilege has what it was given.
-pub(super) fn most_files(capabilities: u64) -> u64 {
+pub(crate) fn most_files(capabilities: u64) -> u64 {
     match capabilities & (1 << SYS_RESOURCE) {
         0 => getrlimit(Resource::RLIMIT_NOFILE).map_or(FILES.0, |(_, hard)| hard),
         _ => FILES.1,
@@ -23,7 +23,7 @@ pub(super) fn most_files(capabilities: u64) -> u64 {
 /// Those of the service file. A container inherits the other limits from its shim, and that from containerd,
 /// which has as many files as the host can bear; programs that walk through all numbers up to the limit would
 /// take minutes.
-pub(super) fn rlimits(of_service: &[ResourceLimit], most_files: u64) -> Vec<Rlimit> {
+pub(crate) fn rlimits(of_service: &[ResourceLimit], most_files: u64) -> Vec<Rlimit> {
     let own = of_service.iter().filter_map(|limit| rlimit(limit.resource, limit.soft, limit.hard));
     let files = of_service.iter().all(|limit| limit.resource != libc::RLIMIT_NOFILE);
     let (soft, hard) = (FILES.0.min(most_files), FILES.1.min(most_files));

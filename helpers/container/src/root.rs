@@ -1,0 +1,99 @@
+//! The root of a container: its layers with a folder for what it writes over them, its mounts, and the change into it.
+
+use std::fs::{self, DirBuilder};
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::Path;
+
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::unistd::{chdir, fchdir, pivot_root};
+
+use crate::config::{Request, Rootfs};
+use crate::error::{At as _, ContainerError};
+use crate::mount_call::{Change, change};
+use crate::tree::Tree;
+use crate::{devices, mounts};
+
+/// Makes the root and changes into it.
+pub fn enter(request: &Request) -> Result<(), ContainerError> {
+    let linux = &request.config.linux;
+    // As runc does it: what the host mounts and unmounts later arrives here unless the file says otherwise; nothing of
+    // here arrives there unless the file asks for it.
+    let asked = match linux.rootfs_propagation.as_deref() {
+        Some("rshared" | "shared") => MsFlags::MS_SHARED,
+        _ => MsFlags::MS_SLAVE,
+    };
+    let none: Option<&str> = None;
+    mount(none, "/", none, MsFlags::MS_REC | asked, none)
+        .at(|| "cannot cut off the container's mounts".to_owned())?;
+    overlay(&request.rootfs)?;
+    let tree =
+        Tree::at(Path::new(&request.rootfs.point)).at(|| "cannot open the container's root".to_owned())?;
+    for one in &request.config.mounts {
+        mounts::place(&tree, one)?;
+    }
+    devices::fill(&tree, &linux.devices)?;
+    for path in &linux.masked_paths {
+        mounts::mask(&tree, path)?;
+    }
+    for path in &linux.readonly_paths {
+        mounts::protect(&tree, path)?;
+    }
+    change_root(&tree)?;
+    if request.config.root.readonly {
+        let read_only = Change { set: libc::MOUNT_ATTR_RDONLY, ..Change::default() };
+        let what = || "cannot make the container's root read-only".to_owned();
+        let root = Tree::at(Path::new("/")).at(what)?;
+        change(root.root().as_fd(), read_only, false).at(what)?;
+    }
+    Ok(())
+}
+
+/// Mounts the layers. Their names are relative to their folder: the kernel takes a page of options.
+fn overlay(rootfs: &Rootfs) -> Result<(), ContainerError> {
+    let Rootfs { store, layers, writable, point } = rootfs;
+    let folder = |path: &Path, mode| {
+        let made = DirBuilder::new().recursive(true).mode(mode).create(path);
+        made.at(|| format!("cannot make {}", path.display()))
+    };
+    let (upper, work) = (Path::new(writable).join("upper"), Path::new(writable).join("work"));
+    folder(&upper, 0o755)?;
+    folder(&work, 0o700)?;
+    folder(Path::new(point), 0o700)?;
+    let what = || format!("cannot mount the image at {point}");
+    chdir(store.as_str()).at(|| format!("cannot enter {store}"))?;
+    let below = if layers.is_empty() {
+        // An image without layers is an empty folder.
+        let empty = Path::new(writable).join("empty");
+        folder(&empty, 0o755)?;
+        empty.display().to_string()
+    } else {
+        layers.join(":")
+    };
+    let data = format!("lowerdir={below},upperdir={},workdir={}", upper.display(), work.display());
+    mount(Some("overlay"), point.as_str(), Some("overlay"), MsFlags::empty(), Some(data.as_str()))
+        .at(what)?;
+    let none: Option<&str> = None;
+    mount(none, point.as_str(), none, MsFlags::MS_PRIVATE, none).at(what)
+}
+
+/// Makes the tree the root of this mount namespace, and lets the one before go.
+fn change_root(tree: &Tree) -> Result<(), ContainerError> {
+    let what = || "cannot change into the container's root".to_owned();
+    fchdir(tree.root()).at(what)?;
+    // The old root is put over the new one, and goes from there: no folder is needed for it.
+    pivot_root(".", ".").at(what)?;
+    let none: Option<&str> = None;
+    mount(none, ".", none, MsFlags::MS_REC | MsFlags::MS_SLAVE, none).at(what)?;
+    umount2(".", MntFlags::MNT_DETACH).at(what)?;
+    chdir("/").at(what)
+}
+
+/// Enters the folder that the program begins in, made if the image lacks it.
+pub fn enter_folder(path: &str) -> Result<(), ContainerError> {
+    let what = || format!("cannot enter the working directory {path}");
+    if !Path::new(path).exists() {
+        fs::create_dir_all(path).at(what)?;
+    }
+    chdir(path).at(what)
+}

@@ -1,0 +1,188 @@
+//! Images of containers that PID 1 runs itself: unpacked into folders of Kelson's own, without containerd.
+
+mod extract;
+mod prune;
+mod sink;
+mod store;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use kelson_containerd::Mount;
+use kelson_image::{Digest, ImageConfig, Reference, Report, Unpacked};
+use tokio::runtime::Handle;
+
+use crate::Context;
+use crate::archive::{Archive, ArchiveError, Config, Found, Layer, ReadError};
+use crate::chain::chain_ids;
+use crate::error::{LayerOf, UnpackError};
+use crate::unpack::{self, Described};
+pub use extract::ExtractError;
+pub use prune::prune;
+use sink::Sink;
+use store::Record;
+pub use store::Store;
+
+/// Has an image unpacked for a service; what the service's container wrote before goes.
+pub async fn run(
+    context: &Context,
+    image: &str,
+    user: Option<&str>,
+    service: &str,
+) -> Result<Report, UnpackError> {
+    let wanted = Reference::parse(image)?;
+    let (scan, opened) = context.scan(Some(wanted.clone())).await?;
+    let archives = scan.archives;
+    let work = async {
+        let store = Store::below(&context.state_dir)?;
+        store.discard(service)?;
+        let name = wanted.to_string();
+        let found = scan.find(&wanted);
+        let record = store.record(&name)?.filter(|record| {
+            found.is_none_or(|found| found.manifest == record.manifest) && store.is_whole(record)
+        });
+        let (record, was_there) = match (record, found) {
+            (Some(record), _) => (record, true),
+            (None, Some(found)) => (bring(context, &store, &wanted, found, opened).await?, false),
+            (None, None) => return Err(unpack::no_archive(context, &wanted, &scan)),
+        };
+        context.reporter.begin(record.size, record.chain_ids.len());
+        context.reporter.add_bytes(record.size);
+        context.reporter.at_layer(record.chain_ids.len());
+        let digest = record.manifest.to_string();
+        let config = describe(context, &store, name, record, user, service).await?;
+        Ok(Unpacked { config, digest, was_there, archives })
+    };
+    match work.await {
+        Ok(unpacked) => Ok(Report::Unpacked(Box::new(unpacked))),
+        Err(error) if error.lasts() => Ok(Report::Refused { text: error.to_string(), archives }),
+        Err(error) => Err(error),
+    }
+}
+
+/// Brings an image from its archive: each layer that is missing, then the record that names them.
+async fn bring(
+    context: &Context,
+    store: &Store,
+    wanted: &Reference,
+    found: &Found,
+    opened: Option<Archive>,
+) -> Result<Record, UnpackError> {
+    let name = wanted.to_string();
+    let (path, wanted, host) = (found.archive.clone(), wanted.clone(), context.host.clone());
+    let in_image = {
+        let name = name.clone();
+        move |error: ArchiveError| UnpackError::Archive { image: name.clone(), error }
+    };
+    let (store, locks, reporter) = (store.clone(), context.locks.clone(), Arc::clone(&context.reporter));
+    let runtime = Handle::current();
+    let work = move || {
+        let archive = match opened {
+            Some(archive) => archive,
+            None => Archive::open(&path).map_err(&in_image)?,
+        };
+        let image = archive.image(&wanted, &host).map_err(&in_image)?;
+        reporter.begin(image.size(), image.layers.len());
+        let chain_ids = chain_ids(&image.settings.diff_ids);
+        for (number, layer) in image.layers.iter().enumerate() {
+            reporter.at_layer(number);
+            let id = chain_ids.get(number).copied().unwrap_or(layer.diff_id);
+            // One at a time: whoever comes second finds it there.
+            let lock = format!("layer-{}", id.hex());
+            let _lock = runtime.block_on(locks.take(&lock))?;
+            if store.has(&id) {
+                continue;
+            }
+            let below = chain_ids.get(..number).unwrap_or_default();
+            let at = || {
+                Box::new(LayerOf {
+                    image: name.clone(),
+                    layer: number.saturating_add(1),
+                    layers: image.layers.len(),
+                    archive: Some(path.clone()),
+                })
+            };
+            extract(&archive, layer, &store, &id, below, &at)?;
+        }
+        let record = Record {
+            name: name.clone(),
+            manifest: image.manifest.digest,
+            size: image.size(),
+            chain_ids,
+            config: String::from_utf8_lossy(&image.config.bytes).into_owned(),
+        };
+        // Last, so that a record stands for a whole image at any time.
+        store.put(&record)?;
+        Ok(record)
+    };
+    tokio::task::spawn_blocking(work).await.map_err(|_| UnpackError::Thread)?
+}
+
+/// Unpacks one layer.
+fn extract(
+    archive: &Archive,
+    layer: &Layer,
+    store: &Store,
+    id: &Digest,
+    below: &[Digest],
+    at: &dyn Fn() -> Box<LayerOf>,
+) -> Result<(), UnpackError> {
+    let new = store.begin(id)?;
+    let mut sink = Sink::new(&new, store.folders(below), store.space());
+    let read = archive.read(std::slice::from_ref(&layer.blob), &mut sink);
+    // What the sink says is nearer to the cause than that it takes no more bytes.
+    let unpacked = sink.finish().map_err(|error| UnpackError::Extract { at: at(), error });
+    match read {
+        Ok(()) => {}
+        Err(ReadError::Archive(error)) => {
+            return Err(UnpackError::Archive { image: at().image, error });
+        }
+        Err(ReadError::Sink(Some(error))) => {
+            return Err(UnpackError::Layer { at: at(), error: Box::new(error) });
+        }
+        Err(ReadError::Sink(None)) => {}
+    }
+    let found = unpacked?;
+    if found != Some(layer.diff_id) {
+        let found = found.map(|digest| digest.to_string()).unwrap_or_default();
+        return Err(UnpackError::DiffId { at: at(), expected: layer.diff_id.to_string(), found });
+    }
+    store.commit(new, id)
+}
+
+async fn describe(
+    context: &Context,
+    store: &Store,
+    name: String,
+    record: Record,
+    user: Option<&str>,
+    service: &str,
+) -> Result<ImageConfig, UnpackError> {
+    let settings = Config::parse("its config", record.config.as_bytes())
+        .map_err(|trouble| UnpackError::Damaged { image: name.clone(), text: trouble.to_string() })?;
+    let mounts = look_mounts(&store.folders(&record.chain_ids));
+    let user = user.unwrap_or(&settings.user).to_owned();
+    let point = context.folder.join(format!("users-{service}"));
+    let account = unpack::account(context, &name, &user, mounts, point).await?;
+    let described = Described { name, settings, account };
+    let mut config = described.config().await?;
+    let names = record.chain_ids.iter().rev().map(Store::folder_name);
+    config.layers = names.collect();
+    config.store = store.layers().display().to_string();
+    config.writable = store.writable(service).display().to_string();
+    Ok(config)
+}
+
+/// The mount that shows layers, the lowest first, to be read alone.
+fn look_mounts(folders: &[std::path::PathBuf]) -> Vec<Mount> {
+    let text = |folder: &Path| folder.display().to_string();
+    match folders {
+        [] => Vec::new(),
+        [one] => vec![Mount { r#type: "bind".to_owned(), source: text(one), ..Mount::default() }],
+        many => {
+            let lower: Vec<String> = many.iter().rev().map(|folder| text(folder)).collect();
+            let options = vec![format!("lowerdir={}", lower.join(":"))];
+            vec![Mount { r#type: "overlay".to_owned(), options, ..Mount::default() }]
+        }
+    }
+}

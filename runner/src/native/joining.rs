@@ -1,0 +1,69 @@
+//! The start of a further process of a container that PID 1 runs itself.
+
+use std::fs::{self, File};
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use kelson_sys::{pidfd, process};
+
+use super::{PROCESS, launch};
+use crate::command::{Command, PidNamespace, Stdio};
+use crate::container::oci::Process;
+use crate::container::spec::set;
+use crate::exec::duplicate;
+use crate::runner::{RunContext, RunnerError};
+
+/// Makes commands that join a container.
+#[derive(Debug)]
+pub(crate) struct Joining {
+    pub(super) binary: Arc<OwnedFd>,
+    /// Of this service, below the runtime folder.
+    pub(super) folder: PathBuf,
+}
+
+impl Joining {
+    /// As what the container's main process runs.
+    fn process(&self) -> Result<Process, RunnerError> {
+        let path = self.folder.join(PROCESS);
+        let text = fs::read(&path);
+        text.and_then(|text| serde_json::from_slice(&text).map_err(std::io::Error::from))
+            .map_err(|error| RunnerError::system(format_args!("cannot read {}", path.display()), &error))
+    }
+
+    /// The user of its processes.
+    pub(crate) fn user(&self) -> Option<u32> {
+        self.process().ok().map(|process| process.user.uid)
+    }
+
+    /// The command of a context, in the container of this main process.
+    pub(crate) fn command(
+        &self,
+        context: RunContext,
+        pid: i32,
+        start_time: u64,
+    ) -> Result<Command, RunnerError> {
+        let mut process = self.process()?;
+        process.args = context.command.unwrap_or_default();
+        for (name, value) in context.environment {
+            set(&mut process.env, format!("{name}={value}"));
+        }
+        let ended = || RunnerError::new("the main process of the container has ended");
+        let failed = |error| RunnerError::system("cannot enter the container", &error);
+        let namespace = File::open(format!("/proc/{pid}/ns/pid")).map_err(failed)?;
+        let main = pidfd::open(pid).map_err(failed)?.ok_or_else(ended)?;
+        // Asked after: the PID was this process's when both were opened.
+        if process::started(pid).map_err(failed)? != Some(start_time) {
+            return Err(ended());
+        }
+        // What it cannot do, it says to the caller.
+        let report = duplicate(&context.stderr)?;
+        let mut command = launch::command(&self.binary, "join", &process, report)?
+            .stdout(Stdio::Descriptor(context.stdout))
+            .stderr(Stdio::Descriptor(context.stderr))
+            .descriptor(main, launch::MAIN);
+        command.own_pipes = true;
+        command.pid_namespace = PidNamespace::Of(namespace.into());
+        Ok(command)
+    }
+}

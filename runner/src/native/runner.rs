@@ -1,0 +1,215 @@
+//! The [`Runner`] of services from images that PID 1 runs itself.
+
+use std::fs;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use kelson_spec::ServiceSpec;
+use kelson_sys::removed;
+use nix::unistd::{Gid, Uid, chown};
+use serde::Serialize;
+
+use super::launch::{self, Report};
+use super::{IMAGE, PROCESS};
+use crate::command::{PidNamespace, Stdio};
+use crate::container::oci::Spec;
+use crate::container::spec::{self, Host, Run};
+use crate::images::{ImageConfig, Images};
+use crate::process::ProcessRunner;
+use crate::processes::Processes;
+use crate::runner::{Attachment, BoxFuture, RunContext, Runner, RunnerError, Running, StopPlan, StopReport};
+use crate::service_command::run_mark;
+
+/// The request to `kelson-container`.
+#[derive(Serialize)]
+struct Request<'a> {
+    rootfs: Rootfs<'a>,
+    config: &'a Spec,
+}
+
+#[derive(Serialize)]
+struct Rootfs<'a> {
+    store: &'a str,
+    layers: &'a [String],
+    writable: &'a str,
+    point: PathBuf,
+}
+
+/// Runs the container of one service.
+pub struct NativeRunner {
+    process: ProcessRunner,
+    processes: Processes,
+    images: Arc<dyn Images>,
+    spec: Arc<ServiceSpec>,
+    binary: Arc<OwnedFd>,
+    runtime_dir: PathBuf,
+    /// Of this service, below the runtime folder.
+    folder: PathBuf,
+    /// Known from `open` to `close`.
+    image: Option<ImageConfig>,
+}
+
+impl NativeRunner {
+    /// `binary`: Kelson's own, for `execveat`.
+    pub fn new(
+        processes: Processes,
+        images: Arc<dyn Images>,
+        spec: Arc<ServiceSpec>,
+        binary: Arc<OwnedFd>,
+        runtime_dir: &Path,
+    ) -> NativeRunner {
+        let process = ProcessRunner::new(processes.clone(), Arc::clone(&spec));
+        let folder = super::folder(runtime_dir, &spec.name);
+        let runtime_dir = runtime_dir.to_owned();
+        NativeRunner { process, processes, images, spec, binary, runtime_dir, folder, image: None }
+    }
+
+    async fn prepare(&mut self) -> Result<(), RunnerError> {
+        let image = self.prepare_image().await?;
+        let made = fs::create_dir_all(&self.folder).and_then(|()| {
+            let text = serde_json::to_vec(&image).map_err(std::io::Error::from)?;
+            fs::write(self.folder.join(IMAGE), text)
+        });
+        made.map_err(|error| {
+            RunnerError::system(format_args!("cannot write {}", self.folder.display()), &error)
+        })?;
+        self.process.set_owner(image.uid, image.gid);
+        self.image = Some(image);
+        self.process.open().await
+    }
+
+    async fn prepare_image(&self) -> Result<ImageConfig, RunnerError> {
+        let container = spec::container(&self.spec)?;
+        self.images.prepare(&self.spec.name, container).await
+    }
+
+    /// What an earlier incarnation has written down.
+    fn recall(&mut self) {
+        if self.image.is_none()
+            && let Ok(text) = fs::read(self.folder.join(IMAGE))
+            && let Ok(image) = serde_json::from_slice::<ImageConfig>(&text)
+        {
+            self.process.set_owner(image.uid, image.gid);
+            self.image = Some(image);
+        }
+    }
+
+    /// The image that it was opened with.
+    async fn known_image(&mut self) -> Result<ImageConfig, RunnerError> {
+        match &self.image {
+            Some(image) => Ok(image.clone()),
+            // Its record is gone, or is of a Kelson that did not write it.
+            None => Ok(self.image.insert(self.prepare_image().await?).clone()),
+        }
+    }
+
+    async fn start(&mut self, context: RunContext) -> Result<Running, RunnerError> {
+        let spec = Arc::clone(&self.spec);
+        let name = spec.name.as_str();
+        if !context.descriptors.is_empty() {
+            return Err(RunnerError::new(format!(
+                "a container takes no descriptors; write readiness: notify for service {name}"
+            )));
+        }
+        let image = self.known_image().await?;
+        let number = context.run;
+        let run = Run { number, command: context.command, environment: context.environment };
+        if let Some(socket) = run.notify_socket() {
+            let (uid, gid) = (Uid::from_raw(image.uid), Gid::from_raw(image.gid));
+            chown(socket, Some(uid), Some(gid)).map_err(|errno| {
+                RunnerError::system(format_args!("cannot give {socket} to user {uid}"), &errno.into())
+            })?;
+        }
+        let incarnation = self.processes.incarnation();
+        let host = Host::read(&self.spec, &self.runtime_dir, incarnation, String::new());
+        let config = spec::spec(&self.spec, &image, &host, &run)?;
+        let process = serde_json::to_vec(&config.process).map_err(std::io::Error::from);
+        process
+            .and_then(|text| fs::write(self.folder.join(PROCESS), text))
+            .map_err(|error| RunnerError::system("cannot write down how the container runs", &error))?;
+        let ImageConfig { store, layers, writable, .. } = &image;
+        let rootfs = Rootfs { store, layers, writable, point: self.folder.join("root") };
+        let (report, theirs) = Report::new()?;
+        let request = Request { rootfs, config: &config };
+        let mut command = launch::command(&self.binary, "run", &request, theirs)?
+            .stdout(Stdio::Descriptor(context.stdout))
+            .stderr(Stdio::Descriptor(context.stderr))
+            .env("KELSON_RUN", run_mark(&self.spec, number, &self.processes));
+        command.own_pipes = true;
+        command.pid_namespace = PidNamespace::New;
+        let mut running = self.process.start_command(number, command).await?;
+        if let Some(text) = report.failure().await? {
+            return Err(RunnerError::new(format!("cannot start the container of service {name}: {text}")));
+        }
+        running.stop_signal = self.image_signal();
+        Ok(running)
+    }
+
+    /// The image's own signal takes the place of the default, and of nothing else.
+    fn image_signal(&self) -> Option<i32> {
+        let of_image = spec::container(&self.spec).is_ok_and(|container| container.stop_signal_of_image);
+        self.image.as_ref().and_then(|image| image.stop_signal).filter(|_| of_image)
+    }
+
+    async fn end(&mut self, plan: StopPlan) -> Result<StopReport, RunnerError> {
+        let signal = match self.image_signal() {
+            Some(signal) if plan.signal == self.spec.stop.signal => signal,
+            _ => plan.signal,
+        };
+        self.process.stop(StopPlan { signal, ..plan }).await
+    }
+
+    async fn end_all(&mut self) -> Result<(), RunnerError> {
+        self.process.close().await?;
+        self.image = None;
+        for name in [IMAGE, PROCESS] {
+            removed(fs::remove_file(self.folder.join(name)))
+                .map_err(|error| RunnerError::system("cannot forget a container", &error))?;
+        }
+        Ok(())
+    }
+
+    async fn take_up(&mut self, attachment: Attachment) -> Result<Option<Running>, RunnerError> {
+        self.recall();
+        self.process.attach(attachment).await
+    }
+}
+
+impl Runner for NativeRunner {
+    fn owner(&mut self) -> BoxFuture<'_, Result<(u32, u32), RunnerError>> {
+        Box::pin(async { self.known_image().await.map(|image| (image.uid, image.gid)) })
+    }
+
+    fn open(&mut self) -> BoxFuture<'_, Result<(), RunnerError>> {
+        Box::pin(self.prepare())
+    }
+
+    fn run(&mut self, context: RunContext) -> BoxFuture<'_, Result<Running, RunnerError>> {
+        Box::pin(self.start(context))
+    }
+
+    fn attach(&mut self, attachment: Attachment) -> BoxFuture<'_, Result<Option<Running>, RunnerError>> {
+        Box::pin(self.take_up(attachment))
+    }
+
+    fn stop(&mut self, plan: StopPlan) -> BoxFuture<'_, Result<StopReport, RunnerError>> {
+        Box::pin(self.end(plan))
+    }
+
+    fn is_signalled(&self) -> bool {
+        self.process.is_signalled()
+    }
+
+    fn archives_changed(&mut self, archives: u32) -> BoxFuture<'_, ()> {
+        self.images.changed(archives)
+    }
+
+    fn warnings(&self) -> &[String] {
+        self.process.warnings()
+    }
+
+    fn close(&mut self) -> BoxFuture<'_, Result<(), RunnerError>> {
+        Box::pin(self.end_all())
+    }
+}
