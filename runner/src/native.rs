@@ -15,7 +15,6 @@ mod launch;
 mod runner;
 
 pub use executor::NativeExecutor;
-pub(crate) use joining::Joining;
 pub use runner::NativeRunner;
 
 /// The name by which the personality is called.

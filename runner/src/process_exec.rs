@@ -17,7 +17,6 @@ use kelson_spec::ServiceSpec;
 use crate::cgroup::Cgroup;
 use crate::command::{Command, Stdio};
 use crate::exec::{End, ExecControl, ExecRequest, Executing, Executor, Outputs, WindowSize, duplicate, pipe};
-use crate::native::Joining;
 use crate::processes::{Child, ExitReceiver, Processes};
 use crate::runner::{BoxFuture, RunContext, RunnerError};
 use crate::service_command::{run_mark, service_command};
@@ -32,7 +31,16 @@ pub struct ProcessExecutor {
     pid: i32,
     start_time: u64,
     /// `None`: the main process lives in PID 1's namespaces.
-    container: Option<Joining>,
+    container: Option<Box<dyn Elsewhere>>,
+}
+
+/// Where the main process does not live in PID 1's namespaces.
+pub(crate) trait Elsewhere: std::fmt::Debug + Send + Sync {
+    /// The user of its processes.
+    fn user(&self) -> Option<u32>;
+
+    /// The command of a context, beside this main process.
+    fn command(&self, context: RunContext, pid: i32, start_time: u64) -> Result<Command, RunnerError>;
 }
 
 /// The caller's ends of the command's input, output and errors.
@@ -56,7 +64,7 @@ impl ProcessExecutor {
     }
 
     /// For a container that PID 1 runs itself.
-    pub(crate) fn in_container(mut self, container: Joining) -> ProcessExecutor {
+    pub(crate) fn in_container(mut self, container: Box<dyn Elsewhere>) -> ProcessExecutor {
         self.container = Some(container);
         self
     }
@@ -129,7 +137,7 @@ impl ProcessExecutor {
 
     fn on_terminal(&self, size: WindowSize, input: bool) -> Result<(Ends, Theirs), RunnerError> {
         let of_spec = || self.spec.user.as_ref().map(|user| user.uid);
-        let owner = self.container.as_ref().map_or_else(of_spec, Joining::user);
+        let owner = self.container.as_ref().map_or_else(of_spec, |container| container.user());
         let Terminal { ours, theirs } = Terminal::new(size, owner)?;
         let ends = Ends {
             input: if input { Some(duplicate(&ours)?) } else { None },

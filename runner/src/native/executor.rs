@@ -28,7 +28,7 @@ impl NativeExecutor {
     ) -> NativeExecutor {
         let folder = super::folder(runtime_dir, &spec.name);
         let executor = ProcessExecutor::new(processes, spec, run, pid, start_time);
-        NativeExecutor(executor.in_container(Joining { binary, folder }))
+        NativeExecutor(executor.in_container(Box::new(Joining { binary, folder })))
     }
 }
 

@@ -12,11 +12,12 @@ use crate::command::{Command, PidNamespace, Stdio};
 use crate::container::oci::Process;
 use crate::container::spec::set;
 use crate::exec::duplicate;
+use crate::process_exec::Elsewhere;
 use crate::runner::{RunContext, RunnerError};
 
 /// Makes commands that join a container.
 #[derive(Debug)]
-pub(crate) struct Joining {
+pub(super) struct Joining {
     pub(super) binary: Arc<OwnedFd>,
     /// Of this service, below the runtime folder.
     pub(super) folder: PathBuf,
@@ -30,19 +31,14 @@ impl Joining {
         text.and_then(|text| serde_json::from_slice(&text).map_err(std::io::Error::from))
             .map_err(|error| RunnerError::system(format_args!("cannot read {}", path.display()), &error))
     }
+}
 
-    /// The user of its processes.
-    pub(crate) fn user(&self) -> Option<u32> {
+impl Elsewhere for Joining {
+    fn user(&self) -> Option<u32> {
         self.process().ok().map(|process| process.user.uid)
     }
 
-    /// The command of a context, in the container of this main process.
-    pub(crate) fn command(
-        &self,
-        context: RunContext,
-        pid: i32,
-        start_time: u64,
-    ) -> Result<Command, RunnerError> {
+    fn command(&self, context: RunContext, pid: i32, start_time: u64) -> Result<Command, RunnerError> {
         let mut process = self.process()?;
         process.args = context.command.unwrap_or_default();
         for (name, value) in context.environment {
