@@ -28,7 +28,7 @@ pub enum Work {
         image: String,
         /// `user[:group]` instead of the config's.
         user: Option<String>,
-        /// The service whose container PID 1 runs itself: without containerd, for a container that begins anew.
+        /// The service whose container PID 1 runs itself, without containerd. What its last container wrote goes.
         native: Option<String>,
     },
     List,

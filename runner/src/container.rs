@@ -1,4 +1,4 @@
-//! What a container is like, whoever runs it: the specification of OCI.
+//! What a container is like, for both runtimes: the specification of OCI.
 
 mod capabilities;
 mod devices;
