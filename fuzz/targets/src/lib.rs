@@ -89,6 +89,7 @@ pub const TARGETS: &[Target] = &[
     target("mountinfo", mounts::mountinfo, 8192, Some("mountinfo")),
     target("netlink", network::rtnetlink, 4096, None),
     target("notify", notify::datagram, 4096, Some("notify")),
+    target("partition_table", superblock::table, 4096, None),
     target("path_frames", paths::frames, 1024, None),
     target("probe_frames", probe::frames, 4096, None),
     target("router_options", routers::options, 2048, None),
