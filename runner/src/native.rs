@@ -9,6 +9,8 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::container::oci::Process;
+
 mod executor;
 mod joining;
 mod launch;
@@ -23,6 +25,14 @@ const NAME: &str = "kelson-container";
 /// The files of a container, in its folder.
 const IMAGE: &str = "image";
 const PROCESS: &str = "process";
+
+/// What a further process of a container takes over from the main one.
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Further {
+    process: Process,
+    /// It is under Kelson's default profile of seccomp.
+    is_filtered: bool,
+}
 
 /// The folder of a service below the runtime folder.
 fn folder(runtime_dir: &Path, service: &str) -> PathBuf {

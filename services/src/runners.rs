@@ -90,6 +90,13 @@ pub struct Containers {
 
 impl RunnerFactory for Containers {
     fn runner(&self, spec: &Arc<ServiceSpec>) -> Result<Box<dyn Runner>, ServicesError> {
+        if self.processes.cgroups().is_none() {
+            return Err(ServicesError::NotNow(
+                "a container cannot be run on this host: it has no cgroup2 file system that can be written; \
+                 mount one at /sys/fs/cgroup"
+                    .to_owned(),
+            ));
+        }
         if is_native(spec) {
             return Ok(Box::new(NativeRunner::new(
                 self.processes.clone(),
@@ -98,13 +105,6 @@ impl RunnerFactory for Containers {
                 Arc::clone(&self.binary),
                 &self.runtime_dir,
             )));
-        }
-        if self.processes.cgroups().is_none() {
-            return Err(ServicesError::NotNow(
-                "a container cannot be run on this host: it has no cgroup2 file system that can be written; \
-                 mount one at /sys/fs/cgroup"
-                    .to_owned(),
-            ));
         }
         Ok(Box::new(ContainerRunner::new(
             self.containerd.clone(),

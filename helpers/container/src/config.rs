@@ -10,6 +10,14 @@ pub struct Request {
     pub config: Config,
 }
 
+/// The message about a further process.
+#[derive(Debug, Deserialize)]
+pub struct Further {
+    pub process: Process,
+    /// It is under Kelson's default profile of seccomp, as the main process.
+    pub is_filtered: bool,
+}
+
 /// Of what the root of the container is made.
 #[derive(Debug, Deserialize)]
 pub struct Rootfs {
@@ -90,6 +98,8 @@ pub struct Mount {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Linux {
+    /// The folder of the service's cgroup.
+    pub cgroups_path: String,
     pub namespaces: Vec<Namespace>,
     pub rootfs_propagation: Option<String>,
     pub resources: Resources,

@@ -1,11 +1,11 @@
-//! Which devices the processes of a container may open: a program of the kernel (eBPF) that is attached to their cgroup, as
-//! runc does it. It lasts as long as the cgroup.
+//! Which devices the processes of a container may open: a program of the kernel (eBPF) that is attached to the cgroup of the
+//! service, as runc does it. It lasts as long as the cgroup, and counts for those below it, in which commands run.
 
-use std::fs::{self, File};
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd, RawFd};
-use std::path::Path;
 
 use nix::errno::Errno;
+use nix::fcntl::OFlag;
+use nix::sys::stat::Mode;
 
 use crate::config::DeviceRule;
 use crate::error::{At as _, ContainerError};
@@ -156,16 +156,8 @@ fn load_program(program: &[Instruction]) -> nix::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// The folder of the cgroup of this process.
-fn cgroup() -> nix::Result<File> {
-    let io = |error: std::io::Error| Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO));
-    let memberships = fs::read_to_string("/proc/self/cgroup").map_err(io)?;
-    let own = memberships.lines().find_map(|line| line.strip_prefix("0::/")).ok_or(Errno::ENOENT)?;
-    File::open(Path::new("/sys/fs/cgroup").join(own)).map_err(io)
-}
-
-/// Allows the cgroup of this process what every container has, and what its file lists; nothing else.
-pub fn guard(listed: &[DeviceRule]) -> Result<(), ContainerError> {
+/// Allows all processes below a cgroup what every container has, and what its file lists; nothing else.
+pub fn guard(cgroup: &str, listed: &[DeviceRule]) -> Result<(), ContainerError> {
     let number = |number: Option<i64>| number.and_then(|number| u32::try_from(number).ok());
     let listed = listed.iter().filter(|rule| rule.allow).map(|rule| {
         let kind = if rule.kind.as_deref() == Some("b") { BLOCK } else { CHARACTER };
@@ -173,7 +165,9 @@ pub fn guard(listed: &[DeviceRule]) -> Result<(), ContainerError> {
     });
     let rules: Vec<Rule> = USUAL.into_iter().chain(listed).collect();
     let attach = || {
-        let (program, cgroup) = (load_program(&program(&rules))?, cgroup()?);
+        let program = load_program(&program(&rules))?;
+        let cgroup =
+            nix::fcntl::open(cgroup, OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())?;
         let word = |fd: RawFd| u32::try_from(fd).map_err(|_| Errno::EBADF);
         let attributes =
             [pair(word(cgroup.as_raw_fd())?, word(program.as_raw_fd())?), pair(CGROUP_DEVICE, ALLOW_MULTI)];

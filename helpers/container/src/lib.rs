@@ -29,7 +29,7 @@ use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::os::fd::{FromRawFd as _, OwnedFd};
 
-use config::{Process, Request};
+use config::{Further, Request};
 use error::{At as _, ContainerError};
 use kelson_sys::netlink;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
@@ -88,8 +88,8 @@ fn run(request: OwnedFd) -> Result<Infallible, ContainerError> {
             other => return Err(ContainerError::Word(other.to_owned())),
         };
     }
-    // Of the cgroup as the host sees it: before it is the root of a namespace.
-    device_rules::guard(&linux.resources.devices)?;
+    // While the cgroup is where the host sees it.
+    device_rules::guard(&linux.cgroups_path, &linux.resources.devices)?;
     unshare(flags).at(|| "cannot make namespaces".to_owned())?;
     root::enter(&request)?;
     sethostname(&request.config.hostname).at(|| "cannot set the host name".to_owned())?;
@@ -104,7 +104,7 @@ fn run(request: OwnedFd) -> Result<Infallible, ContainerError> {
 /// One more process, in the namespaces of the one whose pidfd is descriptor 5.
 fn join(request: OwnedFd) -> Result<Infallible, ContainerError> {
     let text = read(request)?;
-    let process: Process =
+    let further: Further =
         serde_json::from_slice(&text).map_err(|error| ContainerError::Request(error.to_string()))?;
     // SAFETY: as in `main`.
     let main = unsafe { OwnedFd::from_raw_fd(5) };
@@ -115,5 +115,5 @@ fn join(request: OwnedFd) -> Result<Infallible, ContainerError> {
         | CloneFlags::CLONE_NEWNET
         | CloneFlags::CLONE_NEWNS;
     setns(main, all).at(|| "cannot enter the container".to_owned())?;
-    process::become_program(&process, true)
+    process::become_program(&further.process, further.is_filtered)
 }

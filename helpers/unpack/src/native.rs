@@ -35,7 +35,8 @@ pub async fn run(
     let archives = scan.archives;
     let work = async {
         let store = Store::below(&context.state_dir)?;
-        store.discard(service)?;
+        let (of_service, service_name) = (store.clone(), service.to_owned());
+        blocking(move || of_service.discard(&service_name)).await?;
         let name = wanted.to_string();
         let found = scan.find(&wanted);
         let record = store.record(&name)?.filter(|record| {
@@ -58,6 +59,13 @@ pub async fn run(
         Err(error) if error.lasts() => Ok(Report::Refused { text: error.to_string(), archives }),
         Err(error) => Err(error),
     }
+}
+
+/// Work that may wait for a disk, on a thread of its own: PID 1 hears signs of life meanwhile.
+pub async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, UnpackError> + Send + 'static,
+) -> Result<T, UnpackError> {
+    tokio::task::spawn_blocking(work).await.map_err(|_| UnpackError::Thread)?
 }
 
 /// Brings an image from its archive: each layer that is missing, then the record that names them.
@@ -115,7 +123,7 @@ async fn bring(
         store.put(&record)?;
         Ok(record)
     };
-    tokio::task::spawn_blocking(work).await.map_err(|_| UnpackError::Thread)?
+    blocking(work).await
 }
 
 /// Unpacks one layer.

@@ -10,7 +10,7 @@ use crate::{native, present};
 pub async fn run(context: &Context, keep: Vec<String>, dry_run: bool) -> Result<Report, UnpackError> {
     // A name that is kept but cannot be read keeps nothing: all that containerd has was once read.
     let keep: Vec<Reference> = keep.iter().filter_map(|name| Reference::parse(name).ok()).collect();
-    native::prune(context, &keep, dry_run)?;
+    native::prune(context, &keep, dry_run).await?;
     if !context.socket.exists() {
         return Ok(Report::Done);
     }

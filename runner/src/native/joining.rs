@@ -7,9 +7,8 @@ use std::sync::Arc;
 
 use kelson_sys::{pidfd, process};
 
-use super::{PROCESS, launch};
+use super::{Further, PROCESS, launch};
 use crate::command::{Command, PidNamespace, Stdio};
-use crate::container::oci::Process;
 use crate::container::spec::set;
 use crate::exec::duplicate;
 use crate::process_exec::Elsewhere;
@@ -25,7 +24,7 @@ pub(super) struct Joining {
 
 impl Joining {
     /// As what the container's main process runs.
-    fn process(&self) -> Result<Process, RunnerError> {
+    fn further(&self) -> Result<Further, RunnerError> {
         let path = self.folder.join(PROCESS);
         let text = fs::read(&path);
         text.and_then(|text| serde_json::from_slice(&text).map_err(std::io::Error::from))
@@ -35,11 +34,12 @@ impl Joining {
 
 impl Elsewhere for Joining {
     fn user(&self) -> Option<u32> {
-        self.process().ok().map(|process| process.user.uid)
+        self.further().ok().map(|further| further.process.user.uid)
     }
 
     fn command(&self, context: RunContext, pid: i32, start_time: u64) -> Result<Command, RunnerError> {
-        let mut process = self.process()?;
+        let mut further = self.further()?;
+        let process = &mut further.process;
         process.args = context.command.unwrap_or_default();
         for (name, value) in context.environment {
             set(&mut process.env, format!("{name}={value}"));
@@ -54,7 +54,7 @@ impl Elsewhere for Joining {
         }
         // What it cannot do, it says to the caller.
         let report = duplicate(&context.stderr)?;
-        let mut command = launch::command(&self.binary, "join", &process, report)?
+        let mut command = launch::command(&self.binary, "join", &further, report)?
             .stdout(Stdio::Descriptor(context.stdout))
             .stderr(Stdio::Descriptor(context.stderr))
             .descriptor(main, launch::MAIN);

@@ -1,7 +1,9 @@
 //! The [`Runner`] of services from images that PID 1 runs itself.
 
-use std::fs;
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Write as _};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -11,7 +13,7 @@ use nix::unistd::{Gid, Uid, chown};
 use serde::Serialize;
 
 use super::launch::{self, Report};
-use super::{IMAGE, PROCESS};
+use super::{Further, IMAGE, PROCESS};
 use crate::command::{PidNamespace, Stdio};
 use crate::container::oci::Spec;
 use crate::container::spec::{self, Host, Run};
@@ -67,16 +69,22 @@ impl NativeRunner {
 
     async fn prepare(&mut self) -> Result<(), RunnerError> {
         let image = self.prepare_image().await?;
-        let made = fs::create_dir_all(&self.folder).and_then(|()| {
-            let text = serde_json::to_vec(&image).map_err(std::io::Error::from)?;
-            fs::write(self.folder.join(IMAGE), text)
-        });
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(&self.folder);
+        let made = made.and_then(|()| self.write_down(IMAGE, &image));
         made.map_err(|error| {
             RunnerError::system(format_args!("cannot write {}", self.folder.display()), &error)
         })?;
         self.process.set_owner(image.uid, image.gid);
         self.image = Some(image);
         self.process.open().await
+    }
+
+    /// Writes a file for a later incarnation, which nobody else may read: the environment of the service is in it.
+    fn write_down(&self, name: &str, what: &impl Serialize) -> io::Result<()> {
+        let text = serde_json::to_vec(what)?;
+        let mut file = OpenOptions::new();
+        file.write(true).create(true).truncate(true).mode(0o600);
+        file.open(self.folder.join(name))?.write_all(&text)
     }
 
     async fn prepare_image(&self) -> Result<ImageConfig, RunnerError> {
@@ -122,11 +130,13 @@ impl NativeRunner {
             })?;
         }
         let incarnation = self.processes.incarnation();
-        let host = Host::read(&self.spec, &self.runtime_dir, incarnation, String::new());
+        // Its leaves too are below the one of the service.
+        let cgroup = self.processes.cgroups().map(|root| root.cgroup(name).path().display().to_string());
+        let host = Host::read(&self.spec, &self.runtime_dir, incarnation, cgroup.unwrap_or_default());
         let config = spec::spec(&self.spec, &image, &host, &run)?;
-        let process = serde_json::to_vec(&config.process).map_err(std::io::Error::from);
-        process
-            .and_then(|text| fs::write(self.folder.join(PROCESS), text))
+        let further =
+            Further { process: config.process.clone(), is_filtered: config.linux.seccomp.is_some() };
+        self.write_down(PROCESS, &further)
             .map_err(|error| RunnerError::system("cannot write down how the container runs", &error))?;
         let ImageConfig { store, layers, writable, .. } = &image;
         let rootfs = Rootfs { store, layers, writable, point: self.folder.join("root") };

@@ -116,5 +116,8 @@ fn x2_devices_of_the_host_cannot_be_opened() {
     for refused in ["device 1:11: Operation not permitted", "device 1:1: Operation not permitted"] {
         assert!(log.contains(refused), "{log}");
     }
+    let beside = host.ctl(&["exec", "web", "--", "/program", "device=1:5", "device=1:1"]).ok().stdout;
+    assert!(beside.contains("device 1:5: opened"), "{beside}");
+    assert!(beside.contains("device 1:1: Operation not permitted"), "{beside}");
     host.poweroff();
 }

@@ -6,12 +6,12 @@ use std::path::Path;
 
 use kelson_image::{ImageConfig, Pruned, Reference, Report};
 
-use super::Store;
+use super::{Store, blocking};
 use crate::Context;
 use crate::error::UnpackError;
 
 /// Removes the images that are none of `keep`, and the layers that nothing needs then.
-pub fn prune(context: &Context, keep: &[Reference], dry_run: bool) -> Result<(), UnpackError> {
+pub async fn prune(context: &Context, keep: &[Reference], dry_run: bool) -> Result<(), UnpackError> {
     let store = Store::below(&context.state_dir)?;
     for image in store.images()? {
         if Reference::parse(&image.name).is_ok_and(|name| keep.contains(&name)) {
@@ -25,7 +25,8 @@ pub fn prune(context: &Context, keep: &[Reference], dry_run: bool) -> Result<(),
     if dry_run {
         return Ok(());
     }
-    store.remove_layers(&in_use(&context.containers))
+    let used = in_use(&context.containers);
+    blocking(move || store.remove_layers(&used)).await
 }
 
 /// The layers of the containers that there are: one may run from an image that is another by now.
