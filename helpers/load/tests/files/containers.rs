@@ -300,7 +300,7 @@ container: {image: a, network: bridge}
 
 name: box
 container: {image: a, mount: []}
-=> 2:23: container.mount: this key is not known; did you mean mounts? Allowed here: image, command, workingDirectory, hostname, network, mounts, devices
+=> 2:23: container.mount: this key is not known; did you mean mounts? Allowed here: image, runtime, command, workingDirectory, hostname, network, mounts, devices
 
 name: box
 container: {image: a, mounts: [{source: data, target: /b}]}
