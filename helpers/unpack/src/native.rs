@@ -119,7 +119,8 @@ async fn bring(
             chain_ids,
             config: String::from_utf8_lossy(&image.config.bytes).into_owned(),
         };
-        // Last, so that a record stands for a whole image at any time.
+        // Last, so that a record stands for a whole image at any time. Others may write it for the same image.
+        let _lock = runtime.block_on(locks.take(&store.lock_name(&name)))?;
         store.put(&record)?;
         Ok(record)
     };

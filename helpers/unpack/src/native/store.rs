@@ -128,6 +128,12 @@ impl Store {
         self.records().join(Self::folder_name(&Hasher::of(name.as_bytes())))
     }
 
+    /// The lock of those who write the record of an image.
+    pub fn lock_name(&self, name: &str) -> String {
+        let file = self.record_file(name);
+        format!("image-{}", file.file_name().unwrap_or_default().display())
+    }
+
     /// What is known of an image of this name.
     ///
     /// # Errors
@@ -178,7 +184,7 @@ impl Store {
         Ok(())
     }
 
-    /// Puts a record in its place at once.
+    /// Puts a record in its place at once. The caller holds its lock.
     ///
     /// # Errors
     /// When the disk says so.
