@@ -1,16 +1,18 @@
 //! The specification of a container, as runc and `kelson-container` read it: the image's config, overridden by the service file.
 
 use std::fs;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use kelson_spec::service::{ContainerNetwork, ContainerSpec, Seccomp};
 use kelson_spec::{ServiceSpec, secrets};
+use nix::unistd::{Gid, Uid, chown};
 
 use super::oci::{Capabilities, Linux, Namespace, Process, Resources, Root, Spec, User, VERSION};
 use super::{capabilities, devices, limits, mounts};
 use crate::command::DEFAULT_PATH;
 use crate::images::ImageConfig;
-use crate::runner::{ErrorKind, RunnerError};
+use crate::runner::{ErrorKind, RunContext, RunnerError, StopPlan};
 use crate::seccomp::Profile;
 
 /// The facts about the host that a container's specification depends on.
@@ -60,6 +62,33 @@ pub(crate) struct Run {
 }
 
 impl Run {
+    /// That of a context, for the container of a service whose processes are the image's user's. The socket that the service
+    /// says `READY=1` to becomes that user's, who is known only now. The write ends of the log are left.
+    ///
+    /// # Errors
+    /// When it asks for what a container cannot have, or the socket cannot be given away.
+    pub(crate) fn take(
+        context: RunContext,
+        service: &ServiceSpec,
+        image: &ImageConfig,
+    ) -> Result<(Run, OwnedFd, OwnedFd), RunnerError> {
+        let RunContext { run: number, command, environment, stdout, stderr, descriptors, .. } = context;
+        if !descriptors.is_empty() {
+            return Err(RunnerError::new(format!(
+                "a container takes no descriptors; write readiness: notify for service {}",
+                service.name
+            )));
+        }
+        let run = Run { number, command, environment };
+        if let Some(socket) = run.notify_socket() {
+            let (uid, gid) = (Uid::from_raw(image.uid), Gid::from_raw(image.gid));
+            chown(socket, Some(uid), Some(gid)).map_err(|errno| {
+                RunnerError::system(format_args!("cannot give {socket} to user {uid}"), &errno.into())
+            })?;
+        }
+        Ok((run, stdout, stderr))
+    }
+
     /// The socket that the service says `READY=1` to.
     pub(crate) fn notify_socket(&self) -> Option<&str> {
         self.environment.iter().find(|(name, _)| name == "NOTIFY_SOCKET").map(|(_, path)| path.as_str())
@@ -73,6 +102,20 @@ impl Run {
 pub(crate) fn container(service: &ServiceSpec) -> Result<&ContainerSpec, RunnerError> {
     let container = service.container();
     container.ok_or_else(|| RunnerError::new(format!("service {} is not a container", service.name)))
+}
+
+/// The signal that the image asks to be stopped with. It takes the place of the default, and of nothing else.
+pub(crate) fn image_signal(service: &ServiceSpec, image: Option<&ImageConfig>) -> Option<i32> {
+    let of_image = service.container().is_some_and(|container| container.stop_signal_of_image);
+    image.and_then(|image| image.stop_signal).filter(|_| of_image)
+}
+
+/// A plan with that signal.
+pub(crate) fn stop_plan(plan: StopPlan, service: &ServiceSpec, image: Option<&ImageConfig>) -> StopPlan {
+    match image_signal(service, image) {
+        Some(signal) if plan.signal == service.stop.signal => StopPlan { signal, ..plan },
+        _ => plan,
+    }
 }
 
 /// The specification of one run.

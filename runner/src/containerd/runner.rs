@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use kelson_containerd::Containerd;
 use kelson_spec::ServiceSpec;
-use nix::unistd::{Gid, Uid, chown};
 use tokio::time::timeout;
 
 use super::launch::{Launch, Launched, Launching};
@@ -89,19 +88,7 @@ impl ContainerRunner {
         let name = self.spec.name.clone();
         self.refuse_while_it_runs()?;
         let image = self.known_image().await?;
-        if !context.descriptors.is_empty() {
-            return Err(RunnerError::new(format!(
-                "a container takes no descriptors; write readiness: notify for service {name}"
-            )));
-        }
-        let run = Run { number: context.run, command: context.command, environment: context.environment };
-        if let Some(socket) = run.notify_socket() {
-            // Its user is known only now: it is the image's.
-            let (uid, gid) = (Uid::from_raw(image.uid), Gid::from_raw(image.gid));
-            chown(socket, Some(uid), Some(gid)).map_err(|errno| {
-                RunnerError::system(format_args!("cannot give {socket} to user {uid}"), &errno.into())
-            })?;
-        }
+        let (run, stdout, stderr) = Run::take(context, &self.spec, &image)?;
         if let Ok(None) = self.containerd.container(&name).await {
             // Removed by another hand, or with containerd's folder.
             tracing::warn!("the container of service {name} has vanished from containerd and is made again");
@@ -116,8 +103,8 @@ impl ContainerRunner {
             spec: runtime::packed(&self.spec, &image, &self.host(), &run)?,
             cgroups: self.processes.cgroups().cloned(),
             runtime_dir: Arc::clone(&self.runtime_dir),
-            stdout: context.stdout,
-            stderr: context.stderr,
+            stdout,
+            stderr,
         };
         self.task = true;
         self.main = None;
@@ -144,17 +131,8 @@ impl ContainerRunner {
         Ok(running)
     }
 
-    /// The image's own signal takes the place of the default, and of nothing else.
     fn image_signal(&self) -> Option<i32> {
-        let of_image = spec::container(&self.spec).is_ok_and(|container| container.stop_signal_of_image);
-        self.image.as_ref().and_then(|image| image.stop_signal).filter(|_| of_image)
-    }
-
-    fn signal_of(&self, plan: StopPlan) -> i32 {
-        match self.image_signal() {
-            Some(signal) if plan.signal == self.spec.stop.signal => signal,
-            _ => plan.signal,
-        }
+        spec::image_signal(&self.spec, self.image.as_ref())
     }
 
     async fn end(&mut self, plan: StopPlan) -> Result<StopReport, RunnerError> {
@@ -166,7 +144,7 @@ impl ContainerRunner {
         {
             self.recall_briefly().await;
             // 0: only the timeout is new.
-            let plan = StopPlan { signal: self.signal_of(plan), ..plan };
+            let plan = spec::stop_plan(plan, &self.spec, self.image.as_ref());
             if let Some(main) = &mut self.main {
                 main.is_signalled |= plan.signal != 0;
             }

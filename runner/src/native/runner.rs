@@ -9,7 +9,6 @@ use std::sync::Arc;
 
 use kelson_spec::ServiceSpec;
 use kelson_sys::removed;
-use nix::unistd::{Gid, Uid, chown};
 use serde::Serialize;
 
 use super::launch::{self, Report};
@@ -46,8 +45,6 @@ pub struct NativeRunner {
     spec: Arc<ServiceSpec>,
     binary: Arc<OwnedFd>,
     runtime_dir: PathBuf,
-    /// Of this service, below the runtime folder.
-    folder: PathBuf,
     /// Known from `open` to `close`.
     image: Option<ImageConfig>,
 }
@@ -62,17 +59,20 @@ impl NativeRunner {
         runtime_dir: &Path,
     ) -> NativeRunner {
         let process = ProcessRunner::new(processes.clone(), Arc::clone(&spec));
-        let folder = super::folder(runtime_dir, &spec.name);
         let runtime_dir = runtime_dir.to_owned();
-        NativeRunner { process, processes, images, spec, binary, runtime_dir, folder, image: None }
+        NativeRunner { process, processes, images, spec, binary, runtime_dir, image: None }
+    }
+
+    fn folder(&self) -> PathBuf {
+        super::folder(&self.runtime_dir, &self.spec.name)
     }
 
     async fn prepare(&mut self) -> Result<(), RunnerError> {
         let image = self.prepare_image().await?;
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(&self.folder);
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(self.folder());
         let made = made.and_then(|()| self.write_down(IMAGE, &image));
         made.map_err(|error| {
-            RunnerError::system(format_args!("cannot write {}", self.folder.display()), &error)
+            RunnerError::system(format_args!("cannot write {}", self.folder().display()), &error)
         })?;
         self.process.set_owner(image.uid, image.gid);
         self.image = Some(image);
@@ -84,7 +84,7 @@ impl NativeRunner {
         let text = serde_json::to_vec(what)?;
         let mut file = OpenOptions::new();
         file.write(true).create(true).truncate(true).mode(0o600);
-        file.open(self.folder.join(name))?.write_all(&text)
+        file.open(self.folder().join(name))?.write_all(&text)
     }
 
     async fn prepare_image(&self) -> Result<ImageConfig, RunnerError> {
@@ -95,7 +95,7 @@ impl NativeRunner {
     /// What an earlier incarnation has written down.
     fn recall(&mut self) {
         if self.image.is_none()
-            && let Ok(text) = fs::read(self.folder.join(IMAGE))
+            && let Ok(text) = fs::read(self.folder().join(IMAGE))
             && let Ok(image) = serde_json::from_slice::<ImageConfig>(&text)
         {
             self.process.set_owner(image.uid, image.gid);
@@ -115,20 +115,9 @@ impl NativeRunner {
     async fn start(&mut self, context: RunContext) -> Result<Running, RunnerError> {
         let spec = Arc::clone(&self.spec);
         let name = spec.name.as_str();
-        if !context.descriptors.is_empty() {
-            return Err(RunnerError::new(format!(
-                "a container takes no descriptors; write readiness: notify for service {name}"
-            )));
-        }
         let image = self.known_image().await?;
-        let number = context.run;
-        let run = Run { number, command: context.command, environment: context.environment };
-        if let Some(socket) = run.notify_socket() {
-            let (uid, gid) = (Uid::from_raw(image.uid), Gid::from_raw(image.gid));
-            chown(socket, Some(uid), Some(gid)).map_err(|errno| {
-                RunnerError::system(format_args!("cannot give {socket} to user {uid}"), &errno.into())
-            })?;
-        }
+        let (run, stdout, stderr) = Run::take(context, &spec, &image)?;
+        let number = run.number;
         let incarnation = self.processes.incarnation();
         // Its leaves too are below the one of the service.
         let cgroup = self.processes.cgroups().map(|root| root.cgroup(name).path().display().to_string());
@@ -139,12 +128,12 @@ impl NativeRunner {
         self.write_down(PROCESS, &further)
             .map_err(|error| RunnerError::system("cannot write down how the container runs", &error))?;
         let ImageConfig { store, layers, writable, .. } = &image;
-        let rootfs = Rootfs { store, layers, writable, point: self.folder.join("root") };
+        let rootfs = Rootfs { store, layers, writable, point: self.folder().join("root") };
         let (report, theirs) = Report::new()?;
         let request = Request { rootfs, config: &config };
         let mut command = launch::command(&self.binary, "run", &request, theirs)?
-            .stdout(Stdio::Descriptor(context.stdout))
-            .stderr(Stdio::Descriptor(context.stderr))
+            .stdout(Stdio::Descriptor(stdout))
+            .stderr(Stdio::Descriptor(stderr))
             .env("KELSON_RUN", run_mark(&self.spec, number, &self.processes));
         command.own_pipes = true;
         command.pid_namespace = PidNamespace::New;
@@ -152,29 +141,15 @@ impl NativeRunner {
         if let Some(text) = report.failure().await? {
             return Err(RunnerError::new(format!("cannot start the container of service {name}: {text}")));
         }
-        running.stop_signal = self.image_signal();
+        running.stop_signal = spec::image_signal(&spec, Some(&image));
         Ok(running)
-    }
-
-    /// The image's own signal takes the place of the default, and of nothing else.
-    fn image_signal(&self) -> Option<i32> {
-        let of_image = spec::container(&self.spec).is_ok_and(|container| container.stop_signal_of_image);
-        self.image.as_ref().and_then(|image| image.stop_signal).filter(|_| of_image)
-    }
-
-    async fn end(&mut self, plan: StopPlan) -> Result<StopReport, RunnerError> {
-        let signal = match self.image_signal() {
-            Some(signal) if plan.signal == self.spec.stop.signal => signal,
-            _ => plan.signal,
-        };
-        self.process.stop(StopPlan { signal, ..plan }).await
     }
 
     async fn end_all(&mut self) -> Result<(), RunnerError> {
         self.process.close().await?;
         self.image = None;
         for name in [IMAGE, PROCESS] {
-            removed(fs::remove_file(self.folder.join(name)))
+            removed(fs::remove_file(self.folder().join(name)))
                 .map_err(|error| RunnerError::system("cannot forget a container", &error))?;
         }
         Ok(())
@@ -204,7 +179,7 @@ impl Runner for NativeRunner {
     }
 
     fn stop(&mut self, plan: StopPlan) -> BoxFuture<'_, Result<StopReport, RunnerError>> {
-        Box::pin(self.end(plan))
+        self.process.stop(spec::stop_plan(plan, &self.spec, self.image.as_ref()))
     }
 
     fn is_signalled(&self) -> bool {
