@@ -5,6 +5,8 @@ use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 
+use crate::quote::quoted;
+
 /// The folder of the sealed values in the state folder, and that of the files of services in the runtime folder.
 pub const FOLDER: &str = "secrets";
 /// The key of the host, in the state folder beside [`FOLDER`]: a copy of the sealed values does not hold it.
@@ -30,6 +32,14 @@ pub fn is_name(name: &str) -> bool {
     name.len() <= LONGEST_NAME
         && name.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_')
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte))
+}
+
+/// The mistake of a name for which [`is_name`] is false.
+pub fn wrong_name(name: &str) -> String {
+    let name = quoted(name);
+    format!(
+        "{name} is not the name of a secret; use letters, digits, _, . and -, at most {LONGEST_NAME}, not . or - first"
+    )
 }
 
 /// Whether it may be the path of a file in the folder of a service: each part is such a name, so it leads nowhere else.

@@ -4,16 +4,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use kelson_spec::quote::error_text;
-use kelson_spec::secrets::{LONGEST_NAME, LONGEST_VALUE};
+use kelson_spec::secrets::{LONGEST_VALUE, wrong_name};
 
 /// A sentence for an operator.
 #[derive(Debug, thiserror::Error)]
 pub enum SecretError {
     #[error("{}: {}", .path.display(), error_text(.error))]
     File { path: PathBuf, error: io::Error },
-    #[error(
-        "{0:?} is not the name of a secret; use letters, digits, _, . and -, at most {LONGEST_NAME}, not . or - first"
-    )]
+    #[error("{}", wrong_name(.0))]
     Name(String),
     #[error("a secret has at most {LONGEST_VALUE} bytes")]
     TooLong,

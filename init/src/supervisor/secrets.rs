@@ -13,7 +13,7 @@ use kelson_services::ServicesError;
 use kelson_services::host::{HostRequest, Secret, SecretRow};
 use kelson_services::manager::Manager;
 use kelson_spec::features::{Feature, OWN};
-use kelson_spec::secrets::{SecretUse, StoredSecret, folder, is_name};
+use kelson_spec::secrets::{SecretUse, StoredSecret, folder, is_name, wrong_name};
 use kelson_spec::{ServiceSpec, quoted, wire};
 use nix::fcntl::OFlag;
 use nix::sys::memfd::{MFdFlags, memfd_create};
@@ -61,10 +61,7 @@ impl Secrets {
     /// Keeps a value. Returns the services that run with the one before.
     async fn set(&self, name: &str, value: &Secret, asked_by: &str) -> Result<Vec<String>, ServicesError> {
         if !is_name(name) {
-            return Err(ServicesError::NotNow(format!(
-                "{} is not the name of a secret; use letters, digits, _, . and -, at most 64, not . or - first",
-                quoted(name)
-            )));
+            return Err(ServicesError::NotNow(wrong_name(name)));
         }
         let value =
             pipe(value).map_err(|error| ServicesError::NotNow(format!("a pipe for the value: {error}")))?;

@@ -8,7 +8,7 @@ use super::mapping::{Mapping, keys};
 use super::values::word;
 use crate::decode::quoted;
 use crate::schema::{Kind, form};
-use kelson_spec::secrets::{SecretUse, is_file, is_name};
+use kelson_spec::secrets::{SecretUse, is_file, is_name, wrong_name};
 
 const NAME: &str = "^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$";
 const FILE: &str = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}(/[A-Za-z0-9_][A-Za-z0-9_.-]{0,63})*$";
@@ -85,12 +85,5 @@ fn name_kind() -> Kind {
 }
 
 fn name() -> Codec<String> {
-    word("name of a secret", NAME, "db-password").but(|name| {
-        (!is_name(name)).then(|| {
-            format!(
-                "{} is not the name of a secret; use letters, digits, _, . and -, at most 64, not . or - first",
-                quoted(name)
-            )
-        })
-    })
+    word("name of a secret", NAME, "db-password").but(|name| (!is_name(name)).then(|| wrong_name(name)))
 }
