@@ -81,7 +81,7 @@ impl PartitionSpec {
     }
 }
 
-/// The GUID of a type, as it stands in a table of partitions: its first three fields are little-endian. `None`: it is neither
+/// The GUID of a type, in the byte order of a table of partitions: its first three fields are little-endian. `None`: it is neither
 /// the name of a type nor a GUID.
 pub fn type_guid(kind: &str) -> Option<[u8; 16]> {
     let named = TYPES.into_iter().find(|(name, _)| *name == kind);

@@ -45,7 +45,7 @@ pub fn drop_all() -> nix::Result<()> {
 /// # Errors
 /// When the kernel refuses.
 pub fn keep(kept: u64) -> nix::Result<()> {
-    // A process without the privilege goes on: what it holds is given up below.
+    // A process may lack the privilege. It gives up what it holds below.
     let _ = bound(kept);
     let _ = prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL as libc::c_ulong);
     let (mut header, mut halves) = (HEADER, [Half::default(); 2]);

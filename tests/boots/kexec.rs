@@ -70,7 +70,7 @@ fn watchdog_table() -> Vec<u8> {
     const RELOAD: u64 = 0x660;
     const CONTROL: u64 = 0x668;
     const TIMER: u64 = 0x672;
-    /// Where the chipset is told whether the timer may reset the machine, in the memory that the firmware gives it.
+    /// The register that keeps the timer from resetting the machine, in the memory that the firmware gives the chipset.
     const NO_REBOOT: u64 = 0xfed1_f410;
     /// Action, instruction, register, the first bit there, value, and the mask of its bits.
     const ENTRIES: [(u8, u8, u64, u8, u32, u32); 9] = [
@@ -88,7 +88,7 @@ fn watchdog_table() -> Vec<u8> {
     // The length of this header, and that it is no device of PCI.
     table.extend(32_u32.to_le_bytes());
     table.extend([0xff, 0, 0xff, 0xff, 0xff, 0, 0, 0]);
-    // The timer counts 600 ms down to nothing twice; at most and at least so many times; enabled.
+    // The timer counts down to zero twice, by steps of 600 ms: 1,200 ms a step. Most and fewest steps; enabled.
     for word in [1200_u32, 1023, 4, 1, u32::try_from(ENTRIES.len()).expect("a few")] {
         table.extend(word.to_le_bytes());
     }

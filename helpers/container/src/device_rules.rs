@@ -66,7 +66,7 @@ const fn calculate(operation: u8, to: u8, constant: i32) -> Instruction {
     instruction(0x04 | operation, to, 0, 0, constant)
 }
 
-/// Skips so many instructions if the register is not the constant.
+/// Skips this number of instructions if the register is not the constant.
 const fn unless_equal(register: u8, constant: i32, skipped: i16) -> Instruction {
     instruction(0x55, register, 0, skipped, constant)
 }

@@ -1,5 +1,5 @@
 //! What the kernel's command line says about modules: `MODULE.PARAMETER=VALUE`, as for what is built in, and
-//! `modprobe.blacklist=MODULE,MODULE`. The kernel leaves both to whoever loads the modules.
+//! `modprobe.blacklist=MODULE,MODULE`. The kernel leaves both to the program that loads the modules.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CStr, CString};

@@ -34,7 +34,7 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// Gives it a file of ours. A service without a user runs as we do, whoever that is in a container.
+    /// Gives it a file of this process. A service without a user runs as this process does, also in a container.
     fn takes(self, file: &File) -> io::Result<()> {
         if (self.uid, self.gid) == (0, 0) { Ok(()) } else { fchown(file, Some(self.uid), Some(self.gid)) }
     }

@@ -1,4 +1,4 @@
-//! Partitions as the kernel knows them. It learns of changes of their table from whoever makes them.
+//! Partitions as the kernel knows them. The program that changes their table tells the kernel of it.
 
 use std::fs::{self, File};
 use std::io;

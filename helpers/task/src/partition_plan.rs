@@ -49,7 +49,7 @@ pub fn add_missing<'a>(
     Ok(added)
 }
 
-/// A random GUID (version 4 of RFC 9562), as it stands in a table of partitions.
+/// A random GUID (version 4 of RFC 9562), in the byte order of a table of partitions.
 pub fn random_guid() -> Result<[u8; 16], String> {
     let mut guid = [0; 16];
     SystemRandom::new().fill(&mut guid).map_err(|_| "there are no random numbers")?;

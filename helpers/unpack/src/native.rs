@@ -95,7 +95,7 @@ async fn bring(
         for (number, layer) in image.layers.iter().enumerate() {
             reporter.at_layer(number);
             let id = chain_ids.get(number).copied().unwrap_or(layer.diff_id);
-            // One at a time: whoever comes second finds it there.
+            // One at a time: the second process finds the layer there.
             let lock = format!("layer-{}", id.hex());
             let _lock = runtime.block_on(locks.take(&lock))?;
             if store.has(&id) {

@@ -254,7 +254,7 @@ pub struct Described {
 }
 
 impl Described {
-    /// What PID 1 is told of it, without where it was unpacked.
+    /// The report to PID 1, except the place of its layers.
     pub async fn config(self) -> Result<ImageConfig, UnpackError> {
         let Described { name, settings, account } = self;
         let stop_signal = match &settings.stop_signal {

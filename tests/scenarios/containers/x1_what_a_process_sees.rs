@@ -1,4 +1,4 @@
-//! X1: a process of a container sees the same, whoever runs the container; and what Kelson alone does with one.
+//! X1: a process of a container sees the same with both runtimes. X2: it does not get out.
 
 use std::collections::BTreeSet;
 

@@ -38,7 +38,7 @@ pub struct Record {
     pub size: u64,
     /// The lowest first.
     pub chain_ids: Vec<Digest>,
-    /// As it stands in the archive.
+    /// The bytes of the archive.
     pub config: String,
 }
 
