@@ -45,7 +45,6 @@ pub use hasher::Hasher;
 pub use headers::HeaderError;
 pub use image::{Blob, Document, Image, Layer, Listed};
 pub use layer_check::{Checked, LayerCheck, LayerError};
-pub use packing::uncompressed;
 pub use platform::Platform;
 
 use draft::Documents;

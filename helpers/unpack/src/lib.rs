@@ -8,6 +8,7 @@
 mod account;
 pub mod archive;
 mod blobs;
+mod blocking;
 mod chain;
 mod durable;
 mod error;
@@ -30,6 +31,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use blocking::blocking;
 use error::UnpackError;
 use kelson_containerd::Containerd;
 use kelson_image::{Arguments, NAME, Reference, Report, Work};
@@ -119,8 +121,7 @@ async fn run(arguments: Arguments, reporter: &Arc<Reporter>) -> Report {
             Work::List => list::run(&context).await,
             Work::Look => {
                 let folders = context.images.clone();
-                let looked = tokio::task::spawn_blocking(move || archive::archives(&folders)).await;
-                looked.map(Report::Archives).map_err(|_| UnpackError::Thread)
+                blocking(move || archive::archives(&folders)).await.map(Report::Archives)
             }
             Work::Prune { keep, dry_run } => prune::run(&context, keep, dry_run).await,
         },
@@ -154,7 +155,7 @@ impl Context {
     ) -> Result<(Scan, Option<Archive>), UnpackError> {
         let (state_dir, images, host) = (self.state_dir.clone(), self.images.clone(), self.host.clone());
         let scan = move || Catalog::open(&state_dir).scan_for(&images, &host, wanted.as_ref());
-        let (scan, opened) = tokio::task::spawn_blocking(scan).await.map_err(|_| UnpackError::Thread)?;
+        let (scan, opened) = blocking(scan).await?;
         for note in &scan.notes {
             self.reporter.send(&Report::Note(note.clone()));
         }

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 
+use crate::blocking::blocking;
 use crate::error::UnpackError;
 
 /// The folder of locks, on a file system of this boot.
@@ -49,7 +50,7 @@ impl Locks {
         let path = self.folder.join(name);
         let wait =
             move || lock(&path, FlockArg::LockExclusive).map_err(|error| UnpackError::lock(&path, error));
-        let lock = tokio::task::spawn_blocking(wait).await.map_err(|_| UnpackError::Thread)??;
+        let lock = blocking(wait).await??;
         lock.ok_or(UnpackError::Thread)
     }
 

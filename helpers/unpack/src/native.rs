@@ -14,6 +14,7 @@ use tokio::runtime::Handle;
 
 use crate::Context;
 use crate::archive::{Archive, ArchiveError, Config, Found, Layer, ReadError};
+use crate::blocking::blocking;
 use crate::chain::chain_ids;
 use crate::error::{LayerOf, UnpackError};
 use crate::unpack::{self, Described};
@@ -36,7 +37,7 @@ pub async fn run(
     let work = async {
         let store = Store::below(&context.state_dir)?;
         let (of_service, service_name) = (store.clone(), service.to_owned());
-        blocking(move || of_service.discard(&service_name)).await?;
+        blocking(move || of_service.discard(&service_name)).await??;
         let name = wanted.to_string();
         let found = scan.find(&wanted);
         let record = store.record(&name)?.filter(|record| {
@@ -59,13 +60,6 @@ pub async fn run(
         Err(error) if error.lasts() => Ok(Report::Refused { text: error.to_string(), archives }),
         Err(error) => Err(error),
     }
-}
-
-/// Work that may wait for a disk, on a thread of its own: PID 1 hears signs of life meanwhile.
-pub async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, UnpackError> + Send + 'static,
-) -> Result<T, UnpackError> {
-    tokio::task::spawn_blocking(work).await.map_err(|_| UnpackError::Thread)?
 }
 
 /// Brings an image from its archive: each layer that is missing, then the record that names them.
@@ -124,7 +118,7 @@ async fn bring(
         store.put(&record)?;
         Ok(record)
     };
-    blocking(work).await
+    blocking(work).await?
 }
 
 /// Unpacks one layer.

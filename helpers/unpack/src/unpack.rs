@@ -14,6 +14,7 @@ use crate::Context;
 use crate::account::{self, Account};
 use crate::archive::{Archive, Config, Found, Image, Scan};
 use crate::blobs::Uploader;
+use crate::blocking::blocking;
 use crate::chain::chain_ids;
 use crate::error::UnpackError;
 use crate::lease::Lease;
@@ -203,7 +204,7 @@ async fn open(
         let image = archive.image(&wanted, &host).map_err(in_image)?;
         Ok((archive, image, root.map_or(u64::MAX, |root| space(Path::new(&root)))))
     };
-    tokio::task::spawn_blocking(work).await.map_err(|_| UnpackError::Thread)?
+    blocking(work).await?
 }
 
 /// Bytes that the disk of this folder has, where it tells.
@@ -266,8 +267,7 @@ impl Described {
         };
         let exists =
             || HOST_FILES.iter().filter(|path| Path::new(path).is_file()).map(|path| (*path).to_owned());
-        let host_files =
-            tokio::task::spawn_blocking(move || exists().collect()).await.map_err(|_| UnpackError::Thread)?;
+        let host_files = blocking(move || exists().collect()).await?;
         Ok(ImageConfig {
             image: name,
             entrypoint: settings.entrypoint,

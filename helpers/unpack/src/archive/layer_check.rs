@@ -1,4 +1,4 @@
-//! A layer, checked while its bytes pass on their way to containerd.
+//! A layer, checked while its bytes pass on their way to containerd or into a folder.
 //!
 //! containerd unpacks the layer with root's power, and guards itself against most of what is refused here. This is the
 //! second lock, and it speaks plainly: what is wrong is known before anything of the layer is unpacked.
@@ -10,6 +10,8 @@ mod paths;
 #[allow(clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
 mod tests;
 mod unpacking;
+
+use std::io::Write;
 
 pub use checked::{Checked, LayerError};
 use entries::Entries;
@@ -23,6 +25,13 @@ impl LayerCheck {
     /// `space`: bytes that the disk has; a layer that unpacks to more is refused as soon as that is known.
     pub fn new(space: u64) -> Self {
         Self(Unpacking::new(Entries::new(space)))
+    }
+
+    /// Passes the uncompressed bytes on, as soon as they are checked.
+    #[must_use]
+    pub fn passing_to(mut self, taker: impl Write + Send + 'static) -> Self {
+        self.0.pass_to(Box::new(taker));
+        self
     }
 
     /// Takes the next bytes of the layer.

@@ -45,17 +45,6 @@ impl Packing {
     }
 }
 
-/// The uncompressed bytes of a layer, however it is compressed.
-///
-/// # Errors
-/// When its beginning cannot be read.
-pub fn uncompressed<'a>(mut reader: impl Read + 'a) -> io::Result<Box<dyn Read + 'a>> {
-    let mut first = Vec::new();
-    reader.by_ref().take(Packing::MAGIC as u64).read_to_end(&mut first)?;
-    let packing = Packing::of(&first);
-    packing.unpack(io::Cursor::new(first).chain(reader))
-}
-
 /// Explains a decompressor's error to an operator.
 pub(super) fn compression_text(error: &io::Error) -> String {
     let text = error.to_string();

@@ -6,8 +6,9 @@ use std::path::Path;
 
 use kelson_image::{ImageConfig, Pruned, Reference, Report};
 
-use super::{Store, blocking};
+use super::Store;
 use crate::Context;
+use crate::blocking::blocking;
 use crate::error::UnpackError;
 
 /// Removes the images that are none of `keep`, and the layers that nothing needs then.
@@ -26,7 +27,7 @@ pub async fn prune(context: &Context, keep: &[Reference], dry_run: bool) -> Resu
         return Ok(());
     }
     let used = in_use(&context.containers);
-    blocking(move || store.remove_layers(&used)).await
+    blocking(move || store.remove_layers(&used)).await?
 }
 
 /// The layers of the containers that there are: one may run from an image that is another by now.

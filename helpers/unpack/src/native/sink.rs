@@ -1,48 +1,45 @@
-//! The way of a layer's bytes from its archive into a folder: checked, then unpacked by a thread of its own.
+//! The way of a layer's bytes from its archive into a folder: uncompressed and checked, then unpacked by a thread of its own.
 
-use std::io::{self, PipeReader, PipeWriter, Read, Write as _};
+use std::io::{self, PipeReader, Read};
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 
 use kelson_image::Digest;
 
 use super::extract::{ExtractError, extract};
-use crate::archive::{Blob, BlobSink, LayerCheck, LayerError, uncompressed};
+use crate::archive::{Blob, BlobSink, LayerCheck, LayerError};
 
 /// Takes the bytes of one layer.
 pub struct Sink {
     folder: PathBuf,
     /// The folders of the layers below, the lowest first.
     below: Vec<PathBuf>,
+    /// Bytes that the disk has.
+    space: u64,
+    /// From the beginning of the layer to its end.
     check: Option<LayerCheck>,
-    open: Option<Open>,
+    thread: Option<JoinHandle<Result<(), ExtractError>>>,
     /// Of the layer, uncompressed.
     diff_id: Option<Digest>,
 }
 
-struct Open {
-    bytes: PipeWriter,
-    thread: JoinHandle<Result<(), ExtractError>>,
-}
-
 impl Sink {
-    /// `space`: bytes that the disk has.
     pub fn new(folder: &Path, below: Vec<PathBuf>, space: u64) -> Sink {
-        let check = Some(LayerCheck::new(space));
-        Sink { folder: folder.to_owned(), below, check, open: None, diff_id: None }
+        Sink { folder: folder.to_owned(), below, space, check: None, thread: None, diff_id: None }
     }
 
     /// Waits for the thread. The digest of the uncompressed layer, where all of it has passed.
-    pub fn finish(mut self) -> Result<Option<Digest>, ExtractError> {
-        self.end_thread()?;
-        Ok(self.diff_id)
+    pub fn finish(self) -> Result<Option<Digest>, ExtractError> {
+        // The thread ends when no more bytes can come.
+        drop(self.check);
+        let done = self.thread.map_or(Ok(Ok(())), JoinHandle::join);
+        done.unwrap_or(Err(ExtractError::Thread)).map(|()| self.diff_id)
     }
+}
 
-    fn end_thread(&mut self) -> Result<(), ExtractError> {
-        let Some(Open { bytes, thread }) = self.open.take() else { return Ok(()) };
-        drop(bytes);
-        thread.join().unwrap_or(Err(ExtractError::Thread))
-    }
+/// `None`: the thread has ended, and knows why.
+fn reason(error: LayerError) -> Option<LayerError> {
+    Some(error).filter(|error| *error != LayerError::Unwanted)
 }
 
 impl BlobSink for Sink {
@@ -50,34 +47,30 @@ impl BlobSink for Sink {
     type Error = Option<LayerError>;
 
     fn begin(&mut self, _: &Blob) -> Result<bool, Self::Error> {
-        let (reader, bytes) = io::pipe().map_err(|_| None)?;
+        let (reader, writer) = io::pipe().map_err(|_| None)?;
         let (folder, below) = (self.folder.clone(), self.below.clone());
         let work = move || run(reader, &folder, below);
         let thread = std::thread::Builder::new().name("extract".to_owned()).spawn(work).map_err(|_| None)?;
-        self.open = Some(Open { bytes, thread });
+        self.thread = Some(thread);
+        self.check = Some(LayerCheck::new(self.space).passing_to(writer));
         Ok(true)
     }
 
     fn bytes(&mut self, bytes: &[u8]) -> Result<(), Self::Error> {
-        if let Some(check) = &mut self.check {
-            check.update(bytes).map_err(Some)?;
-        }
-        let Some(open) = &mut self.open else { return Err(None) };
-        open.bytes.write_all(bytes).map_err(|_| None)
+        self.check.as_mut().map_or(Err(None), |check| check.update(bytes).map_err(reason))
     }
 
     fn end(&mut self, _: &Blob) -> Result<(), Self::Error> {
         if let Some(check) = self.check.take() {
-            self.diff_id = Some(check.finish().map_err(Some)?.diff_id);
+            self.diff_id = Some(check.finish().map_err(reason)?.diff_id);
         }
         Ok(())
     }
 }
 
-fn run(reader: PipeReader, folder: &Path, below: Vec<PathBuf>) -> Result<(), ExtractError> {
-    let mut reader = uncompressed(reader).map_err(ExtractError::Read)?;
+fn run(mut reader: PipeReader, folder: &Path, below: Vec<PathBuf>) -> Result<(), ExtractError> {
     extract(&mut reader, folder, below)?;
     // What follows the end of the tar; the writer must not wait for a reader.
-    io::copy(&mut reader.take(u64::MAX), &mut io::sink()).map_err(ExtractError::Read)?;
+    io::copy(&mut reader.by_ref(), &mut io::sink()).map_err(ExtractError::Read)?;
     Ok(())
 }

@@ -26,6 +26,8 @@ pub enum LayerError {
     Through { entry: String, link: String, target: String, why: &'static str },
     #[error("its entry {entry} is of the type '{kind}', which no image layer holds")]
     Kind { entry: String, kind: String },
+    #[error("the process that takes its files has ended")]
+    Unwanted,
     #[error("its symbolic links take more than {0} MiB")]
     Links(usize),
 }

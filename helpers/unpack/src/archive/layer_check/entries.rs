@@ -1,6 +1,6 @@
 //! The uncompressed tar of a layer: its digest, its size and every one of its headers.
 
-use std::io;
+use std::io::{self, Write};
 
 use super::checked::{Checked, LayerError};
 use super::paths::Paths;
@@ -18,6 +18,8 @@ pub(super) struct Entries {
     paths: Paths,
     state: State,
     pub(super) failure: Option<LayerError>,
+    /// Gets the bytes that have been checked.
+    pub(super) taker: Option<Box<dyn Write + Send>>,
 }
 
 enum State {
@@ -42,6 +44,7 @@ impl Entries {
             paths: Paths::default(),
             state: State::Header(Vec::with_capacity(BLOCK)),
             failure: None,
+            taker: None,
         }
     }
 
@@ -105,6 +108,11 @@ impl Entries {
         Ok(())
     }
 
+    fn pass_on(&mut self, bytes: &[u8]) -> Result<(), LayerError> {
+        let Some(taker) = &mut self.taker else { return Ok(()) };
+        taker.write_all(bytes).map_err(|_| LayerError::Unwanted)
+    }
+
     /// Acts on the header that ends at byte `end`.
     fn step(&mut self, end: u64, step: Step) -> Result<(), LayerError> {
         self.state = match step {
@@ -156,7 +164,7 @@ fn fill(to: &mut Vec<u8>, length: usize, from: &mut &[u8]) {
 impl io::Write for Entries {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.failure.is_none() {
-            self.failure = self.take(bytes).err();
+            self.failure = self.take(bytes).and_then(|()| self.pass_on(bytes)).err();
         }
         match self.failure {
             None => Ok(bytes.len()),

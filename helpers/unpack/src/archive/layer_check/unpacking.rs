@@ -25,6 +25,13 @@ impl Unpacking {
         Self::Unknown(Vec::new(), Box::new(entries))
     }
 
+    /// Before the first bytes come.
+    pub(super) fn pass_to(&mut self, taker: Box<dyn Write + Send>) {
+        if let Self::Unknown(_, entries) = self {
+            entries.taker = Some(taker);
+        }
+    }
+
     pub(super) fn update(&mut self, bytes: &[u8]) -> Result<(), LayerError> {
         let done = match self {
             Self::Unknown(first, _) => {
