@@ -4,5 +4,5 @@ mod capabilities;
 mod devices;
 mod limits;
 mod mounts;
-pub(crate) mod oci;
+pub mod oci;
 pub(crate) mod spec;

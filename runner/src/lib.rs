@@ -29,7 +29,7 @@ mod deaf;
 mod exec;
 mod images;
 mod local;
-mod native;
+pub mod native;
 mod network;
 pub mod peer;
 mod process;
@@ -46,6 +46,7 @@ mod target;
 
 pub use cgroup::{Cgroup, CgroupRoot, Usage};
 pub use command::{Command, Program, Stdio};
+pub use container::oci;
 pub use containerd::{ContainerExecutor, ContainerRunner, DetachedContainer};
 pub use deaf::Deaf;
 pub use exec::{ExecControl, ExecRequest, Executing, Executor, Leash, Outputs, WindowSize};
@@ -61,4 +62,4 @@ pub use runner::{
     Attachment, BoxFuture, ErrorKind, Exit, Origin, RunContext, Runner, RunnerError, Running, StopPlan,
     StopReport,
 };
-pub use spawn::{SET_IO_FLUSHER, SpawnError, Step, errno_text};
+pub use spawn::{SET_IO_FLUSHER, SpawnError, Step, errno_text, search_path};

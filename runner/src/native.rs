@@ -9,30 +9,22 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::container::oci::Process;
-
 mod executor;
 mod joining;
 mod launch;
+mod request;
 mod runner;
 
 pub use executor::NativeExecutor;
+pub use request::{Further, Request, Rootfs};
 pub use runner::NativeRunner;
 
-/// The name by which the personality is called.
-const NAME: &str = "kelson-container";
+/// The name by which the helper is called.
+pub const NAME: &str = "kelson-container";
 
 /// The files of a container, in its folder.
 const IMAGE: &str = "image";
 const PROCESS: &str = "process";
-
-/// What a further process of a container takes over from the main one.
-#[derive(serde::Serialize, serde::Deserialize)]
-struct Further {
-    process: Process,
-    /// It is under Kelson's default profile of seccomp.
-    is_filtered: bool,
-}
 
 /// The folder of a service below the runtime folder.
 fn folder(runtime_dir: &Path, service: &str) -> PathBuf {

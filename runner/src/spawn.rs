@@ -16,4 +16,5 @@ pub(crate) mod window;
 
 pub(crate) use error::Subject;
 pub use error::{SpawnError, Step, errno_text};
+pub use plan::search_path;
 pub use sys::SET_IO_FLUSHER;

@@ -3,11 +3,11 @@
 
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd, RawFd};
 
+use kelson_runner::oci::DeviceRule;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::sys::stat::Mode;
 
-use crate::config::DeviceRule;
 use crate::error::{At as _, ContainerError};
 
 // Of Linux's `bpf.h`.

@@ -3,18 +3,18 @@
 use std::os::fd::AsFd as _;
 use std::path::Path;
 
+use kelson_runner::oci::Device;
 use nix::errno::Errno;
 use nix::fcntl::AtFlags;
 use nix::sys::stat::{FchmodatFlags, Mode, SFlag, fchmodat, makedev, mknodat};
 use nix::unistd::{Gid, Uid, fchownat, symlinkat};
 
-use crate::config::Device;
 use crate::error::{At as _, ContainerError};
 use crate::mount_call::{copy_of, put};
 use crate::tree::{Tree, text};
 
 /// Name and minor number, all of major number 1 but the terminal.
-const USUAL: [(&str, u64, u64); 6] =
+const USUAL: [(&str, i64, i64); 6] =
     [("null", 1, 3), ("zero", 1, 5), ("full", 1, 7), ("random", 1, 8), ("urandom", 1, 9), ("tty", 5, 0)];
 
 /// What programs expect beside the nodes.
@@ -30,7 +30,7 @@ const LINKS: [(&str, &str); 5] = [
 pub fn fill(tree: &Tree, listed: &[Device]) -> Result<(), ContainerError> {
     for (name, major, minor) in USUAL {
         let path = format!("/dev/{name}");
-        node(tree, &Device { path, kind: "c".to_owned(), major, minor, file_mode: 0o666, uid: 0, gid: 0 })?;
+        node(tree, &Device { path, kind: "c".into(), major, minor, file_mode: 0o666, uid: 0, gid: 0 })?;
     }
     for device in listed {
         node(tree, device)?;
@@ -56,7 +56,8 @@ fn node(tree: &Tree, device: &Device) -> Result<(), ContainerError> {
     let folder = tree.folder(folder).at(what)?;
     let kind = if device.kind == "b" { SFlag::S_IFBLK } else { SFlag::S_IFCHR };
     let mode = Mode::from_bits_truncate(device.file_mode);
-    match mknodat(&folder, name, kind, mode, makedev(device.major, device.minor)) {
+    let number = |number: i64| u64::try_from(number).unwrap_or(0);
+    match mknodat(&folder, name, kind, mode, makedev(number(device.major), number(device.minor))) {
         Ok(()) => {}
         Err(Errno::EEXIST) => return Ok(()),
         Err(Errno::EPERM) => {

@@ -13,7 +13,6 @@
     allow(clippy::arithmetic_side_effects, clippy::indexing_slicing, clippy::unwrap_used, clippy::panic)
 )]
 
-mod config;
 mod device_rules;
 mod devices;
 mod error;
@@ -29,15 +28,12 @@ use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::os::fd::{FromRawFd as _, OwnedFd};
 
-use config::{Further, Request};
 use error::{At as _, ContainerError};
+use kelson_runner::native::{Further, Request};
 use kelson_sys::netlink;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::sched::{CloneFlags, setns, unshare};
 use nix::unistd::sethostname;
-
-/// The name by which the helper is called.
-pub const NAME: &str = "kelson-container";
 
 /// More than any request.
 const MOST: u64 = 8 << 20;
@@ -77,7 +73,7 @@ fn run(request: OwnedFd) -> Result<Infallible, ContainerError> {
     let linux = &request.config.linux;
     let mut flags = CloneFlags::empty();
     for namespace in &linux.namespaces {
-        flags |= match namespace.kind.as_str() {
+        flags |= match &*namespace.kind {
             // PID 1 made it.
             "pid" => CloneFlags::empty(),
             "ipc" => CloneFlags::CLONE_NEWIPC,
@@ -98,7 +94,7 @@ fn run(request: OwnedFd) -> Result<Infallible, ContainerError> {
     {
         netlink::set_up(index).at(|| "cannot switch on lo".to_owned())?;
     }
-    process::become_program(&request.config.process, linux.seccomp.is_some())
+    process::become_program(&request.config.process, request.is_filtered)
 }
 
 /// One more process, in the namespaces of the one whose pidfd is descriptor 5.

@@ -4,7 +4,8 @@ use std::ffi::CString;
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::path::Path;
 
-use crate::config::Mount;
+use kelson_runner::oci::Mount;
+
 use crate::error::{At as _, ContainerError};
 use crate::mount_call::{Change, NewFileSystem, change, copy_of, put};
 use crate::tree::{Tree, text};
@@ -85,7 +86,7 @@ pub fn place(tree: &Tree, mount: &Mount) -> Result<(), ContainerError> {
         change(copy.as_fd(), wanted.change, wanted.is_recursive).at(what)?;
         (copy, is_folder)
     } else {
-        let kind = if mount.kind == "cgroup" { "cgroup2" } else { mount.kind.as_str() };
+        let kind = if mount.kind == "cgroup" { "cgroup2" } else { &*mount.kind };
         let new = NewFileSystem::new(&text(kind).at(what)?).at(what)?;
         new.option(c"source", Some(&text(&mount.source).at(what)?)).at(what)?;
         for (key, value) in &wanted.own {
@@ -144,7 +145,7 @@ pub fn protect(tree: &Tree, path: &str) -> Result<(), ContainerError> {
 mod tests {
     use super::*;
 
-    fn mount(kind: &str, options: &[&str]) -> Mount {
+    fn mount(kind: &'static str, options: &[&str]) -> Mount {
         let options = options.iter().map(|option| (*option).to_owned()).collect();
         Mount { destination: "/x".into(), kind: kind.into(), source: "/y".into(), options }
     }

@@ -3,6 +3,8 @@
 use std::ffi::CString;
 use std::fs;
 
+use kelson_runner::oci::{Process, Rlimit};
+use kelson_runner::search_path;
 use kelson_runner::seccomp::Filter;
 use kelson_spec::{CAPABILITIES, LIMITS};
 use kelson_sys::capability;
@@ -10,7 +12,6 @@ use nix::errno::Errno;
 use nix::sys::signal::{SigHandler, Signal, signal};
 use nix::unistd::{Gid, Uid, execve, setgroups, setresgid, setresuid};
 
-use crate::config::{Process, Rlimit};
 use crate::error::{At as _, ContainerError};
 use crate::tree::text;
 
@@ -90,22 +91,13 @@ impl Program {
     fn of(process: &Process) -> Result<Program, ContainerError> {
         let what = || "a word of the command holds a NUL byte".to_owned();
         let texts = |all: &[String]| all.iter().map(text).collect::<nix::Result<Vec<_>>>().at(what);
-        let name =
-            process.args.first().ok_or_else(|| ContainerError::Request("without a command it".to_owned()))?;
-        let candidates = if name.contains('/') {
-            vec![name.clone()]
-        } else {
-            let path = process.env.iter().rev().find_map(|entry| entry.strip_prefix("PATH="));
-            let path = path.unwrap_or(kelson_spec::DEFAULT_PATH);
-            path.split(':')
-                .map(|folder| format!("{}/{name}", if folder.is_empty() { "." } else { folder }))
-                .collect()
+        let (words, environment) = (texts(&process.args)?, texts(&process.env)?);
+        let name = words.first().ok_or_else(|| ContainerError::Request("without a command it".to_owned()))?;
+        let candidates = match name.to_bytes().contains(&b'/') {
+            true => vec![name.clone()],
+            false => search_path(name, &environment),
         };
-        Ok(Program {
-            candidates: texts(&candidates)?,
-            words: texts(&process.args)?,
-            environment: texts(&process.env)?,
-        })
+        Ok(Program { candidates, words, environment })
     }
 
     /// Returns only if there is no such program.

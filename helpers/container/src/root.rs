@@ -5,10 +5,10 @@ use std::os::fd::AsFd as _;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 
+use kelson_runner::native::{Request, Rootfs};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::unistd::{chdir, fchdir, pivot_root};
 
-use crate::config::{Request, Rootfs};
 use crate::error::{At as _, ContainerError};
 use crate::mount_call::{Change, change};
 use crate::tree::Tree;

@@ -37,7 +37,7 @@ pub(crate) fn device(listed: &ContainerDevice) -> Result<(Device, DeviceRule), R
     let (major, minor) = (i64::from(libc::major(metadata.rdev())), i64::from(libc::minor(metadata.rdev())));
     let device = Device {
         path: text(&listed.target),
-        kind,
+        kind: kind.into(),
         major,
         minor,
         file_mode: metadata.mode() & 0o7777,
@@ -46,7 +46,7 @@ pub(crate) fn device(listed: &ContainerDevice) -> Result<(Device, DeviceRule), R
     };
     let rule = DeviceRule {
         allow: true,
-        kind: Some(kind),
+        kind: Some(kind.into()),
         major: Some(major),
         minor: Some(minor),
         access: listed.permissions.clone(),
@@ -69,7 +69,7 @@ mod tests {
     #[test]
     fn a_listed_device_is_made_and_allowed() {
         let (device, rule) = device(&listed("/dev/null")).unwrap();
-        assert_eq!((device.path.as_str(), device.kind, device.major, device.minor), ("/dev/x", "c", 1, 3));
+        assert_eq!((device.path.as_str(), &*device.kind, device.major, device.minor), ("/dev/x", "c", 1, 3));
         assert_eq!(
             (rule.allow, rule.major, rule.minor, rule.access.as_str()),
             (true, Some(1), Some(3), "rw")

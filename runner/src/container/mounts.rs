@@ -28,7 +28,7 @@ pub(crate) const READ_ONLY: &[&str] =
 fn mount(destination: &str, kind: &'static str, source: &str, options: &[&str]) -> Mount {
     Mount {
         destination: destination.to_owned(),
-        kind,
+        kind: kind.into(),
         source: source.to_owned(),
         options: options.iter().map(|option| (*option).to_owned()).collect(),
     }
@@ -121,7 +121,7 @@ fn listed(listed: &ContainerMount) -> Mount {
     };
     Mount {
         destination: listed.target.to_string_lossy().into_owned(),
-        kind,
+        kind: kind.into(),
         source: listed.source.to_string_lossy().into_owned(),
         options,
     }
@@ -147,7 +147,7 @@ mod tests {
         ];
         for (entry, kind, options) in cases {
             let mount = listed(&entry);
-            assert_eq!((mount.kind, mount.options.as_slice()), (kind, &options.map_to_owned()[..]));
+            assert_eq!((&*mount.kind, mount.options.as_slice()), (kind, &options.map_to_owned()[..]));
         }
     }
 

@@ -1,143 +1,146 @@
-//! The container's specification as runc reads it (`config.json` of the OCI runtime specification): only what Kelson
-//! sets. The crate that has all of it drags in a regex engine, half as much again as the whole of PID 1.
+//! The container's specification (`config.json` of the OCI runtime specification), as runc and `kelson-container` read it: only
+//! what Kelson sets. The crate that has all of it drags in a regex engine, half as much again as the whole of PID 1.
+
+use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
 use crate::seccomp::Profile;
 
 /// The version of the specification whose words these are; runc 1.0 and later take it.
-pub(crate) const VERSION: &str = "1.0.2";
+pub const VERSION: &str = "1.0.2";
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Spec {
-    pub(crate) oci_version: &'static str,
-    pub(crate) process: Process,
-    pub(crate) root: Root,
-    pub(crate) hostname: String,
-    pub(crate) mounts: Vec<Mount>,
-    pub(crate) linux: Linux,
+pub struct Spec {
+    pub oci_version: Cow<'static, str>,
+    pub process: Process,
+    pub root: Root,
+    pub hostname: String,
+    pub mounts: Vec<Mount>,
+    pub linux: Linux,
 }
 
 /// Of a [`Spec`] the part that a further process takes over.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-pub(crate) struct Running {
-    pub(crate) process: Process,
+pub struct Running {
+    pub process: Process,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Process {
+pub struct Process {
     #[serde(default)]
-    pub(crate) terminal: bool,
+    pub terminal: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) console_size: Option<ConsoleSize>,
-    pub(crate) user: User,
-    pub(crate) args: Vec<String>,
-    pub(crate) env: Vec<String>,
-    pub(crate) cwd: String,
-    pub(crate) capabilities: Capabilities,
+    pub console_size: Option<ConsoleSize>,
+    pub user: User,
+    pub args: Vec<String>,
+    pub env: Vec<String>,
+    pub cwd: String,
+    pub capabilities: Capabilities,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) rlimits: Vec<Rlimit>,
-    pub(crate) no_new_privileges: bool,
-    pub(crate) oom_score_adj: i32,
+    pub rlimits: Vec<Rlimit>,
+    pub no_new_privileges: bool,
+    pub oom_score_adj: i32,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct ConsoleSize {
-    pub(crate) height: u16,
-    pub(crate) width: u16,
+pub struct ConsoleSize {
+    pub height: u16,
+    pub width: u16,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct User {
-    pub(crate) uid: u32,
-    pub(crate) gid: u32,
+pub struct User {
+    pub uid: u32,
+    pub gid: u32,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) additional_gids: Vec<u32>,
+    pub additional_gids: Vec<u32>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Capabilities {
-    pub(crate) bounding: Vec<String>,
-    pub(crate) effective: Vec<String>,
-    pub(crate) permitted: Vec<String>,
-    pub(crate) inheritable: Vec<String>,
-    pub(crate) ambient: Vec<String>,
+pub struct Capabilities {
+    pub bounding: Vec<String>,
+    pub effective: Vec<String>,
+    pub permitted: Vec<String>,
+    pub inheritable: Vec<String>,
+    pub ambient: Vec<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Rlimit {
+pub struct Rlimit {
     #[serde(rename = "type")]
-    pub(crate) kind: String,
-    pub(crate) hard: u64,
-    pub(crate) soft: u64,
+    pub kind: String,
+    pub hard: u64,
+    pub soft: u64,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct Root {
-    pub(crate) path: &'static str,
-    pub(crate) readonly: bool,
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Root {
+    pub path: Cow<'static, str>,
+    pub readonly: bool,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct Mount {
-    pub(crate) destination: String,
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mount {
+    pub destination: String,
     #[serde(rename = "type")]
-    pub(crate) kind: &'static str,
-    pub(crate) source: String,
-    pub(crate) options: Vec<String>,
+    pub kind: Cow<'static, str>,
+    pub source: String,
+    pub options: Vec<String>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Linux {
-    pub(crate) cgroups_path: String,
-    pub(crate) namespaces: Vec<Namespace>,
+pub struct Linux {
+    pub cgroups_path: String,
+    pub namespaces: Vec<Namespace>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) rootfs_propagation: Option<&'static str>,
-    pub(crate) resources: Resources,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) devices: Vec<Device>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rootfs_propagation: Option<Cow<'static, str>>,
+    pub resources: Resources,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub devices: Vec<Device>,
+    /// For runc alone: Kelson's own helper has the same rules as a program of the kernel.
+    #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
     pub(crate) seccomp: Option<Profile>,
-    pub(crate) masked_paths: &'static [&'static str],
-    pub(crate) readonly_paths: &'static [&'static str],
+    pub masked_paths: Vec<Cow<'static, str>>,
+    pub readonly_paths: Vec<Cow<'static, str>>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub(crate) struct Namespace {
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Namespace {
     #[serde(rename = "type")]
-    pub(crate) kind: &'static str,
+    pub kind: Cow<'static, str>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct Resources {
-    pub(crate) devices: Vec<DeviceRule>,
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Resources {
+    pub devices: Vec<DeviceRule>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct DeviceRule {
-    pub(crate) allow: bool,
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceRule {
+    pub allow: bool,
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
-    pub(crate) kind: Option<&'static str>,
+    pub kind: Option<Cow<'static, str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) major: Option<i64>,
+    pub major: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) minor: Option<i64>,
-    pub(crate) access: String,
+    pub minor: Option<i64>,
+    pub access: String,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Device {
-    pub(crate) path: String,
+pub struct Device {
+    pub path: String,
     #[serde(rename = "type")]
-    pub(crate) kind: &'static str,
-    pub(crate) major: i64,
-    pub(crate) minor: i64,
-    pub(crate) file_mode: u32,
-    pub(crate) uid: u32,
-    pub(crate) gid: u32,
+    pub kind: Cow<'static, str>,
+    pub major: i64,
+    pub minor: i64,
+    pub file_mode: u32,
+    pub uid: u32,
+    pub gid: u32,
 }

@@ -143,9 +143,9 @@ pub(crate) fn spec(
     let security = &service.security;
     let held = capabilities::held(security, image.uid, host.capabilities);
     Ok(Spec {
-        oci_version: VERSION,
+        oci_version: VERSION.into(),
         process: process(service, container, image, host, run, &hostname)?,
-        root: Root { path: "rootfs", readonly: security.read_only_root },
+        root: Root { path: "rootfs".into(), readonly: security.read_only_root },
         hostname,
         mounts: mounts::mounts(
             container,
@@ -157,13 +157,13 @@ pub(crate) fn spec(
         linux: Linux {
             cgroups_path: host.cgroup.clone(),
             namespaces: namespaces(container.network),
-            rootfs_propagation: mounts::propagation(container),
+            rootfs_propagation: mounts::propagation(container).map(Into::into),
             // Limits are written to the cgroup by PID 1, for containers as for processes.
             resources: Resources { devices: rules },
             devices: nodes,
             seccomp: (security.seccomp == Seccomp::Default).then(|| Profile::default_profile(held)),
-            masked_paths: mounts::MASKED,
-            readonly_paths: mounts::READ_ONLY,
+            masked_paths: mounts::MASKED.iter().copied().map(Into::into).collect(),
+            readonly_paths: mounts::READ_ONLY.iter().copied().map(Into::into).collect(),
         },
     })
 }
@@ -173,7 +173,7 @@ fn namespaces(network: ContainerNetwork) -> Vec<Namespace> {
     if network == ContainerNetwork::None {
         kinds.push("network");
     }
-    kinds.into_iter().map(|kind| Namespace { kind }).collect()
+    kinds.into_iter().map(|kind| Namespace { kind: kind.into() }).collect()
 }
 
 fn process(
@@ -365,7 +365,7 @@ mod tests {
         assert_eq!((changed.process.cwd.as_str(), changed.hostname.as_str()), ("/srv", "web"));
         assert_eq!(changed.process.capabilities.bounding, ["CAP_CHOWN"]);
         assert!(!changed.process.no_new_privileges && changed.linux.seccomp.is_none());
-        assert_eq!(changed.linux.namespaces.last(), Some(&Namespace { kind: "network" }));
+        assert_eq!(changed.linux.namespaces.last(), Some(&Namespace { kind: "network".into() }));
         assert!(!changed.mounts.iter().any(|mount| mount.destination == "/etc/hosts"));
     }
 

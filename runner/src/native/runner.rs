@@ -12,30 +12,14 @@ use kelson_sys::removed;
 use serde::Serialize;
 
 use super::launch::{self, Report};
-use super::{Further, IMAGE, PROCESS};
+use super::{Further, IMAGE, PROCESS, Request, Rootfs};
 use crate::command::{PidNamespace, Stdio};
-use crate::container::oci::Spec;
 use crate::container::spec::{self, Host, Run};
 use crate::images::{ImageConfig, Images};
 use crate::process::ProcessRunner;
 use crate::processes::Processes;
 use crate::runner::{Attachment, BoxFuture, RunContext, Runner, RunnerError, Running, StopPlan, StopReport};
 use crate::service_command::run_mark;
-
-/// The request to `kelson-container`.
-#[derive(Serialize)]
-struct Request<'a> {
-    rootfs: Rootfs<'a>,
-    config: &'a Spec,
-}
-
-#[derive(Serialize)]
-struct Rootfs<'a> {
-    store: &'a str,
-    layers: &'a [String],
-    writable: &'a str,
-    point: PathBuf,
-}
 
 /// Runs the container of one service.
 pub struct NativeRunner {
@@ -122,15 +106,20 @@ impl NativeRunner {
         // Its leaves too are below the one of the service.
         let cgroup = self.processes.cgroups().map(|root| root.cgroup(name).path().display().to_string());
         let host = Host::read(&self.spec, &self.runtime_dir, incarnation, cgroup.unwrap_or_default());
-        let config = spec::spec(&self.spec, &image, &host, &run)?;
-        let further =
-            Further { process: config.process.clone(), is_filtered: config.linux.seccomp.is_some() };
+        let mut config = spec::spec(&self.spec, &image, &host, &run)?;
+        // The helper knows the rules.
+        let is_filtered = config.linux.seccomp.take().is_some();
+        let further = Further { process: config.process.clone(), is_filtered };
         self.write_down(PROCESS, &further)
             .map_err(|error| RunnerError::system("cannot write down how the container runs", &error))?;
-        let ImageConfig { store, layers, writable, .. } = &image;
-        let rootfs = Rootfs { store, layers, writable, point: self.folder().join("root") };
+        let rootfs = Rootfs {
+            store: image.store.clone(),
+            layers: image.layers.clone(),
+            writable: image.writable.clone(),
+            point: self.folder().join("root").display().to_string(),
+        };
         let (report, theirs) = Report::new()?;
-        let request = Request { rootfs, config: &config };
+        let request = Request { rootfs, config, is_filtered };
         let mut command = launch::command(&self.binary, "run", &request, theirs)?
             .stdout(Stdio::Descriptor(stdout))
             .stderr(Stdio::Descriptor(stderr))

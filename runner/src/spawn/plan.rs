@@ -138,7 +138,7 @@ impl Plan {
         match &command.program {
             Program::Path(path) if path.to_bytes().contains(&b'/') => candidates.push(path.as_ptr()),
             Program::Path(name) => {
-                paths = search(name, &command.environment);
+                paths = search_path(name, &command.environment);
                 candidates.extend(paths.iter().map(|path| path.as_ptr()));
             }
             Program::Descriptor(fd) => exec_fd = fd.as_raw_fd(),
@@ -213,7 +213,7 @@ fn pointers(strings: &[CString]) -> Vec<*const c_char> {
 }
 
 /// The paths that a bare name stands for: one for each entry of the service's own `PATH`.
-fn search(name: &CStr, environment: &[CString]) -> Vec<CString> {
+pub fn search_path(name: &CStr, environment: &[CString]) -> Vec<CString> {
     let path = environment
         .iter()
         .rev()
@@ -235,7 +235,7 @@ mod tests {
     fn a_bare_name_is_looked_up_in_the_services_own_path() {
         let list = |env: &[&CStr]| {
             let env: Vec<CString> = env.iter().map(|e| CString::from(*e)).collect();
-            let found = search(c"sh", &env);
+            let found = search_path(c"sh", &env);
             found.iter().map(|c| c.to_str().unwrap().to_owned()).collect::<Vec<_>>()
         };
         assert_eq!(list(&[c"A=1", c"PATH=/a::/b"]), ["/a/sh", "./sh", "/b/sh"]);
