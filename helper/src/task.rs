@@ -3,16 +3,19 @@
 //! `ps` shows the request, and so what hangs (`kelson-task mount /dev/vdb /var ext4`). A request is one line of the table
 //! [`Request`] here, and one of the helper's `perform`.
 
-use std::ffi::{OsStr, OsString};
+mod words;
+
+use std::ffi::OsString;
 use std::net::{IpAddr, SocketAddr};
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::slice::Iter;
 use std::time::Duration;
 
 use kelson_spec::network::InterfaceSpec;
 use kelson_spec::secrets::SecretUse;
 use kelson_spec::sources::SourceKind;
+
+pub use words::Octal;
+use words::Words;
 
 /// The name under which it runs.
 pub const NAME: &str = "kelson-task";
@@ -221,117 +224,11 @@ impl SecretRequest {
     }
 }
 
-/// Permissions, written as they are usually read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Octal(pub u32);
-
-/// One field of a request, as the words of a command line.
-trait Words: Sized {
-    fn put(&self, words: &mut Vec<OsString>);
-    /// `None`: words are missing, or say something else.
-    fn take(words: &mut Iter<'_, OsString>) -> Option<Self>;
-}
-
-/// A field of one word.
-trait Word: Sized {
-    fn write(&self) -> OsString;
-    fn read(word: &OsStr) -> Option<Self>;
-}
-
-impl<T: Word> Words for T {
-    fn put(&self, words: &mut Vec<OsString>) {
-        words.push(self.write());
-    }
-
-    fn take(words: &mut Iter<'_, OsString>) -> Option<T> {
-        T::read(words.next()?)
-    }
-}
-
-impl Words for (String, String) {
-    fn put(&self, words: &mut Vec<OsString>) {
-        words.extend([self.0.write(), self.1.write()]);
-    }
-
-    fn take(words: &mut Iter<'_, OsString>) -> Option<(String, String)> {
-        Some((String::read(words.next()?)?, String::read(words.next()?)?))
-    }
-}
-
-/// Stands at the end of a request.
-impl<T: Words> Words for Option<T> {
-    fn put(&self, words: &mut Vec<OsString>) {
-        self.iter().for_each(|word| word.put(words));
-    }
-
-    fn take(words: &mut Iter<'_, OsString>) -> Option<Option<T>> {
-        if words.len() == 0 { Some(None) } else { T::take(words).map(Some) }
-    }
-}
-
-/// Stands at the end of a request.
-impl<T: Words> Words for Vec<T> {
-    fn put(&self, words: &mut Vec<OsString>) {
-        self.iter().for_each(|word| word.put(words));
-    }
-
-    fn take(words: &mut Iter<'_, OsString>) -> Option<Vec<T>> {
-        std::iter::from_fn(|| (words.len() > 0).then(|| T::take(words))).collect()
-    }
-}
-
-/// Makes fields of one word.
-macro_rules! words {
-    ($($kind:ty: $write:expr, $read:expr;)*) => {
-        $(impl Word for $kind {
-            fn write(&self) -> OsString {
-                let write: fn(&$kind) -> String = $write;
-                write(self).into()
-            }
-
-            fn read(word: &OsStr) -> Option<$kind> {
-                let read: fn(&str) -> Option<$kind> = $read;
-                read(&String::from_utf8_lossy(word.as_bytes()))
-            }
-        })*
-    };
-}
-
-words! {
-    String: String::clone, |text| Some(text.to_owned());
-    u32: u32::to_string, |text| text.parse().ok();
-    IpAddr: IpAddr::to_string, |text| text.parse().ok();
-    // In milliseconds.
-    Duration: |time| time.as_millis().to_string(), |text| text.parse().ok().map(Duration::from_millis);
-    Octal: |mode| format!("{:o}", mode.0), |text| u32::from_str_radix(text, 8).ok().map(Octal);
-    SocketAddr: SocketAddr::to_string, |text| text.parse().ok();
-    SourceKind: |kind| kind.name().to_owned(), SourceKind::named;
-    InterfaceSpec: InterfaceSpec::to_word, |text| InterfaceSpec::from_word(text);
-    SecretUse: SecretUse::to_word, SecretUse::from_word;
-}
-
-impl Word for OsString {
-    fn write(&self) -> OsString {
-        self.clone()
-    }
-
-    fn read(word: &OsStr) -> Option<OsString> {
-        Some(word.to_owned())
-    }
-}
-
-impl Word for PathBuf {
-    fn write(&self) -> OsString {
-        self.into()
-    }
-
-    fn read(word: &OsStr) -> Option<PathBuf> {
-        Some(word.into())
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt as _;
+
     use super::*;
 
     #[test]
