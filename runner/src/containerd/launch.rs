@@ -185,30 +185,33 @@ impl Launch {
             }
             error = match self.start_again(main).await {
                 Err(again) => again,
-                Ok(()) => return Ok(()),
+                Ok(true) => return Ok(()),
+                // Its shim died with that containerd: the whole attempt is repeated.
+                Ok(false) => {
+                    let text = "containerd lost the container while it was started";
+                    return Err(RunnerError { origin: Origin::ContainerdAway, ..RunnerError::new(text) });
+                }
             };
         }
         Err(error)
     }
 
-    async fn start_again(&self, main: &TaskProcess) -> Result<(), RunnerError> {
-        if self.has_started(main).await? {
-            return Ok(());
+    /// Returns false when containerd no longer has the process.
+    async fn start_again(&self, main: &TaskProcess) -> Result<bool, RunnerError> {
+        match self.has_started(main).await? {
+            Some(false) => {}
+            known => return Ok(known.is_some()),
         }
-        let Err(error) = self.containerd.start(main).await else { return Ok(()) };
-        if !error.is_away() && self.has_started(main).await? {
-            return Ok(());
+        let Err(error) = self.containerd.start(main).await else { return Ok(true) };
+        if !error.is_away() && self.has_started(main).await? == Some(true) {
+            return Ok(true);
         }
         Err(error.into())
     }
 
-    async fn has_started(&self, main: &TaskProcess) -> Result<bool, RunnerError> {
-        match self.containerd.process(main).await? {
-            Some(Process { status, .. }) => Ok(status != Status::Created as i32),
-            None => {
-                let text = "containerd lost the container while it was started";
-                Err(RunnerError { origin: Origin::ContainerdRefused, ..RunnerError::new(text) })
-            }
-        }
+    /// None when containerd does not have the process.
+    async fn has_started(&self, main: &TaskProcess) -> Result<Option<bool>, RunnerError> {
+        let process = self.containerd.process(main).await?;
+        Ok(process.map(|Process { status, .. }| status != Status::Created as i32))
     }
 }
