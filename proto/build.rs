@@ -54,6 +54,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             ".kelson.v1.SetSecretRequest",
         ])
         .compile_fds(descriptors)?;
+    let generated = out.join("kelson.v1.rs");
+    // Once for all methods instead of once for each: src/server.rs.
+    let code = std::fs::read_to_string(&generated)?
+        .replace("tonic::server::Grpc::new(", "crate::server::Grpc::new(");
+    std::fs::write(generated, code)?;
     tonic_prost_build::configure().compile_fds(protox::compile([STATE], ["."])?)?;
     for file in files.iter().map(String::as_str).chain([STATE]) {
         println!("cargo:rerun-if-changed={file}");

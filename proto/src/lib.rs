@@ -4,6 +4,7 @@
 pub mod access;
 pub mod call;
 mod secret;
+pub mod server;
 
 /// Version 1 of the API.
 #[allow(clippy::all, clippy::pedantic, clippy::restriction, missing_docs)]
