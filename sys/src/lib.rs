@@ -20,6 +20,8 @@ mod spawn;
 pub mod swaps;
 pub mod text;
 pub mod units;
+#[cfg(panic = "abort")]
+mod unwinder;
 pub mod vsock;
 pub mod watchdog;
 
