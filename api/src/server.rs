@@ -61,6 +61,7 @@ pub type Part = Box<dyn FnOnce(&Manager, &watch::Receiver<()>) -> Route + Send>;
 /// The service Images.
 pub fn images(images: ImageStore) -> Part {
     Box::new(|manager, _| {
+        images.know(manager);
         let api = ImagesApi { manager: manager.clone(), images };
         Route::to(ImagesServer::new(api).max_decoding_message_size(MESSAGE_MAX))
     })

@@ -16,7 +16,10 @@ pub fn encode(report: &Report) -> Vec<u8> {
                 "the config of image {} has more than {FRAME_MAX} bytes of words and environment",
                 bounded(&unpacked.config.image, 512)
             ),
-            Report::Note(text) | Report::Failed(text) | Report::Refused { text, .. } => {
+            Report::Note(text)
+            | Report::Failed(text)
+            | Report::Refused { text, .. }
+            | Report::Absent { text, .. } => {
                 return encode(&Report::Failed(bounded(text, 4096)));
             }
             _ => String::from("a name of an image is too long for a report"),

@@ -73,6 +73,12 @@ impl Reference {
         &self.repository
     }
 
+    /// The same repository, by this digest instead of a tag.
+    #[must_use]
+    pub fn by_digest(&self, digest: Digest) -> Self {
+        Self { repository: self.repository.clone(), tag: "latest".to_owned(), digest: Some(digest) }
+    }
+
     pub fn digest(&self) -> Option<Digest> {
         self.digest
     }

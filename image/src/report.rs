@@ -1,9 +1,9 @@
-//! The reports of `kelson-unpack` to PID 1 over a pipe.
+//! The reports of `kelson-unpack` and `kelson-pull` to PID 1 over a pipe.
 
 use kelson_spec::image::ImageConfig;
 use serde::{Deserialize, Serialize};
 
-/// One message of a `kelson-unpack`.
+/// One message of a `kelson-unpack` or a `kelson-pull`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Report {
     /// At most one a second.
@@ -20,6 +20,11 @@ pub enum Report {
     Done,
     /// The end of `look`: a number that stands for the archives as they are.
     Archives(u32),
+    /// The end of a pull: the image is whole in the folder of pulled images.
+    Pulled(Pulled),
+    /// The end of `unpack`: no archive has the image, and it was not unpacked before. `archives`: as of `Refused`, where
+    /// another try fails as well.
+    Absent { text: String, archives: Option<u32> },
     /// The end of `unpack`: a sentence that says what, where and what would be right. Another try fails as well, until the
     /// archives are no longer those for which the number stands.
     Refused { text: String, archives: u32 },
@@ -48,6 +53,17 @@ pub struct Unpacked {
     pub was_there: bool,
     /// Stands for the archives as they were.
     pub archives: u32,
+}
+
+/// An image that was pulled.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pulled {
+    /// What its name leads to now: the digest of its index, or of its manifest where it has none.
+    pub digest: String,
+    /// What its name led to before, where it was pulled before.
+    pub before: Option<String>,
+    /// Bytes that came over the network.
+    pub bytes: u64,
 }
 
 /// One image, of an archive or of containerd.

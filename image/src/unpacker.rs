@@ -4,15 +4,15 @@
 //! The process cannot harm PID 1: its messages are bounded, nonsense and silence end it, and a future that is
 //! dropped takes its process with it. Its work so far stays done; the next process goes on from there.
 
-mod hearing;
+pub(crate) mod hearing;
 #[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
 
-use kelson_helper::Launcher;
+use kelson_helper::{Launcher, Start};
 
-use crate::arguments::{Arguments, UnpackerOptions, Work};
+use crate::arguments::{Arguments, NAME, UnpackerOptions, Work};
 use crate::report::{ImageRow, Progress, Pruned, Report, Unpacked};
 use Part::{End, More, Nonsense};
 use hearing::Hearing;
@@ -156,12 +156,16 @@ impl Unpacker {
         mut take: impl FnMut(Report) -> Part<T> + Send,
     ) -> Result<T, UnpackFailure> {
         let arguments = Arguments { work, places: (*self.options).clone() };
-        let mut hearing = Hearing::start(&*self.launcher, arguments.words()).await?;
+        let start = Start { arguments: arguments.words(), ..Start::default() };
+        let mut hearing = Hearing::start(&*self.launcher, NAME, start).await?;
         let heard = loop {
             match hearing.next().await? {
                 Report::Failed(text) => break Err(text.into()),
                 Report::Refused { text, archives } => {
-                    break Err(UnpackFailure { text, archives: Some(archives) });
+                    break Err(UnpackFailure { archives: Some(archives), ..text.into() });
+                }
+                Report::Absent { text, archives } => {
+                    break Err(UnpackFailure { text, archives, absent: true });
                 }
                 report => match take(report) {
                     More => {}

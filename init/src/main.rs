@@ -95,6 +95,8 @@ const PERSONALITIES: &[(&CStr, Main)] = &[
     (c"kelson-container", kelson_container::main),
     #[cfg(feature = "containerd")]
     (c"kelson-unpack", |words| kelson_unpack::main(words.iter().cloned())),
+    #[cfg(feature = "pull")]
+    (c"kelson-pull", |_| kelson_pull::main()),
     #[cfg(feature = "devices")]
     (c"kelson-devices", kelson_devices::main),
     #[cfg(feature = "inspect")]

@@ -5,11 +5,11 @@ use kelson_spec::service::ContainerSpec;
 
 use crate::runner::{BoxFuture, RunnerError};
 
-/// Has images unpacked. Implemented above, where an unpack can be reported to the operator.
+/// Has images pulled and unpacked. Implemented above, where an unpack can be reported to the operator.
 pub trait Images: Send + Sync {
-    /// The image of a container, complete for its runtime, and what its config says; unpacked now where that is missing. The
-    /// user of the service file is looked up in the image's own files instead of the config's. Dropping the future ends the
-    /// work.
+    /// The image of a container, complete for its runtime, and what its config says; pulled and unpacked now where that is
+    /// missing. The user of the service file is looked up in the image's own files instead of the config's. Dropping the
+    /// future ends the work.
     fn prepare<'a>(
         &'a self,
         service: &'a str,

@@ -1,6 +1,6 @@
-//! The images of the host: unpacked for the containers that start, listed and pruned for operators.
+//! The images of the host: pulled and unpacked for the containers that start, listed and pruned for operators.
 //!
-//! The work is done by `kelson-unpack` (crate unpack), a process for each piece of it; here it gets its turn, and what
+//! The work is done by `kelson-unpack` and `kelson-pull`, a process for each piece of it; here it gets its turn, and what
 //! it tells becomes events of the service that waits for it.
 
 mod messages;
@@ -8,24 +8,26 @@ mod messages;
 mod tests;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use kelson_image::{
-    Digest, ImageRow, Listing, News, PruneResult, Reference, UnpackFailure, Unpacked, Unpacker,
+    Digest, ImageRow, Listing, News, PULL, PruneResult, Pruned, Puller, Reference, Remote, UnpackFailure,
+    Unpacked, Unpacker,
 };
 use kelson_runner::{BoxFuture, ErrorKind, ImageConfig, Images, RunnerError};
+use kelson_spec::registries::PullPolicy;
 use kelson_spec::service::{ContainerRuntime, ContainerSpec};
 use kelson_sys::ordered;
 use kelson_sys::text::first_of_many;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use messages::Messages;
+use messages::{Messages, PULLING, UNPACKING};
 
 use crate::Manager;
 use crate::events::EventLog;
-use crate::helpers::HelperKind;
+use crate::helpers::{HelperCgroup, HelperKind};
 use crate::service_runner::gate::Registry;
 
 /// Unpacks at the same time: their disk is the same, and each has its few megabytes.
@@ -33,6 +35,20 @@ pub const UNPACKS: u32 = 4;
 
 /// Each needs less memory than this for any archive.
 pub const UNPACK: HelperKind = HelperKind::limited(kelson_image::NAME, "_unpack", 64 << 20);
+/// Its user has no rights but to its own folder and the network, which it takes by itself once it has read its files.
+pub const PULLS: HelperKind = HelperKind {
+    name: PULL,
+    arguments: Vec::new(),
+    confine: |processes, command| {
+        let filter = Some(processes.default_filter(PULL_CAPABILITIES));
+        command.bounding(Some(PULL_CAPABILITIES)).no_new_privileges(true).seccomp(filter)
+    },
+    spared: false,
+    cgroup: HelperCgroup::Each { name: "_pull", memory: 64 << 20 },
+};
+/// To read files, to make its folder its own, and to leave everything else: chown, dac_override, dac_read_search, setgid,
+/// setuid, setpcap, sys_chroot.
+const PULL_CAPABILITIES: u64 = 1 | 1 << 1 | 1 << 2 | 1 << 6 | 1 << 7 | 1 << 8 | 1 << 18;
 /// Listings at the same time.
 const LISTINGS: usize = 2;
 /// How many notes are remembered, to report each once.
@@ -50,18 +66,24 @@ pub struct ImageStore {
 
 struct Inner {
     unpacker: Unpacker,
+    /// `None`: the build lacks the feature.
+    puller: Option<Puller>,
     events: EventLog,
     registry: Registry,
     unpacks: Semaphore,
+    /// One pull at a time: its layers come in parallel, and what it finds in the folder stays as it is.
+    pulls: Semaphore,
     listings: Semaphore,
     /// The image that each service was prepared from last: its file may name another one by now.
     prepared: Mutex<BTreeMap<String, String>>,
-    /// The services that an image is being unpacked for, each with the image.
+    /// The services that an image is being pulled or unpacked for, each with the image.
     busy: Mutex<BTreeMap<String, String>>,
     /// The last notes about archives: each unpack finds the same ones.
     notes: Mutex<VecDeque<String>>,
     /// When archives were looked at last, and the number that stands for them.
     looked: tokio::sync::Mutex<Option<(Instant, u32)>>,
+    /// All services, once they are known.
+    manager: OnceLock<Manager>,
 }
 
 /// An image and the services that need it.
@@ -84,18 +106,26 @@ pub enum ImagesError {
 }
 
 impl ImageStore {
-    pub fn new(unpacker: Unpacker, events: EventLog, registry: Registry) -> ImageStore {
+    pub fn new(
+        unpacker: Unpacker,
+        puller: Option<Puller>,
+        events: EventLog,
+        registry: Registry,
+    ) -> ImageStore {
         ImageStore {
             inner: Arc::new(Inner {
                 unpacker,
+                puller,
                 events,
                 registry,
                 unpacks: Semaphore::new(UNPACKS as usize),
+                pulls: Semaphore::new(1),
                 listings: Semaphore::new(LISTINGS),
                 prepared: Mutex::default(),
                 busy: Mutex::default(),
                 notes: Mutex::default(),
                 looked: tokio::sync::Mutex::default(),
+                manager: OnceLock::new(),
             }),
         }
     }
@@ -137,18 +167,23 @@ impl ImageStore {
                 first_of_many(unsound.iter(), ", ")
             )));
         }
-        // An unpack waits meanwhile.
+        // A pull and an unpack wait meanwhile.
         let _all = if dry_run {
             None
         } else {
-            Some(
-                self.inner
-                    .unpacks
-                    .try_acquire_many(UNPACKS)
-                    .map_err(|_| ImagesError::NotNow(self.under_way()))?,
-            )
+            let under_way = |_| ImagesError::NotNow(self.under_way());
+            Some((
+                self.inner.pulls.try_acquire().map_err(under_way)?,
+                self.inner.unpacks.try_acquire_many(UNPACKS).map_err(under_way)?,
+            ))
         };
         let mut result = self.ask(self.inner.unpacker.prune(self.needed(manager), dry_run)).await?;
+        if let Some(puller) = &self.inner.puller {
+            let pulled = self.ask(puller.prune(self.needed(manager), dry_run)).await?;
+            let known = |one: &Pruned| result.removed.iter().any(|other| other.reference == one.reference);
+            let pulled: Vec<Pruned> = pulled.into_iter().filter(|one| !known(one)).collect();
+            result.removed.extend(pulled);
+        }
         if !unsound.is_empty() {
             result.notes.push(format!(
                 "these files have mistakes, and the images that they name may be among those: {}",
@@ -192,16 +227,86 @@ impl ImageStore {
         match each.as_slice() {
             [] => "nothing is pruned while another prune is under way; try again in a moment".to_owned(),
             _ => format!(
-                "nothing is pruned while images are being unpacked ({}); try again then",
+                "nothing is pruned while images are being pulled or unpacked ({}); try again then",
                 each.join(", ")
             ),
         }
     }
 
-    async fn unpack(&self, service: &str, container: &ContainerSpec) -> Result<ImageConfig, RunnerError> {
+    /// Has the image of a service pulled where its file wants that, and unpacked.
+    async fn provide(&self, service: &str, container: &ContainerSpec) -> Result<ImageConfig, UnpackFailure> {
+        let ContainerSpec { image, pull, .. } = container;
+        let remote = *pull != PullPolicy::Never && Remote::parse(image).is_some();
+        let Some(puller) = self.inner.puller.as_ref().filter(|_| remote) else {
+            return self.unpack(service, container).await;
+        };
+        let mut pulled = None;
+        if *pull == PullPolicy::Always {
+            let result = self.pull(puller, service, image).await;
+            if let Err(failure) = &result {
+                // It may have been pulled before.
+                self.tell(service, &failure.text);
+            }
+            pulled = Some(result);
+        }
+        match self.unpack(service, container).await {
+            Err(UnpackFailure { absent: true, .. }) => {}
+            done => return done,
+        }
+        match pulled {
+            Some(Err(failure)) => return Err(failure),
+            _ => self.pull(puller, service, image).await?,
+        }
+        self.unpack(service, container).await
+    }
+
+    /// Has an image pulled, and reports it as events of the service.
+    async fn pull(&self, puller: &Puller, service: &str, image: &str) -> Result<(), UnpackFailure> {
+        let mut messages = Messages::new(&PULLING, image);
+        let turn = match self.inner.pulls.try_acquire() {
+            Ok(turn) => Ok(turn),
+            Err(_) => {
+                self.tell(service, &messages.waits());
+                self.inner.pulls.acquire().await
+            }
+        };
+        // Nobody closes it.
+        let _turn = turn.map_err(|_| String::from("no image is pulled any more"))?;
+        lock(&self.inner.prepared).insert(service.to_owned(), image.to_owned());
+        let _busy = Busy::new(&self.inner.busy, service, image);
+        let keep = self.kept();
+        messages.begin();
+        let pulled = puller.pull(image, keep, |news| match news {
+            News::Progress(progress) => {
+                if let Some(text) = messages.progress(progress) {
+                    self.tell(service, &text);
+                }
+            }
+            News::Note(note) => self.note(note),
+        });
+        let pulled = pulled.await.map_err(|failure| UnpackFailure {
+            text: format!("image {image} cannot be pulled: {}", failure.text),
+            ..failure
+        })?;
+        self.tell(service, &messages.pulled(&pulled));
+        Ok(())
+    }
+
+    /// The images that services need. `None`: nobody knows all of them.
+    fn kept(&self) -> Option<Vec<String>> {
+        let manager = self.inner.manager.get().filter(|manager| manager.unsound_files().is_empty())?;
+        Some(self.needed(manager))
+    }
+
+    /// Gets to know the services: those that need images.
+    pub fn know(&self, manager: &Manager) {
+        let _ = self.inner.manager.set(manager.clone());
+    }
+
+    async fn unpack(&self, service: &str, container: &ContainerSpec) -> Result<ImageConfig, UnpackFailure> {
         let image = container.image.as_str();
         let native = (container.runtime == ContainerRuntime::Kelson).then_some(service);
-        let mut messages = Messages::new(image);
+        let mut messages = Messages::new(&UNPACKING, image);
         let turn = match self.inner.unpacks.try_acquire() {
             Ok(turn) => Ok(turn),
             Err(_) => {
@@ -210,7 +315,7 @@ impl ImageStore {
             }
         };
         // Nobody closes it.
-        let _turn = turn.map_err(|_| RunnerError::new("no image is unpacked any more"))?;
+        let _turn = turn.map_err(|_| String::from("no image is unpacked any more"))?;
         lock(&self.inner.prepared).insert(service.to_owned(), image.to_owned());
         let _busy = Busy::new(&self.inner.busy, service, image);
         messages.begin();
@@ -225,11 +330,7 @@ impl ImageStore {
                 }
                 News::Note(note) => self.note(note),
             })
-            .await
-            .map_err(|UnpackFailure { text, archives }| {
-                let kind = archives.map_or(ErrorKind::Retryable, |archives| ErrorKind::Image { archives });
-                RunnerError::of_kind(kind, text)
-            })?;
+            .await?;
         self.tell(service, &messages.end(&unpacked));
         let Unpacked { config, archives, .. } = unpacked;
         Ok(ImageConfig { archives, ..config })
@@ -292,7 +393,7 @@ impl Images for ImageStore {
         service: &'a str,
         container: &'a ContainerSpec,
     ) -> BoxFuture<'a, Result<ImageConfig, RunnerError>> {
-        Box::pin(self.unpack(service, container))
+        Box::pin(async { self.provide(service, container).await.map_err(as_error) })
     }
 
     fn changed(&self, archives: u32) -> BoxFuture<'_, ()> {
@@ -317,6 +418,11 @@ impl Drop for Busy<'_> {
     fn drop(&mut self) {
         lock(self.list).remove(self.service);
     }
+}
+
+fn as_error(UnpackFailure { text, archives, .. }: UnpackFailure) -> RunnerError {
+    let kind = archives.map_or(ErrorKind::Retryable, |archives| ErrorKind::Image { archives });
+    RunnerError::of_kind(kind, text)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

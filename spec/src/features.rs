@@ -21,6 +21,8 @@ pub enum Feature {
     Net,
     /// Checks over the network: `kelson-probe`.
     Probes,
+    /// Images from registries: `kelson-pull`.
+    Pull,
     /// The reflection of the API, for clients that do not know it.
     Reflection,
     /// Secrets of services.
@@ -33,7 +35,7 @@ pub enum Feature {
 
 impl Feature {
     /// Sorted by name.
-    pub const ALL: [Feature; 12] = [
+    pub const ALL: [Feature; 13] = [
         Feature::Apid,
         Feature::Containerd,
         Feature::Devices,
@@ -42,6 +44,7 @@ impl Feature {
         Feature::Kexec,
         Feature::Net,
         Feature::Probes,
+        Feature::Pull,
         Feature::Reflection,
         Feature::Secrets,
         Feature::Sources,
@@ -59,6 +62,7 @@ impl Feature {
             Feature::Kexec => "kexec",
             Feature::Net => "net",
             Feature::Probes => "probes",
+            Feature::Pull => "pull",
             Feature::Reflection => "reflection",
             Feature::Secrets => "secrets",
             Feature::Sources => "sources",
@@ -97,6 +101,7 @@ pub const OWN: Features = Features::NONE
     .and(Feature::Kexec, cfg!(feature = "kexec"))
     .and(Feature::Net, cfg!(feature = "net"))
     .and(Feature::Probes, cfg!(feature = "probes"))
+    .and(Feature::Pull, cfg!(feature = "pull"))
     .and(Feature::Reflection, cfg!(feature = "reflection"))
     .and(Feature::Secrets, cfg!(feature = "secrets"))
     .and(Feature::Sources, cfg!(feature = "sources"))
@@ -117,6 +122,7 @@ impl Features {
         .and(Feature::Kexec, true)
         .and(Feature::Net, true)
         .and(Feature::Probes, true)
+        .and(Feature::Pull, true)
         .and(Feature::Reflection, true)
         .and(Feature::Secrets, true)
         .and(Feature::Sources, true)
@@ -174,6 +180,7 @@ mod tests {
                 "inspect",
                 "kexec",
                 "net",
+                "pull",
                 "reflection",
                 "secrets",
                 "sources",

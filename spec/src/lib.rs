@@ -23,6 +23,7 @@ pub mod network;
 pub mod partitions;
 pub mod pattern;
 pub mod quote;
+pub mod registries;
 pub mod reload;
 pub mod secrets;
 pub mod service;

@@ -11,6 +11,7 @@ use crate::encryption::EncryptionSpec;
 use crate::names::CONTAINERD;
 use crate::network::InterfaceSpec;
 use crate::partitions::DiskPartitionsSpec;
+use crate::registries::RegistriesSpec;
 use crate::service::{
     Check, Hooks, LogSpec, Requirement, ResourceLimit, Resources, RestartSpec, ServiceSpec, Stdout, StopSpec,
 };
@@ -47,6 +48,8 @@ pub struct MachineSpec {
     pub watchdog: Option<WatchdogSpec>,
     #[cfg_attr(not(feature = "containerd"), serde(skip))]
     pub images: Vec<PathBuf>,
+    #[cfg_attr(not(feature = "pull"), serde(skip))]
+    pub registries: RegistriesSpec,
     /// The service whose end is the end of the host, with its exit status.
     pub main: Option<String>,
     /// For services that do not say it themselves.
@@ -147,6 +150,7 @@ impl Default for MachineSpec {
             shutdown_timeout: Duration::from_secs(60),
             watchdog: Some(WatchdogSpec::default()),
             images: vec![PathBuf::from("/usr/share/kelson/images")],
+            registries: RegistriesSpec::default(),
             main: None,
             stdout: Stdout::default(),
             time: None,

@@ -8,6 +8,8 @@ pub const CONTAINERD: &str = "containerd";
 pub const APID_USER: u32 = 65_432;
 /// The user of kelson-net, likewise: its folder holds the name servers of the host.
 pub const NET_USER: u32 = 65_433;
+/// The user of kelson-pull, likewise: its folder holds the images that were pulled.
+pub const PULL_USER: u32 = 65_434;
 
 /// `PATH` of every service that does not set its own.
 pub const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";

@@ -14,6 +14,7 @@ pub const NET_BIND_SERVICE: u64 = 1 << 10;
 pub const NET_ADMIN: u64 = 1 << 12;
 pub const NET_RAW: u64 = 1 << 13;
 pub const IPC_LOCK: u64 = 1 << 14;
+pub const SYS_CHROOT: u64 = 1 << 18;
 pub const SYS_ADMIN: u64 = 1 << 21;
 pub const SYS_TIME: u64 = 1 << 25;
 pub const MKNOD: u64 = 1 << 27;

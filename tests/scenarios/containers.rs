@@ -26,6 +26,7 @@ mod engine;
 mod images;
 mod inside;
 mod refused;
+mod registry;
 mod stopping;
 mod x1_what_a_process_sees;
 

@@ -167,28 +167,8 @@ pub fn archive_with(images: &[Image], mut change: impl FnMut(&str, &mut Vec<u8>)
     };
     let mut manifests = Vec::new();
     for image in images {
-        let diff_ids: Vec<String> =
-            image.layers.iter().map(|layer| format!("sha256:{}", hex_digest(layer))).collect();
-        let config = json!({
-            "architecture": image.architecture, "os": "linux", "config": image.config,
-            "rootfs": {"type": "layers", "diff_ids": diff_ids},
-        });
-        let (config, config_size) = keep("config", config.to_string().into_bytes());
-        let layers: Vec<Value> = image
-            .layers
-            .iter()
-            .map(|layer| {
-                let (bytes, end) = if image.gzip { (gzipped(layer), "+gzip") } else { (layer.clone(), "") };
-                let (digest, size) = keep("layer", bytes);
-                json!({"mediaType": format!("application/vnd.oci.image.layer.v1.tar{end}"), "digest": digest, "size": size})
-            })
-            .collect();
-        let manifest = json!({
-            "schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json",
-            "config": {"mediaType": "application/vnd.oci.image.config.v1+json", "digest": config, "size": config_size},
-            "layers": layers,
-        });
-        let (digest, size) = keep("manifest", manifest.to_string().into_bytes());
+        let manifest = manifest(image, &mut keep);
+        let (digest, size) = keep("manifest", manifest);
         manifests.push(json!({
             "mediaType": "application/vnd.oci.image.manifest.v1+json", "digest": digest, "size": size,
             "annotations": {"org.opencontainers.image.ref.name": image.reference},
@@ -206,7 +186,47 @@ pub fn archive_with(images: &[Image], mut change: impl FnMut(&str, &mut Vec<u8>)
     tar.bytes()
 }
 
-fn hex_digest(bytes: &[u8]) -> String {
+/// The manifest of an image; `keep` takes each of its other blobs, and tells its digest and size.
+fn manifest(image: &Image, keep: &mut impl FnMut(&str, Vec<u8>) -> (String, usize)) -> Vec<u8> {
+    let diff_ids: Vec<String> =
+        image.layers.iter().map(|layer| format!("sha256:{}", hex_digest(layer))).collect();
+    let config = json!({
+        "architecture": image.architecture, "os": "linux", "config": image.config,
+        "rootfs": {"type": "layers", "diff_ids": diff_ids},
+    });
+    let (config, config_size) = keep("config", config.to_string().into_bytes());
+    let layers: Vec<Value> = image
+        .layers
+        .iter()
+        .map(|layer| {
+            let (bytes, end) = if image.gzip { (gzipped(layer), "+gzip") } else { (layer.clone(), "") };
+            let (digest, size) = keep("layer", bytes);
+            json!({"mediaType": format!("application/vnd.oci.image.layer.v1.tar{end}"), "digest": digest, "size": size})
+        })
+        .collect();
+    json!({
+        "schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json",
+        "config": {"mediaType": "application/vnd.oci.image.config.v1+json", "digest": config, "size": config_size},
+        "layers": layers,
+    })
+    .to_string()
+    .into_bytes()
+}
+
+/// The manifest of an image, and its other blobs by their digests.
+pub fn parts(image: &Image) -> (Vec<u8>, BTreeMap<String, Vec<u8>>) {
+    let mut blobs = BTreeMap::new();
+    let mut keep = |_: &str, bytes: Vec<u8>| {
+        let (digest, size) = (format!("sha256:{}", hex_digest(&bytes)), bytes.len());
+        blobs.insert(digest.clone(), bytes);
+        (digest, size)
+    };
+    let manifest = manifest(image, &mut keep);
+    (manifest, blobs)
+}
+
+/// The sha256 of these bytes.
+pub fn hex_digest(bytes: &[u8]) -> String {
     let digest = ring::digest::digest(&ring::digest::SHA256, bytes);
     digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -70,7 +70,7 @@ pub fn store(events: EventLog, registry: Registry) -> ImageStore {
         runtime_dir: "/run".into(),
         state_dir: "/state".into(),
     };
-    ImageStore::new(Unpacker::new(Arc::new(Played), options), events, registry)
+    ImageStore::new(Unpacker::new(Arc::new(Played), options), None, events, registry)
 }
 
 /// A service of this image.

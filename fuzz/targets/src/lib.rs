@@ -28,6 +28,7 @@ mod paths;
 mod place;
 mod played;
 mod probe;
+mod registry;
 mod routers;
 mod secrets;
 mod sources;
@@ -92,6 +93,8 @@ pub const TARGETS: &[Target] = &[
     target("partition_table", superblock::table, 4096, None),
     target("path_frames", paths::frames, 1024, None),
     target("probe_frames", probe::frames, 4096, None),
+    target("registry_documents", registry::documents, 4096, Some("oci")),
+    target("registry_words", registry::words, 1024, None),
     target("router_options", routers::options, 2048, None),
     target("sealed_secret", secrets::sealed, 2048, None),
     target("seed", sources::seed, 4096, Some("yaml")),

@@ -78,7 +78,7 @@ pub async fn host(folder: &Path, socket: &Path) {
         state_dir: "/var".into(),
     };
     let unpacker = Unpacker::new(Arc::new(Nothing), options);
-    let images = ImageStore::new(unpacker, host_context.events.clone(), host_context.registry.clone());
+    let images = ImageStore::new(unpacker, None, host_context.events.clone(), host_context.registry.clone());
     let manager = Manager::new(host_context, Arc::new(Nothing));
     let mut db = ServiceSpec::process("db", ["/usr/bin/db"]);
     db.group = Some("shop".to_owned());

@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 
 use crate::read::{self, ReadError};
-use kelson_spec::names::{APID_USER, NET_USER};
+use kelson_spec::names::{APID_USER, NET_USER, PULL_USER};
 use kelson_spec::quote::{quoted, shown};
 use kelson_spec::service::Credentials;
 
@@ -30,6 +30,7 @@ fn own(uid: u32) -> Option<&'static str> {
     match uid {
         APID_USER => Some("kelson-apid"),
         NET_USER => Some("kelson-net"),
+        PULL_USER => Some("kelson-pull"),
         _ => None,
     }
 }

@@ -23,6 +23,7 @@ mod mount;
 mod network;
 mod partitions;
 mod probes;
+mod registries;
 mod requirement;
 mod restart;
 mod secrets;

@@ -6,7 +6,6 @@
 
 mod agreement;
 mod discipline;
-pub mod resolver;
 mod server;
 
 use std::ffi::OsString;

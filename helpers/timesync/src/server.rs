@@ -4,10 +4,9 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
+use kelson_resolver::Resolver;
 use kelson_sys::clock::LeapSecond;
 use rsntp::{Config, KissCode, LeapIndicator, ProtocolError, SntpClient, SynchronizationError};
-
-use crate::resolver;
 
 /// How long an answer may take.
 const TIMEOUT: Duration = Duration::from_secs(3);
@@ -64,7 +63,7 @@ impl Server {
             return Err("has asked for fewer questions, or for none".to_owned());
         }
         if self.addresses.is_empty() {
-            self.addresses = resolver::addresses(&self.name).map_err(|error| error.to_string())?;
+            self.addresses = Resolver::of_host().addresses(&self.name).map_err(|error| error.to_string())?;
         }
         let Some(address) = self.addresses.first().copied() else { return Err("has no address".to_owned()) };
         match ask((address, self.port).into()) {

@@ -38,6 +38,7 @@ use std::path::{Path, PathBuf};
 
 use kelson_image::{Digest, Reference};
 
+pub use bounded::{List, MAX_JSON, parse};
 pub use catalog::{Catalog, Found, Scan, archives};
 pub use config::Config;
 pub use error::{ArchiveError, ReadError, Trouble};
@@ -45,6 +46,10 @@ pub use hasher::Hasher;
 pub use headers::HeaderError;
 pub use image::{Blob, Document, Image, Layer, Listed};
 pub use layer_check::{Checked, LayerCheck, LayerError};
+pub use manifest::{
+    Annotations, Descriptor, Form, Index, Manifest, Shape, WrittenPlatform, is_config, is_index, is_layer,
+    is_manifest,
+};
 pub use platform::Platform;
 
 use draft::Documents;

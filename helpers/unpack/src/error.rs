@@ -87,7 +87,6 @@ impl UnpackError {
     /// Whether another try fails as well, until an archive changes.
     pub fn lasts(&self) -> bool {
         match self {
-            Self::NoArchive { whole, .. } => *whole,
             Self::Archive { error, .. } => error.trouble.lasts(),
             Self::Layer { error, .. } => !matches!(**error, LayerError::Space { .. }),
             Self::Reference(_) | Self::DiffId { .. } | Self::Account { .. } | Self::StopSignal { .. } => true,

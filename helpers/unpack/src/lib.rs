@@ -20,7 +20,7 @@ mod native;
 mod nearest;
 mod present;
 mod prune;
-mod reporter;
+pub mod reporter;
 mod rootfs;
 mod sandbox;
 mod stop_signal;
@@ -90,7 +90,7 @@ pub fn main(arguments: impl Iterator<Item = OsString>) -> i32 {
     let end = runtime.block_on(run(arguments, &reporter));
     // A thread may still hang on a disk; the end of the process does not wait for it.
     runtime.shutdown_background();
-    let status = i32::from(matches!(end, Report::Failed(_) | Report::Refused { .. }));
+    let status = i32::from(matches!(end, Report::Failed(_) | Report::Refused { .. } | Report::Absent { .. }));
     reporter.send(&end);
     status
 }

@@ -53,13 +53,9 @@ pub async fn run(
         context.reporter.at_layer(record.chain_ids.len());
         let digest = record.manifest.to_string();
         let config = describe(context, &store, name, record, user, service).await?;
-        Ok(Unpacked { config, digest, was_there, archives })
+        Ok(Unpacked { config, digest, was_there, archives: 0 })
     };
-    match work.await {
-        Ok(unpacked) => Ok(Report::Unpacked(Box::new(unpacked))),
-        Err(error) if error.lasts() => Ok(Report::Refused { text: error.to_string(), archives }),
-        Err(error) => Err(error),
-    }
+    unpack::report(work.await, archives)
 }
 
 /// Brings an image from its archive: each layer that is missing, then the record that names them.

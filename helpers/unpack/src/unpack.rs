@@ -45,8 +45,16 @@ pub async fn run(context: &Context, image: &str, user: Option<&str>) -> Result<R
     let wanted = Reference::parse(image)?;
     let (scan, opened) = context.scan(Some(wanted.clone())).await?;
     let archives = scan.archives;
-    match bring(context, &wanted, user, scan, opened).await {
+    report(bring(context, &wanted, user, scan, opened).await, archives)
+}
+
+/// What PID 1 gets to know of the end, with the number that stands for the archives.
+pub fn report(end: Result<Unpacked, UnpackError>, archives: u32) -> Result<Report, UnpackError> {
+    match end {
         Ok(unpacked) => Ok(Report::Unpacked(Box::new(Unpacked { archives, ..unpacked }))),
+        Err(UnpackError::NoArchive { text, whole }) => {
+            Ok(Report::Absent { text, archives: whole.then_some(archives) })
+        }
         Err(error) if error.lasts() => Ok(Report::Refused { text: error.to_string(), archives }),
         Err(error) => Err(error),
     }

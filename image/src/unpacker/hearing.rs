@@ -1,13 +1,11 @@
-//! One `kelson-unpack` and its reports.
+//! One `kelson-unpack` or `kelson-pull`, and its reports.
 
-use std::ffi::OsString;
 use std::time::Duration;
 
 use kelson_helper::answer::{Answers, Bounds, Unanswered};
 use kelson_helper::{CONTROL, Launcher, Start};
 use tokio::time::Instant;
 
-use crate::arguments::NAME;
 use crate::frame::{self, FRAME_MAX};
 use crate::report::Report;
 
@@ -20,7 +18,7 @@ const MOST_ROWS: u32 = 8192;
 const PROGRESS_BURST: u64 = 100;
 const PROGRESS_RATE: u64 = 20;
 
-/// Why `kelson-unpack` did not do what it was started for.
+/// Why `kelson-unpack` or `kelson-pull` did not do what it was started for.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
 pub struct UnpackFailure {
@@ -28,16 +26,19 @@ pub struct UnpackFailure {
     pub text: String,
     /// Another try fails as well, until the archives are no longer those for which this number stands.
     pub archives: Option<u32>,
+    /// No archive has the image, and it was not unpacked before.
+    pub absent: bool,
 }
 
 impl From<String> for UnpackFailure {
     fn from(text: String) -> UnpackFailure {
-        UnpackFailure { text, archives: None }
+        UnpackFailure { text, archives: None, absent: false }
     }
 }
 
 /// Kills its process when dropped.
-pub(super) struct Hearing {
+pub(crate) struct Hearing {
+    name: &'static str,
     answers: Answers,
     began: Instant,
     rows: u32,
@@ -45,23 +46,27 @@ pub(super) struct Hearing {
 }
 
 impl Hearing {
-    pub(super) async fn start(launcher: &dyn Launcher, words: Vec<OsString>) -> Result<Self, UnpackFailure> {
-        let start = Start { arguments: words, ..Start::default() };
+    pub(crate) async fn start(
+        launcher: &dyn Launcher,
+        name: &'static str,
+        start: Start,
+    ) -> Result<Self, UnpackFailure> {
         let answers = Answers::begin(launcher, start, CONTROL, BOUNDS).await.map_err(|why| match why {
-            Unanswered::Start(error) => format!("{NAME} cannot be started: {error}"),
-            _ => format!("{NAME} was not started within {} s", BOUNDS.start.as_secs()),
+            Unanswered::Start(error) => format!("{name} cannot be started: {error}"),
+            _ => format!("{name} was not started within {} s", BOUNDS.start.as_secs()),
         })?;
-        Ok(Self { answers, began: Instant::now(), rows: 0, progress: 0 })
+        Ok(Self { name, answers, began: Instant::now(), rows: 0, progress: 0 })
     }
 
     /// The next report. An error is the end of the process.
-    pub(super) async fn next(&mut self) -> Result<Report, UnpackFailure> {
+    pub(crate) async fn next(&mut self) -> Result<Report, UnpackFailure> {
+        let name = self.name;
         let frame = self.answers.next().await.map_err(|why| match why {
             Unanswered::Ended(how) => {
-                format!("{NAME} ended without an answer: {}", frame::bounded(&how, 200))
+                format!("{name} ended without an answer: {}", frame::bounded(&how, 200))
             }
             Unanswered::Silent(time) => format!(
-                "{NAME} said nothing for {} s and was killed: a disk may not answer, or the host is overloaded",
+                "{name} said nothing for {} s and was killed: a disk may not answer, or the host is overloaded",
                 time.as_secs()
             ),
             _ => self.nonsense(),
@@ -73,6 +78,9 @@ impl Hearing {
             Report::Failed(text) => Report::Failed(frame::bounded(&text, 4096)),
             Report::Refused { text, archives } => {
                 Report::Refused { text: frame::bounded(&text, 4096), archives }
+            }
+            Report::Absent { text, archives } => {
+                Report::Absent { text: frame::bounded(&text, 4096), archives }
             }
             other => other,
         })
@@ -91,7 +99,8 @@ impl Hearing {
             _ => {
                 self.rows = self.rows.saturating_add(1);
                 if self.rows > MOST_ROWS {
-                    let text = format!("{NAME} sent more than {MOST_ROWS} images and notes, and was killed");
+                    let text =
+                        format!("{} sent more than {MOST_ROWS} images and notes, and was killed", self.name);
                     return Err(text.into());
                 }
             }
@@ -99,12 +108,12 @@ impl Hearing {
         Ok(())
     }
 
-    pub(super) fn nonsense(&self) -> String {
-        format!("{NAME} (PID {}) reported nonsense and was killed", self.answers.pid)
+    pub(crate) fn nonsense(&self) -> String {
+        format!("{} (PID {}) reported nonsense and was killed", self.name, self.answers.pid)
     }
 
     /// It has answered: it ends by itself.
-    pub(super) async fn end(mut self) {
+    pub(crate) async fn end(mut self) {
         self.answers.end().await;
     }
 }

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use kelson_api::server::{self, Part};
-use kelson_image::{Unpacker, UnpackerOptions};
+use kelson_image::{Puller, PullerOptions, Unpacker, UnpackerOptions};
 use kelson_runner::{CgroupRoot, Containerd};
 use kelson_services::builtins::{containerd, probe};
 use kelson_services::events::EventLog;
 use kelson_services::host::Host;
-use kelson_services::images::{ImageStore, UNPACK};
+use kelson_services::images::{ImageStore, PULLS, UNPACK};
 use kelson_services::inspect::{INSPECT, Inspector};
 use kelson_services::manager::Manager;
 use kelson_services::prober::{self, Prober};
@@ -17,6 +17,7 @@ use kelson_services::service_runner::gate::Registry;
 use kelson_services::service_runner::host_context::RunnerFactory;
 use kelson_spec::MachineSpec;
 use kelson_spec::features::{Feature, OWN};
+use kelson_spec::registries::RegistriesSpec;
 use tokio::sync::mpsc;
 
 use super::launchers::Personalities;
@@ -32,7 +33,12 @@ pub(super) fn containers(
 ) -> Option<(Box<dyn RunnerFactory>, Part)> {
     if const { OWN.has(Feature::Containerd) } {
         let unpacker = unpacker(options, personalities, machine);
-        let images = ImageStore::new(unpacker, events.clone(), registry.clone());
+        let images = ImageStore::new(
+            unpacker,
+            puller(options, personalities, machine),
+            events.clone(),
+            registry.clone(),
+        );
         let containers = Containers {
             processes: personalities.processes.clone(),
             binary: Arc::clone(&personalities.binary),
@@ -49,13 +55,28 @@ pub(super) fn containers(
 /// Opens the unpacker of images: the command line's folder of archives overrides the machine file's.
 fn unpacker(options: &Options, personalities: &Personalities, machine: &MachineSpec) -> Unpacker {
     let folder = options.images.as_ref().map(|folder| vec![folder.clone()]);
+    let mut images = folder.unwrap_or_else(|| machine.images.clone());
+    if const { OWN.has(Feature::Pull) } {
+        images.push(options.state_dir.join(RegistriesSpec::FOLDER));
+    }
     let places = UnpackerOptions {
-        images: folder.unwrap_or_else(|| machine.images.clone()),
+        images,
         containerd_socket: containerd::socket(&options.runtime_dir),
         runtime_dir: options.runtime_dir.clone(),
         state_dir: options.state_dir.clone(),
     };
     Unpacker::new(personalities.helpers(UNPACK), places)
+}
+
+/// The puller of images. `None`: the build lacks the feature.
+fn puller(options: &Options, personalities: &Personalities, machine: &MachineSpec) -> Option<Puller> {
+    if const { OWN.has(Feature::Pull) } {
+        let folder = options.state_dir.join(RegistriesSpec::FOLDER);
+        let places = PullerOptions { registries: machine.registries.clone(), folder };
+        Some(Puller::new(personalities.helpers(PULLS), places))
+    } else {
+        None
+    }
 }
 
 /// The prober of network checks, and its reports. `None`: the build lacks the feature.

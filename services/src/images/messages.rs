@@ -2,15 +2,28 @@
 
 use std::time::Duration;
 
-use kelson_image::{Progress, Unpacked};
+use kelson_image::{Progress, Pulled, Unpacked};
 use kelson_sys::units;
 use tokio::time::Instant;
 
 /// A shorter unpack is reported once, at its end.
 const TIMEOUT: Duration = Duration::from_millis(900);
 
-/// The messages of one unpack; none is repeated.
+/// The words for a piece of work.
+pub struct Words {
+    under_way: &'static str,
+    done: &'static str,
+    /// While nothing is known of the size.
+    first: &'static str,
+}
+
+pub const UNPACKING: Words =
+    Words { under_way: "unpacking", done: "unpacked", first: "reading the archives" };
+pub const PULLING: Words = Words { under_way: "pulling", done: "pulled", first: "asking the registry" };
+
+/// The messages of one unpack or one pull; none is repeated.
 pub struct Messages {
+    words: &'static Words,
     image: String,
     began: Instant,
     last: Progress,
@@ -18,8 +31,9 @@ pub struct Messages {
 }
 
 impl Messages {
-    pub fn new(image: &str) -> Messages {
+    pub fn new(words: &'static Words, image: &str) -> Messages {
         Messages {
+            words,
             image: image.to_owned(),
             began: Instant::now(),
             last: Progress::default(),
@@ -29,7 +43,7 @@ impl Messages {
 
     /// It has not begun: as many others as there may be are under way.
     pub fn waits(&self) -> String {
-        format!("image {} waits until another one is unpacked", self.image)
+        format!("image {} waits until another one is {}", self.image, self.words.done)
     }
 
     pub fn begin(&mut self) {
@@ -44,12 +58,12 @@ impl Messages {
         }
         let Progress { bytes_done, bytes_total, layer, layers } = progress;
         let how_far = if bytes_total == 0 {
-            "reading the archives".to_owned()
+            self.words.first.to_owned()
         } else {
             let layer = if layer == 0 { String::new() } else { format!(", layer {layer} of {layers}") };
             format!("{}{layer}", units::size_of(bytes_done, bytes_total))
         };
-        let text = format!("unpacking {}: {how_far}", self.image);
+        let text = format!("{} {}: {how_far}", self.words.under_way, self.image);
         if text == self.said {
             return None;
         }
@@ -70,6 +84,21 @@ impl Messages {
         };
         format!("unpacked {}{what} in {}", self.image, units::duration(self.began.elapsed()))
     }
+
+    /// How a pull ended well.
+    pub fn pulled(&self, pulled: &Pulled) -> String {
+        let Pulled { digest, before, bytes } = pulled;
+        let image = &self.image;
+        if before.as_ref() == Some(digest) && *bytes == 0 {
+            return format!("image {image} is {digest} at the registry, as before");
+        }
+        let time = units::duration(self.began.elapsed());
+        let bytes = units::size(*bytes);
+        match before.as_ref().filter(|before| *before != digest) {
+            Some(before) => format!("pulled {image} ({bytes}) in {time}: {digest}, before {before}"),
+            None => format!("pulled {image} ({bytes}) in {time}: {digest}"),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -84,7 +113,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn progress_is_told_where_it_is_news() {
-        let mut messages = Messages::new("demo/nginx:1");
+        let mut messages = Messages::new(&UNPACKING, "demo/nginx:1");
         assert_eq!(messages.progress(at(1, 2, 1)), None, "it may be over in a moment");
         tokio::time::advance(Duration::from_secs(1)).await;
         let mut said = |progress| messages.progress(progress);
@@ -107,7 +136,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_end_tells_what_was_done() {
-        let mut messages = Messages::new("demo/nginx:1");
+        let mut messages = Messages::new(&UNPACKING, "demo/nginx:1");
         messages.begin();
         tokio::time::advance(Duration::from_millis(2140)).await;
         let unpacked = Unpacked::default();

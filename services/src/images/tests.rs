@@ -57,7 +57,7 @@ fn world() -> World {
         ..crate::manager::failed_snapshot(&Arc::from("web"), "", false)
     });
     registry.add(Arc::from("web"), snapshot);
-    let store = ImageStore::new(Unpacker::new(Arc::new(launcher), options), events.clone(), registry);
+    let store = ImageStore::new(Unpacker::new(Arc::new(launcher), options), None, events.clone(), registry);
     World { store, events, started, killed, _snapshot: publisher }
 }
 

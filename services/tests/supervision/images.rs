@@ -57,7 +57,7 @@ fn store(house: &House) -> (ImageStore, Arc<Played>) {
     };
     let unpacker = Unpacker::new(Arc::clone(&played) as Arc<dyn Launcher>, options);
     let host_context = &house.host_context;
-    (ImageStore::new(unpacker, host_context.events.clone(), host_context.registry.clone()), played)
+    (ImageStore::new(unpacker, None, host_context.events.clone(), host_context.registry.clone()), played)
 }
 
 /// The images that the last `kelson-unpack` was to keep.

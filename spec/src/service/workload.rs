@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::registries::PullPolicy;
+
 /// The workload: exactly one of these.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Workload {
@@ -33,6 +35,8 @@ impl Default for ProcessSpec {
 pub struct ContainerSpec {
     pub image: String,
     pub runtime: ContainerRuntime,
+    #[cfg_attr(not(feature = "pull"), serde(skip))]
+    pub pull: PullPolicy,
     /// Empty: the image's entrypoint and command.
     pub command: Vec<String>,
     /// `None`: the image's.
@@ -55,6 +59,7 @@ impl ContainerSpec {
         ContainerSpec {
             image: image.to_owned(),
             runtime: ContainerRuntime::Containerd,
+            pull: PullPolicy::default(),
             command: Vec::new(),
             working_directory: None,
             hostname: None,

@@ -3,14 +3,16 @@
 use std::path::{Component, Path, PathBuf};
 
 use super::at::At;
-use super::codec::Codec;
+use super::codec::{Codec, part};
 use super::mapping::{Mapping, keys};
 use super::values::{choice, host_name, path, text, word};
 use crate::decode::{Decoder, quoted};
 use crate::json::Json;
 use crate::schema::{Kind, form};
 use crate::tree::{Node, Value};
+use kelson_spec::features::Feature;
 use kelson_spec::near::near;
+use kelson_spec::registries::PullPolicy;
 use kelson_spec::service::{
     ContainerDevice, ContainerMount, ContainerNetwork, ContainerRuntime, ContainerSpec,
 };
@@ -59,9 +61,12 @@ fn mapping() -> Mapping<ContainerSpec> {
         Mapping::new("container", ContainerSpec::default);
         needed "image" image = image, "image: NAME:TAG",
             "the name of an [image](images.md) in an archive, in one of the `images` folders of the [machine \
-             file](machine-file.md)";
+             file](machine-file.md), or [in a registry](howto/registry.md): `registry.example/app:1.4`";
         key "runtime" runtime = choice(runtimes),
             "`containerd`: containerd and runc run it. `kelson`: [Kelson runs it itself](images.md#without-containerd)";
+        key "pull" pull = part(Feature::Pull, || choice(PullPolicy::NAMES)),
+            "when an image with the host of a registry in its name [is pulled](howto/registry.md#when-kelson-pulls). \
+             `ifMissing`: if no archive has it and it was not unpacked before. `always`: before each start. `never`: not at all";
         key "command" command = command(),
             "replaces the entrypoint and command of the image; an empty list keeps them";
         means "workingDirectory" working_directory = path().optional(), "the image's",

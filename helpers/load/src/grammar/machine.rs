@@ -20,6 +20,7 @@ use super::mapping::{Mapping, keys};
 use super::mount::mount;
 use super::network::interface;
 use super::partitions::{named_twice, partitions};
+use super::registries::registries;
 use super::requirement::{Use, requirements};
 use super::restart::restart;
 use super::service::service_file;
@@ -130,6 +131,8 @@ pub fn machine_file(defaults: &Rc<MachineSpec>) -> Mapping<MachineSpec> {
             "the hardware watchdog";
         key "images" images = part(Feature::Containerd, || path().list("a list of directories")),
             "folders of [service images](images.md), read at the boot";
+        means "registries" registries = part(Feature::Pull, || Mapping::codec(registries)), "public CAs, and no limit",
+            "how images are [pulled from registries](howto/registry.md)";
         means "main" main = name().optional(), "none",
             "the service whose end is [the end of the host](#main), with its exit status";
         means "time" time = part(Feature::Timesync, || Mapping::codec(time).optional()), "Kelson does not set the clock after the boot",

@@ -2,12 +2,14 @@
 use crate::folder::{Folder, each_case};
 use kelson_load::written;
 use kelson_load::{Mode, Sources, Switch, load_with};
+use kelson_spec::registries::PullPolicy;
 use kelson_spec::service::*;
 use kelson_spec::{CONTAINER_CAPABILITIES, Loaded, ServiceSpec, wire};
 
 const FULL: &str = r#"name: box
 container:
   image: demo/nginx:1
+  pull: always
   command: [nginx, -g, "daemon off;"]
   workingDirectory: /srv
   hostname: web-1
@@ -72,6 +74,7 @@ fn every_key_of_a_container_is_read() {
     let expected = ContainerSpec {
         image: "demo/nginx:1".into(),
         runtime: ContainerRuntime::Containerd,
+        pull: PullPolicy::Always,
         command: vec!["nginx".into(), "-g".into(), "daemon off;".into()],
         working_directory: Some("/srv".into()),
         hostname: Some("web-1".into()),
@@ -300,7 +303,7 @@ container: {image: a, network: bridge}
 
 name: box
 container: {image: a, mount: []}
-=> 2:23: container.mount: this key is not known; did you mean mounts? Allowed here: image, runtime, command, workingDirectory, hostname, network, mounts, devices
+=> 2:23: container.mount: this key is not known; did you mean mounts? Allowed here: image, runtime, pull, command, workingDirectory, hostname, network, mounts, devices
 
 name: box
 container: {image: a, mounts: [{source: data, target: /b}]}

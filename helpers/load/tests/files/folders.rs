@@ -134,6 +134,7 @@ hostnmae: x
 console: disk
 kexec: {initramfs: boot}
 sources: {from: [disc], wait: 1, server: localhost:80}
+registries: {mirrors: {a/b: [x], docker.io: []}, proxy: "https://proxy:1", insecure: ["http://x"], maxSize: 1, user: ann}
 "#,
     );
     assert_eq!(
@@ -190,13 +191,19 @@ sources: {from: [disc], wait: 1, server: localhost:80}
             "machine.yaml:24:82: devices.rules[2].link: \"../x\" is not a name below /dev; write such as serial/gps",
             "machine.yaml:24:95: devices.rules[2].group: group \"nobodys\" is not in /etc/group",
             "machine.yaml:24:117: devices.rules[2].attributes: \"../a\" is not the name of an attribute, such as idVendor",
-            "machine.yaml:25:1: hostnmae: this key is not known; did you mean hostname? Allowed here: hostname, modules, sysctl, network, nftables, partitions, encryption, mounts, swap, api, builtins, health, shutdown, watchdog, images, main, time, devices, console, kexec, sources, logs",
+            "machine.yaml:25:1: hostnmae: this key is not known; did you mean hostname? Allowed here: hostname, modules, sysctl, network, nftables, partitions, encryption, mounts, swap, api, builtins, health, shutdown, watchdog, images, registries, main, time, devices, console, kexec, sources, logs",
             "machine.yaml:26:10: console: \"disk\" is not one of dashboard, shell",
             "machine.yaml:27:8: kexec.kernel: this key is missing; write kernel: PATH",
             "machine.yaml:27:20: kexec.initramfs: \"boot\" is not a path from the root; write it with / first",
             "machine.yaml:28:18: sources.from[0]: \"disc\" is not one of disk, credentials, noCloud, metadata, commandLine; did you mean disk?",
             "machine.yaml:28:31: sources.wait: \"1\" is not a duration; write a number with a unit, such as 5s, 500ms or 1m30s",
             "machine.yaml:28:42: sources.server: \"localhost:80\" is not ADDRESS:PORT; write such as 169.254.169.254:80",
+            "machine.yaml:29:24: registries.mirrors: \"a/b\" is not a registry; write HOST or HOST:PORT, such as registry.example:5000",
+            "machine.yaml:29:45: registries.mirrors.docker.io: this list is empty; name a mirror, or remove the registry",
+            "machine.yaml:29:57: registries.proxy: \"https://proxy:1\" is not a proxy; write such as http://proxy.example:3128",
+            "machine.yaml:29:87: registries.insecure[0]: \"http://x\" is not a registry; write HOST or HOST:PORT, such as registry.example:5000",
+            "machine.yaml:29:109: registries.maxSize: 1 is out of range; write at least 1Mi",
+            "machine.yaml:29:112: registries.user: this key is not known; allowed here: mirrors, ca, proxy, insecure, maxSize, credentials",
         ]
     );
     let loaded = folder.load();

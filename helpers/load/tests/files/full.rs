@@ -15,6 +15,7 @@ use kelson_spec::network::{
     RuleSpec, VlanSpec,
 };
 use kelson_spec::partitions::{DiskPartitionsSpec, PartitionSpec};
+use kelson_spec::registries::RegistriesSpec;
 use kelson_spec::secrets::SecretUse;
 use kelson_spec::service::*;
 use kelson_spec::sources::{SourceKind, SourcesSpec};
@@ -442,6 +443,7 @@ health: {minimum: 3s, deadline: 2m}
 shutdown: {timeout: 2m}
 watchdog: {device: /dev/watchdog1, timeout: 1m}
 images: [/images, /more]
+registries: {mirrors: {docker.io: [mirror.example, "other:5000"]}, ca: /ca.pem, proxy: "http://proxy:3128", insecure: ["lab:5000"], maxSize: 2Gi, credentials: /auth.json}
 main: web
 time: {servers: [ntp.example.com, "[2001:db8::7]:1123"]}
 devices:
@@ -634,6 +636,17 @@ logs: {stdout: only}
             expected: true,
         }),
         images: vec!["/images".into(), "/more".into()],
+        registries: RegistriesSpec {
+            mirrors: vec![(
+                "docker.io".to_owned(),
+                vec!["mirror.example".to_owned(), "other:5000".to_owned()],
+            )],
+            ca: Some("/ca.pem".into()),
+            proxy: Some("proxy:3128".to_owned()),
+            insecure: vec!["lab:5000".to_owned()],
+            max_size: Some(2 << 30),
+            credentials: Some("/auth.json".into()),
+        },
         main: Some("web".into()),
         stdout: Stdout::Only,
         sources: Some(SourcesSpec {

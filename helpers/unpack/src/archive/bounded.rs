@@ -12,11 +12,11 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use super::error::Trouble;
 
 /// Bytes of a file of JSON that are read at most.
-pub(super) const MAX_JSON: u64 = 4 << 20;
+pub const MAX_JSON: u64 = 4 << 20;
 
 /// A list of at most `N`; `null` and a list that is not there are empty.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct List<T, const N: usize>(pub(super) Vec<T>);
+pub struct List<T, const N: usize>(pub Vec<T>);
 
 impl<T, const N: usize> Default for List<T, N> {
     fn default() -> Self {
@@ -62,7 +62,7 @@ impl<T: Serialize, const N: usize> Serialize for List<T, N> {
 }
 
 /// Reads `bytes`, the content of `file`.
-pub(super) fn parse<T: DeserializeOwned>(file: &str, bytes: &[u8]) -> Result<T, Trouble> {
+pub fn parse<T: DeserializeOwned>(file: &str, bytes: &[u8]) -> Result<T, Trouble> {
     serde_json::from_slice(bytes).map_err(|error| Trouble::Json {
         file: file.to_owned(),
         // The error's text may be long and may hold anything.

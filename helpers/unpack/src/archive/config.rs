@@ -58,7 +58,7 @@ struct RootFs {
 
 impl Config {
     /// Whether it is the config of a manifest with this number of layers.
-    pub(super) fn fits(&self, manifest: Digest, layers: usize) -> Result<(), Trouble> {
+    pub fn fits(&self, manifest: Digest, layers: usize) -> Result<(), Trouble> {
         match self.diff_ids.len() {
             diff_ids if diff_ids == layers => Ok(()),
             diff_ids => Err(Trouble::Layers { manifest, layers, diff_ids }),
@@ -66,7 +66,7 @@ impl Config {
     }
 
     /// The platform of its image: the one that its descriptor has written, or its own.
-    pub(super) fn platform_or(&self, written: Option<Platform>, file: &str) -> Result<Platform, Trouble> {
+    pub fn platform_or(&self, written: Option<Platform>, file: &str) -> Result<Platform, Trouble> {
         let platform = written.unwrap_or_else(|| self.platform.clone());
         if platform.os.is_empty() || platform.architecture.is_empty() {
             let text = "it says no os and architecture".to_owned();

@@ -27,18 +27,18 @@ const MAX_MANIFESTS: usize = 1024;
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Descriptor {
+pub struct Descriptor {
     #[serde(default)]
-    pub(super) media_type: String,
-    pub(super) digest: Digest,
-    pub(super) size: u64,
-    pub(super) platform: Option<WrittenPlatform>,
+    pub media_type: String,
+    pub digest: Digest,
+    pub size: u64,
+    pub platform: Option<WrittenPlatform>,
     #[serde(default)]
-    pub(super) annotations: Option<Annotations>,
+    pub annotations: Option<Annotations>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
-pub(super) struct WrittenPlatform {
+pub struct WrittenPlatform {
     #[serde(default)]
     os: String,
     #[serde(default)]
@@ -49,7 +49,7 @@ pub(super) struct WrittenPlatform {
 
 impl WrittenPlatform {
     /// `None`: it says nothing.
-    pub(super) fn read(&self) -> Option<Platform> {
+    pub fn read(&self) -> Option<Platform> {
         let said = |word: &str| !word.is_empty() && word != "unknown";
         (said(&self.os) && said(&self.architecture))
             .then(|| Platform::new(&self.os, &self.architecture, self.variant.as_deref().unwrap_or_default()))
@@ -57,38 +57,38 @@ impl WrittenPlatform {
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
-pub(super) struct Annotations {
+pub struct Annotations {
     /// A whole name, as containerd and docker write it.
     #[serde(rename = "io.containerd.image.name")]
-    pub(super) name: Option<String>,
+    pub name: Option<String>,
     /// A tag or a whole name.
     #[serde(rename = "org.opencontainers.image.ref.name")]
-    pub(super) ref_name: Option<String>,
+    pub ref_name: Option<String>,
     /// The type of a builder's attachment to images: no image itself.
     #[serde(rename = "vnd.docker.reference.type")]
-    pub(super) attached: Option<String>,
+    pub attached: Option<String>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Index {
-    pub(super) manifests: List<Descriptor, MAX_MANIFESTS>,
+pub struct Index {
+    pub manifests: List<Descriptor, MAX_MANIFESTS>,
 }
 
-#[derive(Deserialize)]
+#[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Manifest {
+pub struct Manifest {
     #[serde(default)]
-    pub(super) media_type: String,
-    pub(super) config: Descriptor,
+    pub media_type: String,
+    pub config: Descriptor,
     #[serde(default)]
-    pub(super) layers: List<Descriptor, MAX_LAYERS>,
+    pub layers: List<Descriptor, MAX_LAYERS>,
 }
 
 /// The shape of a document, by its own description.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Shape {
+pub struct Shape {
     #[serde(default)]
     media_type: String,
     manifests: Option<serde::de::IgnoredAny>,
@@ -97,7 +97,7 @@ pub(super) struct Shape {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
+pub enum Form {
     Index,
     Manifest,
     /// Both at once: two readers would see two images.
@@ -106,7 +106,7 @@ pub(super) enum Form {
 }
 
 impl Shape {
-    pub(super) fn form(&self) -> Form {
+    pub fn form(&self) -> Form {
         match (self.manifests.is_some(), self.layers.is_some() || self.config.is_some()) {
             (true, true) => Form::Both,
             (true, false) => Form::Index,
@@ -117,19 +117,19 @@ impl Shape {
     }
 }
 
-pub(super) fn is_index(media_type: &str) -> bool {
+pub fn is_index(media_type: &str) -> bool {
     [OCI_INDEX, DOCKER_INDEX].contains(&media_type)
 }
 
-pub(super) fn is_manifest(media_type: &str) -> bool {
+pub fn is_manifest(media_type: &str) -> bool {
     [OCI_MANIFEST, DOCKER_MANIFEST].contains(&media_type)
 }
 
-pub(super) fn is_config(media_type: &str) -> bool {
+pub fn is_config(media_type: &str) -> bool {
     [OCI_CONFIG, DOCKER_CONFIG].contains(&media_type)
 }
 
-pub(super) fn is_layer(media_type: &str) -> bool {
+pub fn is_layer(media_type: &str) -> bool {
     let plain = ["+gzip", "+zstd", ".gzip"].iter().find_map(|end| media_type.strip_suffix(end));
     LAYERS.contains(&plain.unwrap_or(media_type))
 }
@@ -148,8 +148,8 @@ pub(super) struct MadeManifest<'a> {
 #[serde(rename_all = "camelCase")]
 pub(super) struct MadeDescriptor<'a> {
     pub(super) media_type: &'a str,
-    pub(super) digest: Digest,
-    pub(super) size: u64,
+    pub digest: Digest,
+    pub size: u64,
 }
 
 #[cfg(test)]

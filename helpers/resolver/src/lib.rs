@@ -1,4 +1,5 @@
 //! The addresses of a name: `/etc/hosts`, then the name servers of `/etc/resolv.conf`. The static C library cannot do it.
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::arithmetic_side_effects, clippy::indexing_slicing))]
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::io::{self, Error, ErrorKind};
@@ -17,27 +18,43 @@ const SERVERS: usize = 3;
 const ANSWER: usize = 512;
 const PORT: u16 = 53;
 
-/// The addresses of a name, IPv4 before IPv6.
-///
-/// # Errors
-/// When no name server knows an address, or none answers.
-pub fn addresses(name: &str) -> io::Result<Vec<IpAddr>> {
-    if let Ok(address) = name.parse() {
-        return Ok(vec![address]);
-    }
-    let known = in_hosts(&read(Path::new("/etc/hosts")), name);
-    if !known.is_empty() {
-        return Ok(known);
-    }
-    let servers = name_servers(&read(Path::new("/etc/resolv.conf")));
-    let mut last = Error::new(ErrorKind::NotFound, "/etc/resolv.conf names no name server");
-    for server in servers {
-        match ask((server, PORT).into(), name) {
-            Ok(addresses) => return Ok(addresses),
-            Err(error) => last = Error::new(error.kind(), format!("name server {server}: {error}")),
+/// The files of the host that lead from names to addresses, as they were when they were read.
+#[derive(Debug, Clone)]
+pub struct Resolver {
+    hosts: String,
+    servers: Vec<IpAddr>,
+}
+
+impl Resolver {
+    /// Reads the files of this host. One that is missing says nothing.
+    pub fn of_host() -> Resolver {
+        Resolver {
+            hosts: read(Path::new("/etc/hosts")),
+            servers: name_servers(&read(Path::new("/etc/resolv.conf"))),
         }
     }
-    Err(last)
+
+    /// The addresses of a name, IPv4 before IPv6.
+    ///
+    /// # Errors
+    /// When no name server knows an address, or none answers.
+    pub fn addresses(&self, name: &str) -> io::Result<Vec<IpAddr>> {
+        if let Ok(address) = name.parse() {
+            return Ok(vec![address]);
+        }
+        let known = in_hosts(&self.hosts, name);
+        if !known.is_empty() {
+            return Ok(known);
+        }
+        let mut last = Error::new(ErrorKind::NotFound, "/etc/resolv.conf names no name server");
+        for server in &self.servers {
+            match ask((*server, PORT).into(), name) {
+                Ok(addresses) => return Ok(addresses),
+                Err(error) => last = Error::new(error.kind(), format!("name server {server}: {error}")),
+            }
+        }
+        Err(last)
+    }
 }
 
 fn read(path: &Path) -> String {
