@@ -36,7 +36,7 @@ start: manual
 }
 
 #[test]
-fn the_crash_limit_stops_containers_in_order_and_what_they_write_is_there_after_the_reboot() {
+fn long_the_crash_limit_stops_containers_in_order_and_what_they_write_is_there_after_the_reboot() {
     let disk = Disk::new("crash-limit");
     let mut vm = builder(&disk).boot();
     vm.ctl(&["start", "db", "web", "--wait"]).ok();

@@ -27,7 +27,7 @@ fn size_of(vm: &Vm, target: &str) -> u64 {
 }
 
 #[test]
-fn a_partition_and_its_file_system_grow_with_their_disk() {
+fn long_a_partition_and_its_file_system_grow_with_their_disk() {
     let root = Disk::new("grow-root");
     let disks = [
         ("PARTED", blank("grow-part", 64)),

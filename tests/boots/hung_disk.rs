@@ -216,7 +216,7 @@ fn long_p5_a_disk_that_is_unplugged_stops_nothing_else_and_no_power_off() {
 
 /// The disk below the root stops answering after the machine file was read and before the machine id is kept on it.
 #[test]
-fn k1_a_disk_that_hangs_for_a_minute_at_the_first_boot_holds_up_its_own_steps_alone() {
+fn long_k1_a_disk_that_hangs_for_a_minute_at_the_first_boot_holds_up_its_own_steps_alone() {
     let disk = HangingDisk::new("hung-first-boot", "ROOT");
     let mut vm = Vm::builder("hung-first-boot")
         .second_disk(&disk.source())

@@ -49,7 +49,7 @@ fn assert_sound(disk: &Disk) {
 }
 
 #[test]
-fn a_blank_disk_gets_its_partitions_once_and_later_only_those_that_it_lacks() {
+fn long_a_blank_disk_gets_its_partitions_once_and_later_only_those_that_it_lacks() {
     let root = Disk::new("parts-root");
     let (small, large) = (blank("parts-512", 96), blank("parts-4096", 96));
     let machine = |more: &str| {

@@ -66,7 +66,7 @@ fn images() -> Vec<u8> {
 }
 
 #[test]
-fn cgroups_are_divided_and_mounts_come_and_go_for_all() {
+fn long_cgroups_are_divided_and_mounts_come_and_go_for_all() {
     let disk = Disk::new("sharing");
     let made = File::create(&disk.0).and_then(|file| file.set_len(16 << 20));
     made.expect("the folder of logs is writable");

@@ -16,7 +16,7 @@ const END: Duration = Duration::from_secs(150);
 const WITHOUT_IO: u64 = 0x0008_0000;
 
 #[test]
-fn v1_s3_swap_on_a_disk_that_hangs_stops_neither_pid_1_nor_its_crash_nor_the_end() {
+fn long_v1_s3_swap_on_a_disk_that_hangs_stops_neither_pid_1_nor_its_crash_nor_the_end() {
     let disk = HangingDisk::swap("swap");
     let mut vm = Vm::builder("swap")
         .second_disk(&disk.source())
