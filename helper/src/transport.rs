@@ -2,15 +2,13 @@
 //!
 //! Both ends are nonblocking; what does not fit is `WouldBlock`, and the caller keeps it.
 
-use std::io::{self, IoSlice, IoSliceMut};
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::io;
+use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd};
 
+use kelson_sys::rights::{self, Received};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
-use nix::sys::socket::{
-    AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, getsockopt, recvmsg,
-    sendmsg, setsockopt, socketpair, sockopt,
-};
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, getsockopt, setsockopt, socketpair, sockopt};
 use prost::Message;
 
 use crate::launch::CONTROL;
@@ -19,8 +17,6 @@ use crate::launch::CONTROL;
 pub const TO_HELPER: usize = 256 << 10;
 /// The longest message of a helper: PID 1 has a buffer for it.
 pub const FROM_HELPER: usize = 16 << 10;
-/// A run has two pipes.
-const MAX_DESCRIPTORS: usize = 2;
 
 /// A connected pair: PID 1's end (nonblocking), the helper's end (nonblocking).
 pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
@@ -60,12 +56,8 @@ pub fn send(
     if bytes.len() > max {
         return Err(too_long());
     }
-    let raw: Vec<RawFd> = descriptors.iter().map(|descriptor| descriptor.as_raw_fd()).collect();
-    let rights = [ControlMessage::ScmRights(&raw)];
-    let control: &[ControlMessage<'_>] = if raw.is_empty() { &[] } else { &rights };
-    let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
-    match sendmsg::<()>(socket.as_raw_fd(), &[IoSlice::new(&bytes)], control, flags, None) {
-        Ok(_) => Ok(()),
+    match rights::send(socket, &bytes, descriptors) {
+        Ok(()) => Ok(()),
         Err(Errno::EMSGSIZE) => Err(too_long()),
         Err(errno) => Err(errno.into()),
     }
@@ -92,32 +84,13 @@ impl Receiver {
     /// `Ok(None)`: the other end is closed. `InvalidData`: a packet that is none of ours; it is gone, go on. EMFILE: no
     /// descriptor was free for those that came along, and they are lost.
     pub fn receive<M: Message + Default>(&mut self, socket: BorrowedFd<'_>) -> io::Result<Option<Packet<M>>> {
-        let mut space = nix::cmsg_space!([RawFd; MAX_DESCRIPTORS]);
-        let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_CMSG_CLOEXEC;
-        let (length, descriptors, cut) = {
-            let mut slices = [IoSliceMut::new(&mut self.buffer)];
-            let received = recvmsg::<()>(socket.as_raw_fd(), &mut slices, Some(&mut space), flags)?;
-            let mut descriptors = Vec::new();
-            if received.flags.contains(MsgFlags::MSG_CTRUNC) {
-                return Err(Errno::EMFILE.into());
-            }
-            for control in received.cmsgs()? {
-                if let ControlMessageOwned::ScmRights(rights) = control {
-                    for raw in rights {
-                        // SAFETY: the kernel has just made this descriptor for us; nobody else owns it.
-                        descriptors.push(unsafe { OwnedFd::from_raw_fd(raw) });
-                    }
-                }
-            }
-            let cut = received.flags.contains(MsgFlags::MSG_TRUNC);
-            (received.bytes, descriptors, cut)
-        };
+        let Received { length, descriptors, is_cut } = rights::receive(socket, &mut self.buffer)?;
         if length == 0 {
             return Ok(None);
         }
         let bytes = self.buffer.get(..length).unwrap_or_default();
         match M::decode(bytes) {
-            Ok(message) if !cut => Ok(Some(Packet { message, descriptors })),
+            Ok(message) if !is_cut => Ok(Some(Packet { message, descriptors })),
             Ok(_) => Err(io::Error::new(io::ErrorKind::InvalidData, "a message was cut off")),
             Err(error) => Err(io::Error::new(io::ErrorKind::InvalidData, error)),
         }

@@ -16,6 +16,7 @@ pub mod packet;
 pub mod pidfd;
 pub mod process;
 mod removed;
+pub mod rights;
 mod spawn;
 pub mod swaps;
 pub mod text;
