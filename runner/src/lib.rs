@@ -57,6 +57,7 @@ pub use native::{NativeExecutor, NativeRunner};
 pub use network::open_network;
 pub use process::{ProcessRunner, service_id};
 pub use process_exec::ProcessExecutor;
+pub use process_exec::terminal::Terminal;
 pub use processes::{Child, ExitReceiver, Leftover, Options, Processes, ReapReport, signal_process};
 pub use runner::{
     Attachment, BoxFuture, ErrorKind, Exit, Origin, RunContext, Runner, RunnerError, Running, StopPlan,

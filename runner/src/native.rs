@@ -14,10 +14,12 @@ mod joining;
 mod launch;
 mod request;
 mod runner;
+mod terminal;
 
 pub use executor::NativeExecutor;
 pub use request::{Further, Request, Rootfs};
 pub use runner::NativeRunner;
+pub use terminal::TERMINAL;
 
 /// The name by which the helper is called.
 pub const NAME: &str = "kelson-container";

@@ -7,7 +7,7 @@
 //! The main process of a plain service lives in PID 1's namespaces, so there is none to enter. The one exception is `readOnlyRoot`: each
 //! process that PID 1 starts gets a mount namespace of its own then, the command too, made in the same way.
 
-mod terminal;
+pub(crate) mod terminal;
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -36,9 +36,6 @@ pub struct ProcessExecutor {
 
 /// Where the main process does not live in PID 1's namespaces.
 pub(crate) trait Elsewhere: std::fmt::Debug + Send + Sync {
-    /// The user of its processes.
-    fn user(&self) -> Option<u32>;
-
     /// The command of a context, beside this main process.
     fn command(&self, context: RunContext, pid: i32, start_time: u64) -> Result<Command, RunnerError>;
 }
@@ -136,8 +133,7 @@ impl ProcessExecutor {
     }
 
     fn on_terminal(&self, size: WindowSize, input: bool) -> Result<(Ends, Theirs), RunnerError> {
-        let of_spec = || self.spec.user.as_ref().map(|user| user.uid);
-        let owner = self.container.as_ref().map_or_else(of_spec, |container| container.user());
+        let owner = self.spec.user.as_ref().map(|user| user.uid);
         let Terminal { ours, theirs } = Terminal::new(size, owner)?;
         let ends = Ends {
             input: if input { Some(duplicate(&ours)?) } else { None },

@@ -1,13 +1,9 @@
 //! The API on vsock. No computer with these tests has to lend vsock to its machines: each machine calls itself, over
 //! the kernel's loopback, where its CID is 1.
 
-use std::fs::File;
-use std::io::Read as _;
-use std::os::fd::{FromRawFd as _, OwnedFd};
-use std::ptr::{null, null_mut};
 use std::time::Duration;
 
-use kelson_tests::{Output, Vm, VmBuilder, until};
+use kelson_tests::{Output, Vm, VmBuilder, on_terminal, until};
 
 /// Calls from within the machine. The usual seccomp profile of services forbids vsock.
 const LOOK: &str =
@@ -22,23 +18,9 @@ fn inside(vm: &Vm, endpoint: &str, words: &[&str]) -> Output {
 
 /// The same on a terminal, and all that is printed there.
 fn inside_on_terminal(vm: &Vm, endpoint: &str, words: &[&str]) -> String {
-    let (mut ours, mut theirs) = (-1, -1);
-    // SAFETY: it writes two numbers, which live on this stack.
-    let opened = unsafe { libc::openpty(&mut ours, &mut theirs, null_mut(), null(), null()) };
-    assert_eq!(opened, 0);
-    // SAFETY: both descriptors are new, and nobody else owns them.
-    let (mut ours, theirs) = unsafe { (File::from_raw_fd(ours), OwnedFd::from_raw_fd(theirs)) };
     let outer = ["exec", "-t", "look", "--", "/usr/bin/kelsonctl", "-e", endpoint];
-    let mut command = vm.client().command(&[&outer, words].concat());
-    let mut child = command.stdout(theirs).spawn().expect("kelsonctl can be started");
-    // The command has a copy of the terminal.
-    drop(command);
-    let mut printed = Vec::new();
-    // The end of a terminal reads as an error.
-    let _ = ours.read_to_end(&mut printed);
-    let printed = String::from_utf8_lossy(&printed).into_owned();
-    let status = child.wait().expect("it is our child");
-    assert!(status.success(), "{status}: {printed}");
+    let (status, printed) = on_terminal(vm.client().command(&[&outer, words].concat()), "");
+    assert_eq!(status, 0, "{printed}");
     printed
 }
 

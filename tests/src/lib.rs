@@ -39,6 +39,7 @@ pub mod registry;
 pub mod remote;
 pub mod skip;
 pub mod stream;
+mod terminal;
 pub mod vm;
 
 pub use authority::Authority;
@@ -54,4 +55,5 @@ pub use process::Process;
 pub use registry::Registry;
 pub use skip::skip;
 pub use stream::Lines;
+pub use terminal::on_terminal;
 pub use vm::{Vm, VmBuilder};

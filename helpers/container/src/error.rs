@@ -12,6 +12,8 @@ pub enum ContainerError {
     Option { destination: String, option: String },
     #[error("{0:?} is no capability, resource or namespace that Kelson knows")]
     Word(String),
+    #[error(transparent)]
+    Terminal(#[from] kelson_runner::RunnerError),
     #[error("{path}: {}", if *errno == Errno::ENOENT { "not found in the image" } else { errno.desc() })]
     Execute { path: String, errno: Errno },
 }

@@ -20,13 +20,14 @@ mod mount_call;
 mod mounts;
 mod process;
 mod root;
+mod terminal;
 mod tree;
 
 use std::convert::Infallible;
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{Read as _, Write as _};
-use std::os::fd::{FromRawFd as _, OwnedFd};
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::{AsFd as _, FromRawFd as _, OwnedFd};
 
 use error::{At as _, ContainerError};
 use kelson_runner::native::{Further, Request};
@@ -44,7 +45,7 @@ pub fn main(words: &[OsString]) -> i32 {
     let (request, mut report) = unsafe { (OwnedFd::from_raw_fd(3), File::from_raw_fd(4)) };
     let done = ends_with_program(&report).and_then(|()| match words.first().and_then(|word| word.to_str()) {
         Some("run") => run(request),
-        Some("join") => join(request),
+        Some("join") => join(request, &mut report),
         _ => Err(ContainerError::Request("what it was called with".to_owned())),
     });
     let Err(error) = done;
@@ -98,7 +99,7 @@ fn run(request: OwnedFd) -> Result<Infallible, ContainerError> {
 }
 
 /// One more process, in the namespaces of the one whose pidfd is descriptor 5.
-fn join(request: OwnedFd) -> Result<Infallible, ContainerError> {
+fn join(request: OwnedFd, report: &mut File) -> Result<Infallible, ContainerError> {
     let text = read(request)?;
     let further: Further =
         serde_json::from_slice(&text).map_err(|error| ContainerError::Request(error.to_string()))?;
@@ -111,5 +112,11 @@ fn join(request: OwnedFd) -> Result<Infallible, ContainerError> {
         | CloneFlags::CLONE_NEWNET
         | CloneFlags::CLONE_NEWNS;
     setns(main, all).at(|| "cannot enter the container".to_owned())?;
+    if further.process.terminal {
+        terminal::take(&further.process)?;
+        // Nobody reads the pipe any more.
+        *report =
+            io::stderr().as_fd().try_clone_to_owned().at(|| "cannot keep a terminal".to_owned())?.into();
+    }
     process::become_program(&further.process, further.is_filtered)
 }

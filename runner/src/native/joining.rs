@@ -7,10 +7,11 @@ use std::sync::Arc;
 
 use kelson_sys::{pidfd, process};
 
-use super::{Further, PROCESS, launch};
+use super::{Further, PROCESS, TERMINAL, launch};
 use crate::command::{Command, PidNamespace, Stdio};
+use crate::container::oci::ConsoleSize;
 use crate::container::spec::set;
-use crate::exec::duplicate;
+use crate::exec::{WindowSize, duplicate};
 use crate::process_exec::Elsewhere;
 use crate::runner::{RunContext, RunnerError};
 
@@ -20,6 +21,8 @@ pub(super) struct Joining {
     pub(super) binary: Arc<OwnedFd>,
     /// Of this service, below the runtime folder.
     pub(super) folder: PathBuf,
+    /// The command is to be on a terminal of this size, of which one end is sent here.
+    pub(super) terminal: Option<(WindowSize, OwnedFd)>,
 }
 
 impl Joining {
@@ -33,14 +36,15 @@ impl Joining {
 }
 
 impl Elsewhere for Joining {
-    fn user(&self) -> Option<u32> {
-        self.further().ok().map(|further| further.process.user.uid)
-    }
-
     fn command(&self, context: RunContext, pid: i32, start_time: u64) -> Result<Command, RunnerError> {
         let mut further = self.further()?;
         let process = &mut further.process;
         process.args = context.command.unwrap_or_default();
+        if let Some((size, _)) = &self.terminal {
+            process.terminal = true;
+            process.console_size = Some(ConsoleSize { height: size.rows, width: size.columns });
+            set(&mut process.env, String::from("TERM=xterm"));
+        }
         for (name, value) in context.environment {
             set(&mut process.env, format!("{name}={value}"));
         }
@@ -58,6 +62,9 @@ impl Elsewhere for Joining {
             .stdout(Stdio::Descriptor(context.stdout))
             .stderr(Stdio::Descriptor(context.stderr))
             .descriptor(main, launch::MAIN);
+        if let Some((_, socket)) = &self.terminal {
+            command = command.descriptor(duplicate(socket)?, TERMINAL);
+        }
         command.own_pipes = true;
         command.pid_namespace = PidNamespace::Of(namespace.into());
         Ok(command)

@@ -20,15 +20,18 @@ const TIOCSPTLCK: libc::c_ulong = 0x4004_5431;
 const TIOCGPTPEER: libc::c_ulong = 0x5441;
 
 /// Both ends.
-pub(super) struct Terminal {
+pub struct Terminal {
     /// PID 1's: what is read from it never waits.
-    pub(super) ours: OwnedFd,
-    pub(super) theirs: OwnedFd,
+    pub ours: OwnedFd,
+    pub theirs: OwnedFd,
 }
 
 impl Terminal {
     /// A terminal of this size that belongs to `owner`, who may open it by its name too.
-    pub(super) fn new(size: WindowSize, owner: Option<u32>) -> Result<Terminal, RunnerError> {
+    ///
+    /// # Errors
+    /// When this mount namespace has no `/dev/ptmx`, or that gives no terminal.
+    pub fn new(size: WindowSize, owner: Option<u32>) -> Result<Terminal, RunnerError> {
         let make = || {
             // Without O_NOCTTY it could become PID 1's own.
             let flags = libc::O_NOCTTY | libc::O_NONBLOCK | libc::O_CLOEXEC;
@@ -62,7 +65,7 @@ fn other_end(ours: &OwnedFd) -> io::Result<OwnedFd> {
 }
 
 /// The kernel tells the processes in front of the terminal (SIGWINCH).
-pub(super) fn resize(terminal: &OwnedFd, size: WindowSize) -> io::Result<()> {
+pub(crate) fn resize(terminal: &OwnedFd, size: WindowSize) -> io::Result<()> {
     let size = libc::winsize { ws_row: size.rows, ws_col: size.columns, ws_xpixel: 0, ws_ypixel: 0 };
     // SAFETY: it reads one winsize, which lives on this stack.
     Errno::result(unsafe { libc::ioctl(terminal.as_raw_fd(), libc::TIOCSWINSZ, &raw const size) })?;

@@ -1,7 +1,7 @@
 //! The inside of a container: its image's settings with the service file's on top, its log, its end, and
 //! commands beside it.
 
-use kelson_tests::eventually;
+use kelson_tests::{eventually, on_terminal};
 use serde_json::json;
 
 use super::{assert_no_container, host, runtime, service, steps, test_image};
@@ -121,6 +121,28 @@ fn exec_runs_a_command_in_the_container() {
     let none = host.ctl(&["exec", "web", "--", "/nothing"]);
     assert!(none.status != 0 && none.stderr.contains("/nothing"), "{none:?}");
     assert_eq!(host.service("web").restarts, 0);
+    host.poweroff();
+}
+
+both!(exec_gets_a_terminal_of_the_container);
+fn exec_gets_a_terminal_of_the_container() {
+    let mut host = host(&[test_image()]).service("web", &format!("{}user: web", steps("serve"))).up(&["web"]);
+    let run = |words: &[&str]| {
+        on_terminal(host.client().command(&[&["exec", "-t", "web", "--"], words].concat()), "")
+    };
+    let (status, shown) = run(&["/program", "list=/dev/pts", "report", "exit=7"]);
+    // Both terminals end a line in their way.
+    let lines: Vec<&str> = shown.lines().map(str::trim_end).collect();
+    assert_eq!((status, &lines[..2]), (7, ["0", "ptmx"].as_slice()), "{shown}");
+    // It is found by its name, controls the session, and is its user's.
+    for line in ["fd.0 /dev/pts/0", "fd.2 /dev/pts/0", "tty true", "status Uid: 1000 1000 1000 1000"] {
+        assert!(lines.contains(&line), "{line}: {shown}");
+    }
+    let (status, shown) = run(&["/nothing"]);
+    assert!(status != 0 && shown.contains("/nothing"), "{status} {shown}");
+    eventually("the terminal to be gone with the command", || {
+        host.ctl(&["exec", "web", "--", "/program", "list=/dev/pts"]).ok().stdout == "ptmx\n"
+    });
     host.poweroff();
 }
 

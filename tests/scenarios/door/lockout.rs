@@ -1,44 +1,8 @@
 //! Nobody ends his own access to a host over the network unasked.
 
-use std::fs::File;
-use std::io::{Read as _, Write as _};
-use std::os::fd::{FromRawFd as _, OwnedFd};
-use std::process::{Command, Stdio};
-
-use kelson_tests::{Host, remote};
+use kelson_tests::{Host, on_terminal, remote};
 
 use super::open;
-
-/// Runs the command on a terminal where somebody answers the question; its status, and what was shown.
-fn answered(mut command: Command, answer: &str) -> (i32, String) {
-    let (mut master, mut slave) = (-1, -1);
-    // SAFETY: openpty fills in the two numbers; the other pointers may be null.
-    let made = unsafe {
-        libc::openpty(
-            &raw mut master,
-            &raw mut slave,
-            std::ptr::null_mut(),
-            std::ptr::null(),
-            std::ptr::null(),
-        )
-    };
-    assert_eq!(made, 0, "openpty(3)");
-    // SAFETY: both are open, and nobody else's.
-    let (mut master, slave) = unsafe { (File::from_raw_fd(master), OwnedFd::from_raw_fd(slave)) };
-    let copy = || Stdio::from(slave.try_clone().expect("a descriptor"));
-    let mut child =
-        command.stdin(copy()).stdout(copy()).stderr(copy()).spawn().expect("kelsonctl can be started");
-    drop((command, slave));
-    let (mut shown, mut chunk, mut told) = (String::new(), [0; 4096], false);
-    // The end of a terminal reads as an error.
-    while let Ok(count @ 1..) = master.read(&mut chunk) {
-        shown += std::str::from_utf8(&chunk[..count]).expect("text");
-        if shown.contains("[y/N] ") && !std::mem::replace(&mut told, true) {
-            master.write_all(format!("{answer}\n").as_bytes()).expect("it listens");
-        }
-    }
-    (child.wait().expect("it is ours").code().unwrap_or(-1), shown)
-}
 
 #[test]
 fn a_stop_of_apid_over_the_network_needs_force() {
@@ -53,10 +17,10 @@ fn a_stop_of_apid_over_the_network_needs_force() {
         assert!(refused.stderr.contains("--force") && refused.stderr.contains("--for 1h"), "{refused:?}");
     }
     assert!(host.service("apid").up && host.service("web").up);
-    let (status, shown) = answered(away.command(&["stop", "--cascade", "web"]), "n");
+    let (status, shown) = on_terminal(away.command(&["stop", "--cascade", "web"]), "n");
     assert!(status == 1 && shown.contains("Stop it all the same? [y/N] "), "{shown}");
     assert!(host.service("apid").up && host.service("web").up);
-    let (status, shown) = answered(away.command(&["stop", "--cascade", "web"]), "y");
+    let (status, shown) = on_terminal(away.command(&["stop", "--cascade", "web"]), "y");
     assert!(status == 0 && shown.contains("apid stays down until the next boot"), "{status} {shown}");
     assert!(host.wait_for("apid", "to be stopped", |apid| apid.stopped).state == "stopped");
     host.wait_state("web", "stopped");
@@ -110,18 +74,18 @@ fn who_starts_or_stops_it_meanwhile_wins() {
 fn the_end_of_a_machine_over_the_network_is_asked_back_on_a_terminal() {
     let mut host = open();
     let away = remote::client(&host);
-    let (status, shown) = answered(away.command(&["reboot"]), "");
+    let (status, shown) = on_terminal(away.command(&["reboot"]), "");
     assert!(
         status == 1 && shown.contains("Reboot ") && shown.contains("nothing was done"),
         "{status} {shown}"
     );
     // On the host itself nobody is asked, nor where nobody can answer.
     assert!(host.service("web").up);
-    let (_, shown) = answered(away.command(&["poweroff", "--no-wait", "--yes"]), "n");
+    let (_, shown) = on_terminal(away.command(&["poweroff", "--no-wait", "--yes"]), "n");
     assert!(!shown.contains("[y/N]"), "{shown}");
     assert_eq!(host.wait_exit(), 0);
     let mut host = open();
-    let (_, shown) = answered(host.client().command(&["poweroff", "--no-wait"]), "n");
+    let (_, shown) = on_terminal(host.client().command(&["poweroff", "--no-wait"]), "n");
     assert!(!shown.contains("[y/N]"), "{shown}");
     assert_eq!(host.wait_exit(), 0);
 }

@@ -1,0 +1,28 @@
+//! The terminal of a further command: one of the container's own, which only its processes can find by a name.
+
+use std::os::fd::{AsFd as _, FromRawFd as _, OwnedFd};
+
+use kelson_runner::native::TERMINAL;
+use kelson_runner::oci::Process;
+use kelson_runner::{Terminal, WindowSize};
+use kelson_sys::rights;
+use nix::errno::Errno;
+use nix::unistd::{dup2_stderr, dup2_stdin, dup2_stdout};
+
+use crate::error::{At as _, ContainerError};
+
+/// Opens a terminal in this mount namespace, makes it that of this session and its input, output and errors, and sends PID 1
+/// the other end.
+pub fn take(process: &Process) -> Result<(), ContainerError> {
+    let what = || "cannot put the command on a terminal of the container".to_owned();
+    // SAFETY: PID 1 gives this process the descriptor, which nothing else of it knows.
+    let socket = unsafe { OwnedFd::from_raw_fd(TERMINAL) };
+    let size = process.console_size.map(|size| WindowSize { rows: size.height, columns: size.width });
+    let Terminal { ours, theirs } = Terminal::new(size.unwrap_or_default(), Some(process.user.uid))?;
+    dup2_stdin(&theirs).at(what)?;
+    dup2_stdout(&theirs).at(what)?;
+    dup2_stderr(&theirs).at(what)?;
+    // SAFETY: it takes a number alone.
+    Errno::result(unsafe { libc::ioctl(libc::STDIN_FILENO, libc::TIOCSCTTY, 0) }).at(what)?;
+    rights::send(socket.as_fd(), b"t", &[ours.as_fd()]).at(what)
+}
