@@ -124,18 +124,19 @@ fetch_containerd() {
     ) fi
 }
 
-# An initramfs on stdout, of what hack/image has laid out, this version of containerd, this configuration and this
-# folder of images (may be empty): pack CONTAINERD CONFIG IMAGES [OPTION OF MKSQUASHFS…]
+# An initramfs on stdout, of what hack/image has laid out, this version of containerd or none, this configuration and
+# this folder of images (may be empty): pack CONTAINERD CONFIG IMAGES [OPTION OF MKSQUASHFS…]
 pack() {
-    local containerd config=$2 images=$3 work as_root=()
-    fetch_containerd "$1"
-    containerd=$(containerd_folder "$1")
+    local version=$1 config=$2 images=$3 work as_root=()
     shift 3
     if ((EUID != 0)); then as_root=(fakeroot); fi
     work=$(mktemp -d "$out/pack.XXXXXX")
     # Links cost nothing; what is added is added as files of its own.
     cp -al "$out/image/root" "$work/root"
-    cp -al "$containerd/." "$work/root/"
+    if [[ $version != none ]]; then
+        fetch_containerd "$version"
+        cp -al "$(containerd_folder "$version")/." "$work/root/"
+    fi
     cp -al "$out/image/initramfs" "$work/initramfs"
     configuration "$config" "$work/root/etc/kelson"
     # A machine that finds no root still has its network and its API.

@@ -17,7 +17,7 @@ use kelson_image::{
 };
 use kelson_runner::{BoxFuture, ErrorKind, ImageConfig, Images, RunnerError};
 use kelson_spec::registries::PullPolicy;
-use kelson_spec::service::{ContainerRuntime, ContainerSpec};
+use kelson_spec::service::ContainerSpec;
 use kelson_sys::ordered;
 use kelson_sys::text::first_of_many;
 use tokio::sync::Semaphore;
@@ -305,7 +305,7 @@ impl ImageStore {
 
     async fn unpack(&self, service: &str, container: &ContainerSpec) -> Result<ImageConfig, UnpackFailure> {
         let image = container.image.as_str();
-        let native = (container.runtime == ContainerRuntime::Kelson).then_some(service);
+        let native = container.is_native().then_some(service);
         let mut messages = Messages::new(&UNPACKING, image);
         let turn = match self.inner.unpacks.try_acquire() {
             Ok(turn) => Ok(turn),

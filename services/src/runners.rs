@@ -8,7 +8,7 @@ use kelson_runner::{
     ContainerExecutor, ContainerRunner, Containerd, Executor, Images, NativeExecutor, NativeRunner,
     Processes, Runner, local_executor, local_runner,
 };
-use kelson_spec::service::ContainerRuntime;
+use kelson_spec::service::ContainerSpec;
 use kelson_spec::{Feature, MissingFeature, ServiceSpec};
 
 use crate::builtins::containerd;
@@ -140,7 +140,7 @@ impl RunnerFactory for Containers {
 }
 
 fn is_native(spec: &ServiceSpec) -> bool {
-    spec.container().is_some_and(|container| container.runtime == ContainerRuntime::Kelson)
+    spec.container().is_some_and(ContainerSpec::is_native)
 }
 
 impl UsageSource for Runners {

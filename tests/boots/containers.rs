@@ -70,6 +70,21 @@ fn p3_s1_s3_containers_have_their_privileges_and_hold_up_no_power_off() {
 }
 
 #[test]
+fn a_machine_without_containerd_runs_the_same_files() {
+    let mut vm =
+        inside::services(Vm::builder("containers-native")).without_containerd().service("look", LOOK).boot();
+    vm.wait_up(&["look", "plain", "process", "boxed", "given", "bounded", "checked"]);
+    assert!(vm.services().iter().all(|service| service.name != "containerd"));
+    inside::p3_nothing_of_pid_1_leaks_into_a_container(&vm);
+    inside::a_container_sees_and_may_do_what_its_file_says(&vm);
+    inside::a_container_is_held_to_its_resources(&vm);
+    inside::h4_a_check_runs_in_its_container(&vm, "0::/exec");
+    inside::a_command_has_a_terminal_of_its_container(&vm);
+    inside::a_container_outlives_pid_1(&vm);
+    vm.poweroff();
+}
+
+#[test]
 fn long_c1_c2_c3_c4_h4_p3_containers_are_made_of_images_and_see_what_they_may() {
     let mut vm =
         inside::services(images::services(Vm::builder("containers-inside"))).service("look", LOOK).boot();
@@ -77,7 +92,7 @@ fn long_c1_c2_c3_c4_h4_p3_containers_are_made_of_images_and_see_what_they_may() 
     inside::p3_nothing_of_pid_1_leaks_into_a_container(&vm);
     inside::a_container_sees_and_may_do_what_its_file_says(&vm);
     inside::a_container_is_held_to_its_resources(&vm);
-    inside::h4_a_check_runs_in_its_container(&vm);
+    inside::h4_a_check_runs_in_its_container(&vm, "0::/");
     inside::h4_a_timeout_kills_all_that_the_check_started(&vm);
     images::c3_a_bad_archive_costs_its_own_service_alone(&vm);
     images::c2_images_that_share_layers_unpack_side_by_side(&vm);

@@ -110,6 +110,11 @@ impl VmBuilder {
         self
     }
 
+    /// The machine has no containerd.
+    pub fn without_containerd(self) -> VmBuilder {
+        self.arguments(["--containerd".as_ref(), "none".as_ref()])
+    }
+
     /// Lets the test reach this port of the machine: [`Vm::get`].
     pub fn forward(mut self, port: u16) -> VmBuilder {
         self.forwards.insert(port, free_port());

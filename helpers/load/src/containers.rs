@@ -1,14 +1,44 @@
 //! The demand of services from images on the host: the built-in service `containerd`.
 
+use std::path::Path;
+
 use crate::decode::Decoded;
-use crate::sources::Mode;
+use crate::sources::{Mode, Sources};
+use kelson_spec::DEFAULT_PATH;
 use kelson_spec::machine::MachineSpec;
 use kelson_spec::names::CONTAINERD;
-use kelson_spec::service::{ContainerRuntime, Requirement, ServiceEvent};
+use kelson_spec::service::{ContainerRuntime, Requirement, ServiceEvent, Workload};
 
 /// Whether containerd runs a decoded service.
 pub fn is_container(decoded: &Decoded) -> bool {
-    decoded.spec.container().is_some_and(|container| container.runtime == ContainerRuntime::Containerd)
+    decoded.spec.container().is_some_and(|container| !container.is_native())
+}
+
+/// Who runs the containers whose files do not say it: containerd, unless it is switched off or the host has none.
+pub fn usual_runtime(enabled: Option<bool>, machine: &MachineSpec, sources: &Sources) -> ContainerRuntime {
+    let has_containerd =
+        enabled.unwrap_or_else(|| sources.mode == Mode::Machine && is_installed(machine, sources));
+    if has_containerd { ContainerRuntime::Containerd } else { ContainerRuntime::Kelson }
+}
+
+/// Whether the `PATH` of the built-in service has its program. Where the files of the host are not at hand, it has.
+fn is_installed(machine: &MachineSpec, sources: &Sources) -> bool {
+    let Some(root) = &sources.root else { return true };
+    let changes = machine.builtin(CONTAINERD).into_iter().flat_map(|changes| &changes.environment);
+    let path = changes.rev().find(|(name, _)| name == "PATH").map_or(DEFAULT_PATH, |(_, path)| path);
+    path.split(':').any(|folder| {
+        let folder = Path::new(folder);
+        let program = root.join(folder.strip_prefix("/").unwrap_or(folder)).join(CONTAINERD);
+        // A link of an image that is checked elsewhere leads nowhere here.
+        program.symlink_metadata().is_ok_and(|found| !found.is_dir())
+    })
+}
+
+/// Settles who runs a container whose file does not say it.
+pub fn settle(decoded: &mut Decoded, usual: ContainerRuntime) {
+    if let Workload::Container(container) = &mut decoded.spec.workload {
+        container.runtime.get_or_insert(usual);
+    }
 }
 
 /// Whether containerd is on: `enabled` counts; where it says nothing, a machine has it as soon as a service needs it, and

@@ -295,8 +295,10 @@ impl Reading {
 
     /// Containers wait for containerd; where that is off they are faulty. Whether it is on.
     fn containers(&mut self, machine: &MachineSpec, sources: &Sources) -> bool {
-        let needed = self.services.iter().any(containers::is_container);
         let enabled = sources.containerd.enabled(machine);
+        let usual = containers::usual_runtime(enabled, machine, sources);
+        self.services.iter_mut().for_each(|decoded| containers::settle(decoded, usual));
+        let needed = self.services.iter().any(containers::is_container);
         let on = containers::containerd_is_on(enabled, sources.mode, needed);
         for mut decoded in std::mem::take(&mut self.services) {
             if on || !containers::is_container(&decoded) {

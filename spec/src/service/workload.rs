@@ -34,7 +34,8 @@ impl Default for ProcessSpec {
 #[serde(default)]
 pub struct ContainerSpec {
     pub image: String,
-    pub runtime: ContainerRuntime,
+    /// `None`: the file leaves it to the host, as long as the files are being read.
+    pub runtime: Option<ContainerRuntime>,
     #[cfg_attr(not(feature = "pull"), serde(skip))]
     pub pull: PullPolicy,
     /// Empty: the image's entrypoint and command.
@@ -58,7 +59,7 @@ impl ContainerSpec {
     pub fn new(image: &str) -> Self {
         ContainerSpec {
             image: image.to_owned(),
-            runtime: ContainerRuntime::Containerd,
+            runtime: None,
             pull: PullPolicy::default(),
             command: Vec::new(),
             working_directory: None,
@@ -69,6 +70,11 @@ impl ContainerSpec {
             user: None,
             stop_signal_of_image: true,
         }
+    }
+
+    /// Whether PID 1 runs it itself.
+    pub fn is_native(&self) -> bool {
+        self.runtime == Some(ContainerRuntime::Kelson)
     }
 }
 

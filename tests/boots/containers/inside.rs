@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use kelson_tests::{Image, PATIENCE, VmBuilder, archive, eventually, until};
+use kelson_tests::{Image, PATIENCE, VmBuilder, archive, eventually, on_terminal, until};
 use serde_json::Value;
 
 use super::*;
@@ -173,6 +173,25 @@ pub(super) fn a_container_is_held_to_its_resources(vm: &Vm) {
     assert!(vm.client().service("bounded").up, "what one container does is no other's harm");
 }
 
+pub(super) fn a_command_has_a_terminal_of_its_container(vm: &Vm) {
+    let words = ["exec", "-t", "plain", "--", "/program", "list=/dev/pts", "report-of=fd.0"];
+    let (status, shown) = on_terminal(vm.client().command(&words), "");
+    let lines: Vec<&str> = shown.lines().map(str::trim_end).collect();
+    assert_eq!((status, &lines[..]), (0, ["0", "ptmx", "fd.0 /dev/pts/0"].as_slice()), "{shown}");
+}
+
+pub(super) fn a_container_outlives_pid_1(vm: &Vm) {
+    let held = || ["plain", "boxed", "bounded", "checked"].map(|name| vm.client().service(name));
+    let before = held();
+    vm.ctl(&["reexec"]).ok();
+    for (before, after) in before.iter().zip(held()) {
+        assert_eq!((after.pid, after.restarts, after.up), (before.pid, 0, true), "{after:?}");
+    }
+    // Its end is seen, and another run begins where the one before ended.
+    vm.ctl(&["restart", "plain", "--wait"]).ok();
+    assert_ne!(vm.client().service("plain").pid, before[0].pid);
+}
+
 /// The one check of a service, as its status has it, and what it said last.
 #[track_caller]
 fn check(vm: &Vm, name: &str) -> (Value, String) {
@@ -182,18 +201,16 @@ fn check(vm: &Vm, name: &str) -> (Value, String) {
     (check, last["output"].as_str().unwrap_or_default().to_owned())
 }
 
-pub(super) fn h4_a_check_runs_in_its_container(vm: &Vm) {
+/// `cgroup`: as a check sees it.
+pub(super) fn h4_a_check_runs_in_its_container(vm: &Vm, cgroup: &str) {
     let checked = vm.client().wait_for("checked", "to be healthy", PATIENCE, |now| now.healthy == Some(true));
     assert!(checked.up, "{checked:?}");
     let main = report(vm, "checked");
     let (state, output) = check(vm, "checked");
     assert_eq!(state["state"], "passing", "{state}");
     let own = fields(&output);
-    for key in below(&own, "ns.")
-        .iter()
-        .map(|kind| format!("ns.{kind}"))
-        .chain(["status.Uid".to_owned(), "cgroup".to_owned()])
-    {
+    assert_eq!(own.get("cgroup").map(String::as_str), Some(cgroup), "{output}");
+    for key in below(&own, "ns.").iter().map(|kind| format!("ns.{kind}")).chain(["status.Uid".to_owned()]) {
         assert_eq!(own.get(&key), main.get(&key), "{key}: {output}");
     }
     assert_eq!(below(&own, "ns.").len(), 6, "{output}");

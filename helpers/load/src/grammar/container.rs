@@ -62,7 +62,7 @@ fn mapping() -> Mapping<ContainerSpec> {
         needed "image" image = image, "image: NAME:TAG",
             "the name of an [image](images.md) in an archive, in one of the `images` folders of the [machine \
              file](machine-file.md), or [in a registry](howto/registry.md): `registry.example/app:1.4`";
-        key "runtime" runtime = choice(runtimes),
+        means "runtime" runtime = choice(runtimes).optional(), "`containerd` if the host has it, else `kelson`",
             "`containerd`: containerd and runc run it. `kelson`: [Kelson runs it itself](images.md#without-containerd)";
         key "pull" pull = part(Feature::Pull, || choice(PullPolicy::NAMES)),
             "when an image with the host of a registry in its name [is pulled](howto/registry.md#when-kelson-pulls). \

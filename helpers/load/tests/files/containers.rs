@@ -51,7 +51,39 @@ fn a_container_that_kelson_runs_needs_no_containerd() {
     assert_eq!(loaded.diagnostics, []);
     assert!(!loaded.containerd);
     let (spec, container) = box_of(&loaded);
-    assert_eq!((container.runtime, spec.depends.len()), (ContainerRuntime::Kelson, 0));
+    assert_eq!((container.runtime, spec.depends.len()), (Some(ContainerRuntime::Kelson), 0));
+}
+
+#[test]
+fn a_container_is_kelsons_where_there_is_no_containerd() {
+    let open = ("box", "name: box\ncontainer: {image: demo/web}\n");
+    let strict = ("box", "name: box\ncontainer: {image: demo/web, runtime: containerd}\n");
+    let made = |folder: Folder, machine: &str, mode| {
+        if !machine.is_empty() {
+            folder.machine(machine);
+        }
+        let loaded = folder.load_for(mode);
+        assert_eq!(loaded.diagnostics, []);
+        let runtime = box_of(&loaded).1.runtime;
+        assert_eq!(loaded.containerd, runtime == Some(ContainerRuntime::Containerd), "{machine}");
+        runtime
+    };
+    let (kelson, containerd) = (Some(ContainerRuntime::Kelson), Some(ContainerRuntime::Containerd));
+    let without = || folder(&[open]).without_containerd();
+    assert_eq!(made(folder(&[open]), "", Mode::Machine), containerd);
+    assert_eq!(made(without(), "", Mode::Machine), kelson);
+    assert_eq!(made(folder(&[strict]).without_containerd(), "", Mode::Machine), containerd);
+    assert_eq!(made(folder(&[open]), "", Mode::Container), kelson);
+    // The machine file counts more than what is there.
+    let enabled = |enabled| format!("builtins: {{containerd: {{enabled: {enabled}}}}}\n");
+    assert_eq!(made(folder(&[open]), &enabled(false), Mode::Machine), kelson);
+    assert_eq!(made(without(), &enabled(true), Mode::Container), containerd);
+    // Its program is looked for where the service looks for it.
+    let elsewhere = "builtins: {containerd: {environment: {PATH: '/usr/sbin:/opt/containerd/bin'}}}\n";
+    assert_eq!(made(folder(&[open]), elsewhere, Mode::Machine), kelson);
+    let moved = without();
+    moved.root_file("opt/containerd/bin/containerd", "");
+    assert_eq!(made(moved, elsewhere, Mode::Machine), containerd);
 }
 
 #[test]
@@ -73,7 +105,7 @@ fn every_key_of_a_container_is_read() {
     };
     let expected = ContainerSpec {
         image: "demo/nginx:1".into(),
-        runtime: ContainerRuntime::Containerd,
+        runtime: Some(ContainerRuntime::Containerd),
         pull: PullPolicy::Always,
         command: vec!["nginx".into(), "-g".into(), "daemon off;".into()],
         working_directory: Some("/srv".into()),
@@ -108,7 +140,8 @@ fn what_a_container_does_not_say_is_its_images() {
     let loaded = folder.load();
     assert_eq!(loaded.diagnostics, []);
     let (spec, container) = box_of(&loaded);
-    assert_eq!(container, &ContainerSpec::new("demo/redis@sha256:00"));
+    let runtime = Some(ContainerRuntime::Containerd);
+    assert_eq!(container, &ContainerSpec { runtime, ..ContainerSpec::new("demo/redis@sha256:00") });
     assert_eq!((spec.security.capabilities, spec.security.ambient), (None, 0));
     folder.service("box", "name: box\ncontainer: {image: a}\nstop: {timeout: 5s}\n");
     assert!(box_of(&folder.load()).1.stop_signal_of_image);
@@ -203,7 +236,7 @@ fn positions_of_what_is_written_hold_beside_what_is_added() {
 #[test]
 fn containerd_is_on_where_it_is_needed_or_asked_for() {
     let web = ("web", "name: web\nprocess: {command: [/bin/web]}\n");
-    let container = ("box", "name: box\ncontainer:\n  image: a\n");
+    let container = ("box", "name: box\ncontainer:\n  image: a\n  runtime: containerd\n");
     let enabled = |enabled| format!("builtins: {{containerd: {{enabled: {enabled}}}}}\n");
     let load = |files: &[(&str, &str)], machine: &str, mode| {
         let folder = folder(files);
@@ -243,7 +276,7 @@ fn containerd_is_on_where_it_is_needed_or_asked_for() {
 #[test]
 fn who_needs_a_container_that_cannot_run_waits_and_is_sound() {
     let folder = folder(&[
-        ("box", "name: box\ncontainer: {image: a}\n"),
+        ("box", "name: box\ncontainer: {image: a, runtime: containerd}\n"),
         ("web", "name: web\nprocess: {command: [/bin/web]}\ndepends: [{service: box}]\n"),
     ]);
     let loaded = folder.load_for(Mode::Container);
@@ -434,7 +467,7 @@ fn the_shims_have_their_name_for_themselves() {
 #[test]
 fn a_changed_switch_of_containerd_waits_for_the_next_boot() {
     let folder = Folder::new();
-    folder.service("box", "name: box\ncontainer: {image: demo/box:1}\n");
+    folder.service("box", "name: box\ncontainer: {image: demo/box:1, runtime: containerd}\n");
     let load = |mode: Mode, word: &str| {
         let sources = Sources { mode, containerd: Switch::parse(word).unwrap(), ..Sources::default() };
         let loaded = load_with(&folder.config(), &sources);

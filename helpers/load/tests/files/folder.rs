@@ -10,6 +10,9 @@ use kelson_spec::Loaded;
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
+/// The program of the host.
+const CONTAINERD: &str = "usr/bin/containerd";
+
 pub struct Folder {
     root: PathBuf,
 }
@@ -19,7 +22,15 @@ impl Folder {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let root = std::env::temp_dir().join(format!("kelson-spec-{}-{number}", std::process::id()));
         fs::create_dir_all(root.join("config/services")).unwrap();
-        Folder { root }
+        let folder = Folder { root };
+        folder.root_file(CONTAINERD, "");
+        folder
+    }
+
+    /// A host whose image has no containerd.
+    pub fn without_containerd(self) -> Self {
+        fs::remove_file(self.root.join("root").join(CONTAINERD)).unwrap();
+        self
     }
 
     pub fn config(&self) -> PathBuf {
