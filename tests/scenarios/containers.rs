@@ -28,9 +28,11 @@ mod inside;
 mod refused;
 mod registry;
 mod stopping;
+mod v1_crashes;
 mod x1_what_a_process_sees;
 
 use std::cell::Cell;
+use std::path::Path;
 
 use kelson_tests::{Host, HostBuilder, Image, archive};
 
@@ -80,6 +82,17 @@ fn layers(host: &Host) -> usize {
                 .count()
         }
     }
+}
+
+/// The services whose containers have files of their own, below the state folder of their host.
+#[track_caller]
+fn kept(host: &Host, state: &Path) -> Vec<String> {
+    if RUNTIME.get() == Runtime::Containerd {
+        return host.active_snapshots();
+    }
+    let folder = host.inside(&state.join("containers/writable").display().to_string());
+    let entries = std::fs::read_dir(folder).expect("the folder of what containers write").flatten();
+    entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
 }
 
 /// A host with these images, each in an archive of its own.

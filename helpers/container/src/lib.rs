@@ -49,7 +49,10 @@ pub fn main(words: &[OsString]) -> i32 {
         _ => Err(ContainerError::Request("what it was called with".to_owned())),
     });
     let Err(error) = done;
-    let _ = report.write_all(error.to_string().as_bytes());
+    // A PID 1 that has crashed meanwhile asks no more: the log of the service has it then.
+    if report.write_all(error.to_string().as_bytes()).is_err() {
+        eprintln!("{error}");
+    }
     125
 }
 

@@ -23,9 +23,6 @@ pub fn become_program(
     let sets = &process.capabilities;
     let (bounding, held, ambient) = (mask(&sets.bounding)?, mask(&sets.effective)?, mask(&sets.ambient)?);
     let program = Program::of(process)?;
-    // Rust's start has it ignored, and a program would inherit that.
-    // SAFETY: no handler is set.
-    unsafe { signal(Signal::SIGPIPE, SigHandler::SigDfl) }.at(|| "cannot reset a signal".to_owned())?;
     for limit in &process.rlimits {
         set_limit(limit)?;
     }
@@ -48,7 +45,14 @@ pub fn become_program(
         capability::no_new_privileges().at(|| "cannot set no_new_privs".to_owned())?;
         install(&filter)?;
     }
-    Err(program.execute())
+    // Rust's start has it ignored, and a program would inherit that.
+    // SAFETY: no handler is set.
+    unsafe { signal(Signal::SIGPIPE, SigHandler::SigDfl) }.at(|| "cannot reset a signal".to_owned())?;
+    let error = program.execute();
+    // This process goes on, and may have nobody to say it to.
+    // SAFETY: as above.
+    let _ = unsafe { signal(Signal::SIGPIPE, SigHandler::SigIgn) };
+    Err(error)
 }
 
 fn take_user(process: &Process) -> Result<(), ContainerError> {

@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use kelson_tests::{Host, paths};
 use serde_json::json;
 
-use super::{host, service, steps, test_image};
+use super::{host, kept, runtime, service, steps, test_image};
 
 /// A container that Kelson knows nothing of, called `web`; its command line holds `stranger`.
 #[track_caller]
@@ -54,13 +54,17 @@ fn c1_what_bears_the_name_of_a_service_makes_room_for_it() {
     host.poweroff();
 }
 
-#[test]
+both!(c1_a_host_that_died_leaves_nothing_in_the_way_of_the_next);
 fn c1_a_host_that_died_leaves_nothing_in_the_way_of_the_next() {
-    let state = std::env::temp_dir().join(format!("kelson-c1-{}", std::process::id()));
+    let place = format!("kelson-c1-{}-{}", std::process::id(), runtime().len());
+    let state = std::env::temp_dir().join(place);
     fs::create_dir_all(&state).expect("a writable folder");
-    let life = || host(&[test_image()]).state(&state).service("web", &steps("serve")).start();
+    let life = || {
+        let steps = steps("list=/, touch=/written, print=ready, serve");
+        host(&[test_image()]).state(&state).service("web", &steps).start()
+    };
     let mut first = life();
-    first.wait_up("web");
+    first.wait_log("web", "ready");
     first.signal(libc::SIGKILL);
     first.wait_exit();
     drop(first);
@@ -68,10 +72,9 @@ fn c1_a_host_that_died_leaves_nothing_in_the_way_of_the_next() {
     second.wait_up("web");
     let told = second.events_of("web");
     assert!(told.iter().any(|event| event.message == "image test:1 was unpacked before"), "{told:#?}");
-    assert_eq!(
-        (second.containers(), second.active_snapshots()),
-        (vec!["web".to_owned()], vec!["web".to_owned()])
-    );
+    assert_eq!(kept(&second, &state), ["web"]);
+    let log = second.wait_log("web", "ready");
+    assert!(!log.contains("written"), "the files of the first are there: {log}");
     second.poweroff();
     drop(second);
     fs::remove_dir_all(&state).expect("nothing is mounted there");

@@ -5,7 +5,7 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use kelson_tests::image::noise;
-use kelson_tests::{Image, Tar, eventually};
+use kelson_tests::{Image, PATIENCE, Tar, eventually, until};
 
 use super::{host, layers, service};
 
@@ -67,6 +67,30 @@ fn c2_an_unpack_that_is_cancelled_leaves_nothing_that_breaks_the_next() {
         .filter(|name| name.starts_with("_unpack"))
         .collect();
     assert!(left.is_empty(), "{left:?}");
+    host.poweroff();
+}
+
+both!(c2_an_unpack_that_dies_leaves_nothing_that_breaks_the_next);
+fn c2_an_unpack_that_dies_leaves_nothing_that_breaks_the_next() {
+    let image = Image::new("large:1", &["serve"])
+        .layer(Tar::new().file("first", 0o644, &noise(LARGE)))
+        .layer(Tar::new().file("second", 0o644, b"small"));
+    let quick = "restart: {delay: 1ms, maxDelay: 1ms}\n";
+    let mut host = host(&[image]).service("web", &format!("{}{quick}", service("large:1"))).start();
+    // At moments that differ: while it reads, writes, unpacks.
+    for pause in [0, 40, 150, 400] {
+        let pid = until("its unpack to be under way", PATIENCE, || {
+            let all = host.processes_with("kelson-unpack");
+            let unpack = |words: &[String]| words.iter().any(|word| word == "large:1");
+            all.into_iter().find(|process| unpack(&process.command)).map(|process| process.outer_pid)
+        });
+        std::thread::sleep(Duration::from_millis(pause));
+        // SAFETY: it is a process of this host, or was a moment ago.
+        unsafe { libc::kill(pid, libc::SIGKILL) };
+    }
+    host.wait_up("web");
+    host.ctl(&["images", "prune"]).ok();
+    assert_eq!(layers(&host), 3);
     host.poweroff();
 }
 

@@ -1,12 +1,15 @@
-//! Images of containers that PID 1 runs itself go away when no service names them any more.
+//! Images of containers that PID 1 runs itself go away when no service names them any more, and what containers have written
+//! when they are there no more.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::Path;
 
 use kelson_image::{ImageConfig, Pruned, Reference, Report};
 
 use super::Store;
+use super::store::names;
 use crate::Context;
 use crate::blocking::blocking;
 use crate::error::UnpackError;
@@ -26,14 +29,29 @@ pub async fn prune(context: &Context, keep: &[Reference], dry_run: bool) -> Resu
     if dry_run {
         return Ok(());
     }
-    let used = in_use(&context.containers);
-    blocking(move || store.remove_layers(&used)).await?
+    let containers = context.containers.clone();
+    let remove = move || {
+        let there = containers_of(&containers)?;
+        // One may run from an image that is another by now.
+        store.remove_layers(&there.values().flatten().cloned().collect())?;
+        store.remove_written(|service| there.contains_key(service))
+    };
+    blocking(remove).await?
 }
 
-/// The layers of the containers that there are: one may run from an image that is another by now.
-fn in_use(containers: &Path) -> BTreeSet<String> {
-    let folders = fs::read_dir(containers).into_iter().flatten().flatten();
-    let texts = folders.filter_map(|folder| fs::read(folder.path().join("image")).ok());
-    let images = texts.filter_map(|text| serde_json::from_slice::<ImageConfig>(&text).ok());
-    images.flat_map(|image| image.layers).collect()
+/// The containers that there are, by their services, each with its layers.
+fn containers_of(folder: &Path) -> Result<BTreeMap<String, Vec<String>>, UnpackError> {
+    let mut there = BTreeMap::new();
+    for service in names(folder)? {
+        let path = folder.join(&service).join("image");
+        match fs::read(&path) {
+            Ok(text) => {
+                let image = serde_json::from_slice::<ImageConfig>(&text);
+                there.insert(service, image.map(|image| image.layers).unwrap_or_default());
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(UnpackError::Store { path, error }),
+        }
+    }
+    Ok(there)
 }

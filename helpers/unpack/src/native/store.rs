@@ -184,6 +184,15 @@ impl Store {
         Ok(())
     }
 
+    /// Removes what was written by the containers of services that have none any more.
+    ///
+    /// # Errors
+    /// When the disk says so.
+    pub fn remove_written(&self, has_container: impl Fn(&str) -> bool) -> Result<(), UnpackError> {
+        let all = names(&self.folder.join("writable"))?;
+        all.iter().filter(|service| !has_container(service)).try_for_each(|service| self.discard(service))
+    }
+
     /// Puts a record in its place at once. The caller holds its lock.
     ///
     /// # Errors
@@ -211,11 +220,14 @@ impl Store {
     }
 }
 
-/// What is in a folder.
-fn names(folder: &Path) -> Result<Vec<String>, UnpackError> {
-    let listed = fs::read_dir(folder).and_then(|entries| {
-        entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()
-    });
+/// What is in a folder; nothing where it is not there.
+pub(super) fn names(folder: &Path) -> Result<Vec<String>, UnpackError> {
+    let listed = match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        listed => listed.and_then(|entries| {
+            entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()
+        }),
+    };
     listed.map_err(|error| UnpackError::Store { path: folder.to_owned(), error })
 }
 
@@ -247,5 +259,16 @@ mod tests {
         store.remove_layers(&BTreeSet::from([Store::folder_name(&ids[2])])).unwrap();
         assert_eq!(ids.map(|id| store.has(&id)), [true, false, true, false]);
         assert_eq!(store.images().unwrap().len(), 1);
+    }
+
+    #[test]
+    fn what_a_container_has_written_stays_as_long_as_that_is_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::below(folder.path()).unwrap();
+        for service in ["web", "gone"] {
+            fs::create_dir_all(store.writable(service).join("upper")).unwrap();
+        }
+        store.remove_written(|service| service == "web").unwrap();
+        assert!(store.writable("web").is_dir() && !store.writable("gone").exists());
     }
 }
