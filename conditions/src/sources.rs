@@ -41,6 +41,8 @@ pub struct Sources {
     pub mounts: Mounts,
     /// The folder of the sealed secrets. Empty: this host has none.
     pub secrets: Arc<Path>,
+    /// The runtime folder, which has the secrets of the sources of the configuration.
+    pub runtime: Arc<Path>,
 }
 
 impl Sources {
@@ -52,6 +54,7 @@ impl Sources {
             clock: Clock::default(),
             mounts: Mounts::default(),
             secrets: Arc::from(Path::new("")),
+            runtime: Arc::from(Path::new("")),
         }
     }
 
@@ -64,7 +67,7 @@ impl Sources {
 
     /// Holds while the secret of this name is set.
     pub fn secret(&self, name: &str) -> Box<dyn Condition> {
-        Box::new(SecretCondition::new(&self.paths, &self.secrets, name))
+        Box::new(SecretCondition::new(&self.paths, &self.secrets, &self.runtime, name))
     }
 
     /// The condition that a requirement stands for; `service` makes those of services.

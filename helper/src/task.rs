@@ -155,11 +155,11 @@ requests! {
     /// Bring what a source of the configuration gives to its folder below `folder`. A disk is waited for, and so is the server
     /// of metadata.
     "source" => CollectSource { kind: SourceKind, patience: Duration, folder: PathBuf, server: SocketAddr },
-    /// Remember what a source gave to its folder below `folder` in that of its name below `kept`. Where its disk has not come,
-    /// take what is remembered.
-    "keep-source" => KeepSource { kind: SourceKind, folder: PathBuf, kept: PathBuf },
-    /// The words of a [`SecretRequest`] about the secrets in the state folder.
-    "secrets" => Secrets { state: PathBuf, words: Vec<OsString> },
+    /// Remember what a source gave to its folder below `folder` in the state folder. Where its disk has not come, take what is
+    /// remembered.
+    "keep-source" => KeepSource { kind: SourceKind, folder: PathBuf, state: PathBuf },
+    /// The words of a [`SecretRequest`] about the secrets in the state folder, and those of sources in the runtime folder.
+    "secrets" => Secrets { state: PathBuf, runtime: PathBuf, words: Vec<OsString> },
     "modules" => LoadModules { names: Vec<String> },
     /// Load the modules for the devices that the kernel has found.
     "drivers" => LoadDrivers,
@@ -219,8 +219,8 @@ requests! {
 
 impl SecretRequest {
     /// The request with the words of this one.
-    pub fn within(&self, state: &Path) -> Request {
-        Request::Secrets { state: state.to_owned(), words: self.to_arguments() }
+    pub fn within(&self, state: &Path, runtime: &Path) -> Request {
+        Request::Secrets { state: state.to_owned(), runtime: runtime.to_owned(), words: self.to_arguments() }
     }
 }
 
@@ -246,7 +246,7 @@ mod tests {
             },
             SecretRequest::Withdraw { folder: path.clone() },
         ] {
-            let Request::Secrets { words, .. } = request.within(&path) else { panic!("{request:?}") };
+            let Request::Secrets { words, .. } = request.within(&path, &path) else { panic!("{request:?}") };
             assert_eq!(SecretRequest::from_arguments(&words), Ok(request));
         }
     }
@@ -286,8 +286,8 @@ mod tests {
             },
             Request::OpenDiskByTpm { name: "data".to_owned(), device: path.clone() },
             Request::RecoveryKey { file: path.clone() },
-            SecretRequest::List.within(&path),
-            SecretRequest::Withdraw { folder: path.clone() }.within(&path),
+            SecretRequest::List.within(&path, &path),
+            SecretRequest::Withdraw { folder: path.clone() }.within(&path, &path),
             Request::ForgetRecoveryKey { file: path.clone() },
             Request::RemoveMapping { name: "a b".to_owned() },
             Request::Sync,
@@ -301,7 +301,7 @@ mod tests {
                 folder: path.clone(),
                 server: "[::1]:80".parse().unwrap(),
             },
-            Request::KeepSource { kind: SourceKind::NoCloud, folder: path.clone(), kept: path.clone() },
+            Request::KeepSource { kind: SourceKind::NoCloud, folder: path.clone(), state: path.clone() },
             Request::LoadDrivers,
             Request::LoadModules { names: vec!["a".to_owned(), "b".to_owned()] },
             Request::SwapOn { device: path.clone(), priority: Some(7) },

@@ -6,6 +6,7 @@ use std::time::SystemTime;
 use serde::{Deserialize, Serialize};
 
 use crate::quote::quoted;
+use crate::sources::{self, SourceKind};
 
 /// The folder of the sealed values in the state folder, and that of the files of services in the runtime folder.
 pub const FOLDER: &str = "secrets";
@@ -17,6 +18,9 @@ pub const VARIABLE: &str = "CREDENTIALS_DIRECTORY";
 pub const IN_CONTAINER: &str = "/run/secrets";
 /// The longest value, in bytes.
 pub const LONGEST_VALUE: usize = 64 << 10;
+/// The most secrets of a source, and the most bytes of all of them.
+pub const MOST_OF_SOURCE: usize = 200;
+pub const MOST_BYTES_OF_SOURCE: usize = 1_000_000;
 /// The longest name, in characters.
 pub const LONGEST_NAME: usize = 64;
 /// The longest path of a file, in bytes.
@@ -25,6 +29,18 @@ pub const LONGEST_FILE: usize = 255;
 /// The folder of the secrets of a service, in the runtime folder.
 pub fn folder(runtime: &Path, service: &str) -> PathBuf {
     runtime.join(FOLDER).join(service)
+}
+
+/// The folder of the secrets that a source of the configuration gave, in that of what the sources gave.
+pub fn source_folder(sources: &Path, kind: SourceKind) -> PathBuf {
+    sources.join(FOLDER).join(kind.name())
+}
+
+/// The source whose secret of this name counts, and its file. It is in memory, and stays as the boot has collected it.
+pub fn given(runtime: &Path, name: &str) -> Option<(SourceKind, PathBuf)> {
+    let sources = runtime.join(sources::FOLDER);
+    let file = |kind| (kind, source_folder(&sources, kind).join(name));
+    SourceKind::ALL.into_iter().rev().filter(|_| is_name(name)).map(file).find(|(_, file)| file.exists())
 }
 
 /// Whether it may be the name of a secret: `[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}`.

@@ -25,6 +25,7 @@ mod partitions;
 mod power_cut;
 mod protection;
 mod rescue;
+mod secrets;
 mod several;
 mod sharing;
 mod sources;

@@ -11,14 +11,14 @@ use kelson_tests::{Vm, paths};
 use super::{Disk, assert_clean, iso};
 
 /// The program of steps, on the machine.
-const STEPS: &str = "/etc/kelson/kelson-test-program";
+pub const STEPS: &str = "/etc/kelson/kelson-test-program";
 
 fn service(name: &str) -> String {
     format!("name: {name}\nprocess: {{command: [{STEPS}, serve]}}\n")
 }
 
 /// A disk with this label that holds these files.
-fn disk(name: &str, label: &str, files: &[(&str, &str)]) -> Disk {
+pub fn disk(name: &str, label: &str, files: &[(&str, &str)]) -> Disk {
     let (disk, tree) = (Disk::new(name), tempfile::tempdir().expect("a folder"));
     for (name, text) in files {
         let path = tree.path().join(name);
@@ -35,11 +35,11 @@ fn disk(name: &str, label: &str, files: &[(&str, &str)]) -> Disk {
     disk
 }
 
-fn drive(disk: &Disk) -> String {
+pub fn drive(disk: &Disk) -> String {
     format!("-drive if=virtio,format=raw,file={}", disk.0.display())
 }
 
-fn credential(name: &str, text: &str) -> String {
+pub fn credential(name: &str, text: &str) -> String {
     let file = paths::test_logs().join(format!("credential-{name}"));
     fs::write(&file, text).expect("the folder of the logs is writable");
     format!("-fw_cfg name=opt/io.systemd.credentials/{name},file={}", file.display())

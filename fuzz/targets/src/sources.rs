@@ -18,7 +18,8 @@ pub fn tables(data: &[u8]) {
     let size: usize = strings.iter().map(|text| text.len()).sum();
     assert!(size <= data.len());
     let found = strings.into_iter().filter_map(|text| credentials::from_smbios(text).transpose());
-    if let Ok(files) = found.collect::<Result<Vec<_>, _>>().and_then(credentials::files) {
+    if let Ok((files, secrets)) = found.collect::<Result<Vec<_>, _>>().and_then(credentials::sort) {
+        assert!(secrets.iter().map(|secret| secret.value.len()).sum::<usize>() <= data.len());
         check(&files, data.len());
     }
 }

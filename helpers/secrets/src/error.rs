@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use kelson_spec::quote::error_text;
-use kelson_spec::secrets::{LONGEST_VALUE, wrong_name};
+use kelson_spec::secrets::{LONGEST_VALUE, MOST_BYTES_OF_SOURCE, MOST_OF_SOURCE, wrong_name};
 
 /// A sentence for an operator.
 #[derive(Debug, thiserror::Error)]
@@ -13,12 +13,20 @@ pub enum SecretError {
     File { path: PathBuf, error: io::Error },
     #[error("{}", wrong_name(.0))]
     Name(String),
-    #[error("a secret has at most {LONGEST_VALUE} bytes")]
-    TooLong,
+    #[error("secret {0}: it has more than {LONGEST_VALUE} bytes")]
+    TooLong(String),
     #[error("there is no secret {0}; kelsonctl secret list shows those of this host")]
     Unknown(String),
     #[error("secret {0}: it is damaged, or sealed with the key of another host; set it again")]
     Unopened(String),
+    #[error("secret {0} is there twice")]
+    Twice(String),
+    #[error("a source has at most {MOST_OF_SOURCE} secrets, with {MOST_BYTES_OF_SOURCE} bytes together")]
+    TooMuch,
+    #[error(
+        "secret {name} comes from the source {source_name}, which counts more than a value that is set here; change it there"
+    )]
+    OfSource { name: String, source_name: &'static str },
     #[error("secret {0}: it is sealed by a later version of Kelson")]
     Version(String),
     #[error(

@@ -11,8 +11,8 @@ use kelson_sys::removed;
 use libc::O_NOFOLLOW;
 use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
-use nix::sys::statfs::{FsType, TMPFS_MAGIC, statfs};
 
+use crate::memory::{FLAGS, mount_memory};
 use crate::sealed::Opened;
 use crate::{SecretError, Store};
 
@@ -20,11 +20,8 @@ use crate::{SecretError, Store};
 const OUTER: u32 = 0o711;
 /// Of the folder of a service, for its owner, and for others that a file in it is for.
 const FOLDER: [(u32, u32); 3] = [(0o777, 0o500), (0o070, 0o050), (0o007, 0o005)];
-const FLAGS: MsFlags = MsFlags::MS_NOSUID.union(MsFlags::MS_NODEV).union(MsFlags::MS_NOEXEC);
 /// What a file takes of a memory file system, at most: its length in the largest pages.
 const PAGE: u64 = 64 << 10;
-/// `RAMFS_MAGIC` of the kernel's `magic.h`.
-const RAMFS: FsType = FsType(0x8584_58f6);
 
 /// The user and the group of a service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,6 +51,15 @@ pub fn place(
 ) -> Result<String, SecretError> {
     let opened = secrets.iter().map(|one| Ok((one, store.open(&one.name)?)));
     let opened: Vec<(&SecretUse, Opened)> = opened.collect::<Result<_, SecretError>>()?;
+    place_opened(folder, owner, &opened)
+}
+
+/// The same with secrets that are open.
+pub(crate) fn place_opened(
+    folder: &Path,
+    owner: Owner,
+    opened: &[(&SecretUse, Opened)],
+) -> Result<String, SecretError> {
     withdraw(folder)?;
     let outer = folder.parent().unwrap_or(Path::new("/"));
     let make = || {
@@ -65,7 +71,7 @@ pub fn place(
     let size =
         opened.iter().fold(PAGE, |sum, (_, one)| sum.saturating_add(PAGE).saturating_add(one.about.size));
     let placed = mount_memory(folder, size).and_then(|fs_type| {
-        fill(folder, owner, &opened).map_err(SecretError::at(folder))?;
+        fill(folder, owner, opened).map_err(SecretError::at(folder))?;
         if let Some(fs_type) = fs_type {
             let read_only = FLAGS | MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY;
             let mounted = mount(None::<&str>, folder, None::<&str>, read_only, None::<&str>);
@@ -118,28 +124,6 @@ fn empty(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Mounts memory that is never swapped: a tmpfs where the kernel can have one so, since Linux 6.4, else a ramfs. Returns its
-/// type. `None`: PID 1 may not mount, as in most containers, and the folder lies in memory already.
-fn mount_memory(folder: &Path, size: u64) -> Result<Option<&'static str>, SecretError> {
-    let tmpfs = format!("mode=0700,size={size},noswap");
-    let mounted = mount(Some("kelson-secrets"), folder, Some("tmpfs"), FLAGS, Some(tmpfs.as_str()));
-    let (mounted, fs_type) = match mounted {
-        Err(Errno::EINVAL) => {
-            (mount(Some("kelson-secrets"), folder, Some("ramfs"), FLAGS, Some("mode=0700")), "ramfs")
-        }
-        mounted => (mounted, "tmpfs"),
-    };
-    match mounted {
-        Ok(()) => Ok(Some(fs_type)),
-        Err(Errno::EPERM) if is_memory(folder) => Ok(None),
-        Err(errno) => Err(SecretError::NoMemory { path: folder.to_owned(), error: errno.into() }),
-    }
-}
-
-fn is_memory(folder: &Path) -> bool {
-    statfs(folder).is_ok_and(|found| [TMPFS_MAGIC, RAMFS].contains(&found.filesystem_type()))
-}
-
 fn fill(folder: &Path, owner: Owner, opened: &[(&SecretUse, Opened)]) -> io::Result<()> {
     let mut folders = BTreeSet::from([folder.to_owned()]);
     for (secret, Opened { about, value }) in opened {
@@ -171,17 +155,13 @@ fn fill(folder: &Path, owner: Owner, opened: &[(&SecretUse, Opened)]) -> io::Res
 }
 
 #[cfg(test)]
-mod tests {
-    use std::os::fd::AsRawFd as _;
-    use std::os::unix::fs::MetadataExt as _;
-
-    use kelson_sys::mountinfo;
+pub mod testing {
     use nix::sched::{CloneFlags, unshare};
 
     use super::*;
 
     /// Runs this in a mount namespace of its own, as root.
-    fn in_a_namespace(test: impl FnOnce(&Path, &Store) + Send) {
+    pub fn in_a_namespace(test: impl FnOnce(&Path, &Store) + Send) {
         if !nix::unistd::geteuid().is_root() {
             return;
         }
@@ -191,7 +171,7 @@ mod tests {
                 let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
                 mount(None::<&str>, "/", None::<&str>, private, None::<&str>).unwrap();
                 let outer = tempfile::tempdir().unwrap();
-                let store = Store::new(&outer.path().join("state"));
+                let store = Store::new(&outer.path().join("state"), &outer.path().join("run"));
                 fs::create_dir(outer.path().join("state")).unwrap();
                 for (name, value) in [("db", "hush"), ("tls-key", "PEM")] {
                     store.set(name, &Opened::now(value.into(), "uid 0", "")).unwrap();
@@ -201,6 +181,17 @@ mod tests {
             played.join().unwrap();
         });
     }
+}
+
+#[cfg(test)]
+mod tests {
+    use kelson_sys::mountinfo;
+    use nix::sched::{CloneFlags, unshare};
+    use std::os::fd::AsRawFd as _;
+    use std::os::unix::fs::MetadataExt as _;
+
+    use super::testing::in_a_namespace;
+    use super::*;
 
     fn mount_at(folder: &Path) -> Option<mountinfo::Mount> {
         let mounts = fs::read("/proc/thread-self/mountinfo").unwrap();

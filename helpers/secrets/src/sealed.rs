@@ -53,7 +53,7 @@ pub struct Opened {
 /// A value that is too long, or no randomness.
 pub fn seal(key: &Key, name: &str, opened: &Opened) -> Result<Vec<u8>, SecretError> {
     if opened.value.len() > LONGEST_VALUE {
-        return Err(SecretError::TooLong);
+        return Err(SecretError::TooLong(name.to_owned()));
     }
     let mut nonce = [0; NONCE_LEN];
     SystemRandom::new().fill(&mut nonce).map_err(|_| SecretError::NoRandomness)?;
@@ -63,7 +63,7 @@ pub fn seal(key: &Key, name: &str, opened: &Opened) -> Result<Vec<u8>, SecretErr
         Aad::from(bound(name)),
         &mut content,
     );
-    sealed.map_err(|_| SecretError::TooLong)?;
+    sealed.map_err(|_| SecretError::TooLong(name.to_owned()))?;
     Ok([&[VERSION], &nonce[..], &content].concat())
 }
 
@@ -161,7 +161,7 @@ mod tests {
             assert_ne!(sealed, seal(&key(1), "db", &opened).unwrap(), "each has a nonce of its own");
         }
         let long = Opened::now(vec![0; LONGEST_VALUE + 1], "", "");
-        assert!(matches!(seal(&key(1), "db", &long), Err(SecretError::TooLong)));
+        assert!(matches!(seal(&key(1), "db", &long), Err(SecretError::TooLong(_))));
         let wordy = Opened::now(b"x".to_vec(), &"ä".repeat(300), "");
         let sealed = seal(&key(1), "db", &wordy).unwrap();
         assert_eq!(open(&key(1), "db", &sealed).unwrap().about.author, "ä".repeat(100));

@@ -5,12 +5,14 @@ use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use kelson_spec::secrets::{FOLDER, KEY, StoredSecret, is_name};
+use kelson_spec::secrets::{self, FOLDER, KEY, StoredSecret, is_name};
+use kelson_spec::sources::{self, SourceKind};
 use kelson_sys::ordered;
 use libc::O_NOFOLLOW;
 
+use crate::folder::names_in;
 use crate::sealed::{self, Key, LONGEST_SEALED, Opened};
-use crate::{SecretError, host_key};
+use crate::{SecretError, given, host_key};
 
 /// What a file is named until it is whole. No secret has such a name.
 const HALF: &str = ".new-";
@@ -18,21 +20,36 @@ const HALF: &str = ".new-";
 /// The secrets of a host.
 pub struct Store {
     folder: PathBuf,
+    state: PathBuf,
     key: PathBuf,
+    /// Where the sources of the configuration may have given some that count more.
+    runtime: Option<PathBuf>,
 }
 
 impl Store {
-    /// In the state folder.
-    pub fn new(state: &Path) -> Store {
-        Store { folder: state.join(FOLDER), key: state.join(KEY) }
+    /// In the state folder. The runtime folder has what sources gave.
+    pub fn new(state: &Path, runtime: &Path) -> Store {
+        Store { runtime: Some(runtime.to_owned()), ..Store::in_folder(state, state.join(FOLDER)) }
+    }
+
+    /// Those that a source gave at an earlier boot.
+    pub fn remembered(state: &Path, kind: SourceKind) -> Store {
+        Store::in_folder(state, state.join(sources::FOLDER).join(kind.name()).join(FOLDER))
+    }
+
+    fn in_folder(state: &Path, folder: PathBuf) -> Store {
+        Store { folder, state: state.to_owned(), key: state.join(KEY), runtime: None }
     }
 
     /// Keeps a value. A power cut leaves the old one or the new one.
     ///
     /// # Errors
-    /// A wrong name, or a file that cannot be written.
+    /// A wrong name, one of a source, or a file that cannot be written.
     pub fn set(&self, name: &str, opened: &Opened) -> Result<(), SecretError> {
         let file = self.file(name)?;
+        if let Some((kind, _)) = self.given(name) {
+            return Err(of_source(name, kind));
+        }
         let sealed = sealed::seal(&self.key_to_set()?, name, opened)?;
         let failed = SecretError::at(&self.folder);
         DirBuilder::new().recursive(true).mode(0o700).create(&self.folder).map_err(failed)?;
@@ -56,6 +73,9 @@ impl Store {
     /// # Errors
     /// There is none, or it cannot be opened.
     pub fn open(&self, name: &str) -> Result<Opened, SecretError> {
+        if let Some((kind, file)) = self.given(name) {
+            return given::read(kind, &file);
+        }
         sealed::open(&self.key(name)?, name, &self.read(name)?)
     }
 
@@ -64,11 +84,16 @@ impl Store {
     /// # Errors
     /// When the folder cannot be read.
     pub fn list(&self) -> Result<Vec<StoredSecret>, SecretError> {
-        let names = self.names()?.into_iter();
+        let mut names = self.names()?;
+        if let Some(runtime) = &self.runtime {
+            names.extend(given::names(runtime)?);
+            ordered::sort(&mut names);
+            names.dedup();
+        }
         let about = |name: &str| self.open(name).map(|opened| opened.about);
         let stored =
             |name: String| StoredSecret { found: about(&name).map_err(|error| error.to_string()), name };
-        Ok(names.map(stored).collect())
+        Ok(names.into_iter().map(stored).collect())
     }
 
     /// Removes a secret.
@@ -78,20 +103,24 @@ impl Store {
     pub fn remove(&self, name: &str) -> Result<(), SecretError> {
         let file = self.file(name)?;
         match fs::remove_file(&file).and_then(|()| self.sync()) {
-            Err(error) if error.kind() == ErrorKind::NotFound => Err(SecretError::Unknown(name.to_owned())),
+            Err(error) if error.kind() == ErrorKind::NotFound => Err(match self.given(name) {
+                Some((kind, _)) => of_source(name, kind),
+                None => SecretError::Unknown(name.to_owned()),
+            }),
             removed => removed.map_err(SecretError::at(&file)),
         }
     }
 
-    fn names(&self) -> Result<Vec<String>, SecretError> {
-        let entries = match fs::read_dir(&self.folder) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-            entries => entries.map_err(SecretError::at(&self.folder))?,
-        };
-        let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
-        let mut names: Vec<String> = names.filter(|name| is_name(name)).collect();
-        ordered::sort(&mut names);
-        Ok(names)
+    /// The names of those that are sealed.
+    ///
+    /// # Errors
+    /// When the folder cannot be read.
+    pub fn names(&self) -> Result<Vec<String>, SecretError> {
+        names_in(&self.folder)
+    }
+
+    fn given(&self, name: &str) -> Option<(SourceKind, PathBuf)> {
+        secrets::given(self.runtime.as_deref()?, name)
     }
 
     fn file(&self, name: &str) -> Result<PathBuf, SecretError> {
@@ -116,7 +145,9 @@ impl Store {
 
     /// A new key would not open what is there.
     fn key_to_set(&self) -> Result<Key, SecretError> {
-        match self.names()?.first() {
+        let mut names = self.names()?;
+        names.extend(names_in(&self.state.join(FOLDER))?);
+        match names.first() {
             Some(name) => self.key(name),
             None => host_key::make(&self.key),
         }
@@ -125,6 +156,10 @@ impl Store {
     fn sync(&self) -> io::Result<()> {
         File::open(&self.folder)?.sync_all()
     }
+}
+
+fn of_source(name: &str, kind: SourceKind) -> SecretError {
+    SecretError::OfSource { name: name.to_owned(), source_name: kind.name() }
 }
 
 #[cfg(test)]
@@ -144,7 +179,7 @@ mod tests {
     #[test]
     fn a_value_is_kept_until_it_is_replaced_or_removed() {
         let state = tempfile::tempdir().unwrap();
-        let store = Store::new(state.path());
+        let store = Store::new(state.path(), Path::new("/nonexistent"));
         assert_eq!(store.list().unwrap(), []);
         set(&store, "db", "one").unwrap();
         set(&store, "db", "two").unwrap();
@@ -166,7 +201,7 @@ mod tests {
     #[test]
     fn a_name_does_not_lead_out_of_the_folder() {
         let state = tempfile::tempdir().unwrap();
-        let store = Store::new(state.path());
+        let store = Store::new(state.path(), Path::new("/nonexistent"));
         set(&store, "db", "one").unwrap();
         for name in ["../secrets.key", "", ".", "..", ".new-1-db"] {
             for error in [store.open(name).map(drop), store.remove(name), set(&store, name, "x")] {
@@ -181,7 +216,7 @@ mod tests {
     #[test]
     fn files_that_were_swapped_or_cut_do_not_open() {
         let state = tempfile::tempdir().unwrap();
-        let store = Store::new(state.path());
+        let store = Store::new(state.path(), Path::new("/nonexistent"));
         set(&store, "db", "one").unwrap();
         set(&store, "web", "two").unwrap();
         let file = |name: &str| state.path().join("secrets").join(name);
@@ -199,7 +234,7 @@ mod tests {
     #[test]
     fn a_lost_key_is_not_replaced_while_something_is_sealed_with_it() {
         let state = tempfile::tempdir().unwrap();
-        let store = Store::new(state.path());
+        let store = Store::new(state.path(), Path::new("/nonexistent"));
         set(&store, "db", "one").unwrap();
         let key = state.path().join("secrets.key");
         fs::rename(&key, state.path().join("elsewhere")).unwrap();

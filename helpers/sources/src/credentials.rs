@@ -10,6 +10,7 @@ use std::path::Path;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use kelson_load::{TREE_MAX, name_mistake};
+use kelson_secrets::given::Given;
 use kelson_spec::applied::TreeFile;
 use kelson_spec::names::{GROUPS, MACHINE, SERVICES};
 use kelson_sys::ordered;
@@ -26,8 +27,8 @@ const BINARY: &str = "io.systemd.credential.binary:";
 /// The beginning of the names that are for Kelson.
 const OURS: &str = "kelson.";
 
-/// A credential for Kelson.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A credential for Kelson. Nothing shows its value, which may be a secret.
+#[derive(Clone, PartialEq, Eq)]
 pub struct Credential {
     /// Without `kelson.`.
     name: String,
@@ -87,12 +88,12 @@ pub fn smbios_table() -> Result<Vec<u8>, SourceError> {
     }
 }
 
-/// The files that the credentials hold.
+/// The files and the secrets that the credentials hold.
 ///
 /// # Errors
 /// A name that Kelson does not know, a text that is not UTF-8, or a mistake in a bundle.
-pub fn files(credentials: Vec<Credential>) -> Result<Vec<TreeFile>, SourceError> {
-    let mut files = Vec::new();
+pub fn sort(credentials: Vec<Credential>) -> Result<(Vec<TreeFile>, Vec<Given>), SourceError> {
+    let (mut files, mut secrets) = (Vec::new(), Vec::new());
     for Credential { name, value } in credentials {
         let file = match name.split_once('.') {
             None if name == "config" => {
@@ -104,8 +105,13 @@ pub fn files(credentials: Vec<Credential>) -> Result<Vec<TreeFile>, SourceError>
             None if name == "machine" => MACHINE.to_owned(),
             Some(("service", service)) => format!("{SERVICES}/{service}.yaml"),
             Some(("group", group)) => format!("{GROUPS}/{group}.yaml"),
+            Some(("secret", secret)) => {
+                secrets.push(Given { name: secret.to_owned(), value });
+                continue;
+            }
             _ => {
-                let known = "kelson.config, kelson.machine, kelson.service.NAME and kelson.group.NAME";
+                let known = "kelson.config, kelson.machine, kelson.service.NAME, kelson.group.NAME and \
+                             kelson.secret.NAME";
                 return Err(wrong(&name, format!("this name is not known; known are {known}")));
             }
         };
@@ -114,7 +120,7 @@ pub fn files(credentials: Vec<Credential>) -> Result<Vec<TreeFile>, SourceError>
         }
         files.push(TreeFile { name: file, content: value });
     }
-    Ok(files)
+    Ok((files, secrets))
 }
 
 fn wrong(name: &str, what: String) -> SourceError {
@@ -128,9 +134,10 @@ mod tests {
     fn named(strings: &[&str]) -> Result<Vec<(String, String)>, String> {
         let credentials = strings.iter().filter_map(|text| from_smbios(text.as_bytes()).transpose());
         let credentials: Result<Vec<Credential>, SourceError> = credentials.collect();
-        let files = credentials.and_then(files).map_err(|error| error.to_string())?;
-        let text = |file: TreeFile| (file.name, String::from_utf8(file.content).unwrap());
-        Ok(files.into_iter().map(text).collect())
+        let (files, secrets) = credentials.and_then(sort).map_err(|error| error.to_string())?;
+        let files = files.into_iter().map(|file| (file.name, file.content));
+        let secrets = secrets.into_iter().map(|secret| (format!("secret {}", secret.name), secret.value));
+        Ok(files.chain(secrets).map(|(name, bytes)| (name, String::from_utf8(bytes).unwrap())).collect())
     }
 
     #[test]
@@ -141,6 +148,7 @@ mod tests {
                 "io.systemd.credential:kelson.machine=hostname: a=b",
                 "io.systemd.credential.binary:kelson.service.web=bmFtZTogd2ViCg==",
                 "io.systemd.credential:kelson.group.shop=health: []",
+                "io.systemd.credential:kelson.secret.db.password=hush=",
                 "io.systemd.credential:ssh.authorized_keys.root=ssh-rsa x",
                 "io.systemd.stub:x=y",
                 "io.systemd.credential:novalue",
@@ -148,7 +156,8 @@ mod tests {
             Ok(vec![
                 pair("machine.yaml", "hostname: a=b"),
                 pair("services/web.yaml", "name: web\n"),
-                pair("groups/shop.yaml", "health: []")
+                pair("groups/shop.yaml", "health: []"),
+                pair("secret db.password", "hush=")
             ])
         );
         let bundle = named(&["io.systemd.credential:kelson.config=--- # groups/a.yaml\nx: y"]);
@@ -179,11 +188,10 @@ mod tests {
             fs::write(folder.path().join(name).join("raw"), value).unwrap();
         }
         let found = from_fw_cfg(folder.path()).unwrap();
-        assert_eq!(found, [Credential { name: "machine".to_owned(), value: b"hostname: b".to_vec() }]);
-        assert_eq!(from_fw_cfg(&folder.path().join("none")).unwrap(), []);
+        assert!(found == [Credential { name: "machine".to_owned(), value: b"hostname: b".to_vec() }]);
+        assert!(from_fw_cfg(&folder.path().join("none")).unwrap().is_empty());
         fs::create_dir(folder.path().join("kelson.empty")).unwrap();
-        assert!(
-            from_fw_cfg(folder.path()).unwrap_err().to_string().contains("kelson.empty/raw cannot be read")
-        );
+        let error = from_fw_cfg(folder.path()).err().unwrap().to_string();
+        assert!(error.contains("kelson.empty/raw cannot be read"), "{error}");
     }
 }

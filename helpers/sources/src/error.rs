@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use kelson_secrets::SecretError;
 use kelson_spec::quote::error_text;
 
 /// Why a source is skipped, as a sentence for an operator.
@@ -17,6 +18,8 @@ pub enum SourceError {
     /// A name of a file, or too many of them.
     #[error("{0}")]
     Files(String),
+    #[error("{0}")]
+    Secret(#[from] SecretError),
     #[error("{} cannot be written: {}", .path.display(), error_text(.error))]
     Write { path: PathBuf, error: io::Error },
     #[error("{} cannot be read: {}", .path.display(), error_text(.error))]

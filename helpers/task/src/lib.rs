@@ -150,11 +150,11 @@ pub fn perform(request: &Request) -> Result<String, String> {
         Request::CollectSource { kind, patience, folder, server } => {
             with(Feature::Sources, || sources::collect(*kind, *patience, folder, *server))
         }
-        Request::KeepSource { kind, folder, kept } => {
-            with(Feature::Sources, || sources::keep(*kind, folder, kept))
+        Request::KeepSource { kind, folder, state } => {
+            with(Feature::Sources, || sources::keep(*kind, folder, state))
         }
-        Request::Secrets { state, words } => {
-            with(Feature::Secrets, || secrets::perform(state, words, control))
+        Request::Secrets { state, runtime, words } => {
+            with(Feature::Secrets, || secrets::perform(state, runtime, words, control))
         }
         Request::LoadModules { names } => modules::load(names),
         Request::LoadDrivers => with(Feature::Devices, kelson_devices::load_drivers),

@@ -15,8 +15,13 @@ use kelson_spec::wire;
 ///
 /// # Errors
 /// A sentence that says what failed and why.
-pub fn perform(state: &Path, words: &[OsString], control: fn() -> OwnedFd) -> Result<String, String> {
-    let store = Store::new(state);
+pub fn perform(
+    state: &Path,
+    runtime: &Path,
+    words: &[OsString],
+    control: fn() -> OwnedFd,
+) -> Result<String, String> {
+    let store = Store::new(state, runtime);
     let text = |done: Result<(), SecretError>| done.map(|()| String::new());
     let done = match SecretRequest::from_arguments(words)? {
         SecretRequest::Set { name, author } => {

@@ -1,11 +1,13 @@
 //! What a source of the configuration gives, brought to its folder in the runtime folder.
 
-use std::fs::create_dir_all;
+use std::fs::{File, create_dir_all};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use kelson_devices::{NoDisk, find_disk, identify, modules};
+use kelson_secrets::given::{Given, read_folder};
+use kelson_secrets::held;
 use kelson_sources::metadata::{self, MetadataError};
 use kelson_sources::no_cloud::Seed;
 use kelson_sources::{SourceError, command_line, credentials, layer, memory, no_cloud, smbios};
@@ -14,18 +16,21 @@ use kelson_spec::disk::NameKind;
 use kelson_spec::sources::SourceKind;
 use kelson_sys::text::first_of_many;
 use nix::mount::{MsFlags, mount};
-use nix::sched::{CloneFlags, unshare};
+use nix::sched::{CloneFlags, setns, unshare};
 
 use crate::failure::at;
 use crate::mount;
 use crate::news::{self, DEVICES};
 
+/// The folder of a disk that holds secrets, each in a file of its name.
+const SECRETS: &str = "secrets";
 /// Where the disk of a source is mounted, in a mount namespace of this process.
 const MOUNT_POINT: &str = "mount";
 
 /// What a source gave.
 struct Found {
     files: Vec<TreeFile>,
+    secrets: Vec<Given>,
     /// Where it came from, or why there is nothing.
     origin: String,
     /// Of one that belongs to an instance.
@@ -34,7 +39,7 @@ struct Found {
 
 impl Found {
     fn new(files: Vec<TreeFile>, origin: impl Into<String>) -> Found {
-        Found { files, origin: origin.into(), instance: None }
+        Found { files, secrets: Vec::new(), origin: origin.into(), instance: None }
     }
 }
 
@@ -42,8 +47,8 @@ impl Found {
 ///
 /// # Errors
 /// When the folder in which it is remembered cannot be read or written.
-pub fn keep(kind: SourceKind, folder: &Path, kept: &Path) -> Result<String, String> {
-    memory::keep(&folder.join(kind.name()), &kept.join(kind.name())).map_err(|error| error.to_string())
+pub fn keep(kind: SourceKind, folder: &Path, state: &Path) -> Result<String, String> {
+    memory::keep(kind, folder, state).map_err(|error| error.to_string())
 }
 
 /// Replaces what the source gave before in its folder below `folder`.
@@ -69,12 +74,15 @@ pub fn collect(
         SourceKind::CommandLine => of_command_line(),
     };
     let written = collected.and_then(|found| {
-        let failed = |error: SourceError| format!("{}: {error}", found.origin);
+        let origin = found.origin.clone();
+        let failed = |error: SourceError| format!("{origin}: {error}");
         layer::write(&layer, &found.files).map_err(failed)?;
         if let Some(instance) = &found.instance {
             memory::note_instance(&layer, instance).map_err(failed)?;
         }
-        let names: Vec<&str> = found.files.iter().map(|file| file.name.as_str()).collect();
+        let secrets = found.secrets.iter().map(|secret| format!("secret {}", secret.name));
+        let names: Vec<String> = found.files.into_iter().map(|file| file.name).chain(secrets).collect();
+        held::hold(folder, kind, found.secrets).map_err(|error| failed(error.into()))?;
         Ok(match names.as_slice() {
             [] => found.origin,
             names => format!("{}: {}", found.origin, first_of_many(names.iter(), ", ")),
@@ -82,6 +90,7 @@ pub fn collect(
     });
     if written.is_err() {
         // The reason that is reported is the first one. A folder says that the source has come.
+        let _ = held::hold(folder, kind, Vec::new());
         let _ = layer::write(&layer, &[]);
         let _ = create_dir_all(&layer);
     }
@@ -114,8 +123,14 @@ fn of_disk(
     };
     let point = folder.join(MOUNT_POINT).join(labels.join("-"));
     create_dir_all(&point).map_err(|error| at(&point, error))?;
+    let outside = Path::new("/proc/thread-self/ns/mnt");
+    let outside = File::open(outside).map_err(|error| at(outside, error))?;
     mount_for_ourselves(&device, &point)?;
-    let found = read(&point).map_err(|why| at(&device, why))?;
+    let found = read(&point).map_err(|why| at(&device, why));
+    // What it gives is held where all see it.
+    setns(&outside, CloneFlags::CLONE_NEWNS)
+        .map_err(|errno| format!("the mount namespace of the host: {}", errno.desc()))?;
+    let found = found?;
     let origin = match found.origin.as_str() {
         "" => device.display().to_string(),
         more => format!("{}, {more}", device.display()),
@@ -124,15 +139,26 @@ fn of_disk(
 }
 
 fn read_disk(root: &Path) -> Result<Found, String> {
-    let files = kelson_load::read_tree(root)?;
-    if files.is_empty() {
-        return Err("it has no machine.yaml, no services/NAME.yaml and no groups/NAME.yaml".to_owned());
+    let (files, secrets) = (kelson_load::read_tree(root)?, read_secrets(root)?);
+    if files.is_empty() && secrets.is_empty() {
+        return Err("it has no machine.yaml, services/NAME.yaml, groups/NAME.yaml or secrets/NAME".to_owned());
     }
-    Ok(Found::new(files, ""))
+    Ok(Found { secrets, ..Found::new(files, "") })
 }
 
 fn read_seed(root: &Path) -> Result<Found, String> {
-    Ok(of_seed(no_cloud::read(root).map_err(|error| error.to_string())?, ""))
+    let seed = no_cloud::read(root).map_err(|error| error.to_string())?;
+    Ok(Found { secrets: read_secrets(root)?, ..of_seed(seed, "") })
+}
+
+/// The secrets in the folder of a disk.
+fn read_secrets(root: &Path) -> Result<Vec<Given>, String> {
+    let folder = root.join(SECRETS);
+    // A link could lead out of the disk.
+    if folder.symlink_metadata().is_ok_and(|found| !found.is_dir()) {
+        return Err(format!("{SECRETS} is no folder"));
+    }
+    read_folder(&folder).map_err(|error| error.to_string())
 }
 
 fn of_server(server: SocketAddr, patience: Duration) -> Result<Seed, MetadataError> {
@@ -147,12 +173,12 @@ fn of_seed(seed: Seed, from: &str) -> Found {
     if seed.of_cloud_init {
         origin += ", whose user-data is for cloud-init and ignored";
     }
-    Found { files: seed.files, origin, instance: Some(seed.instance) }
+    Found { instance: Some(seed.instance), ..Found::new(seed.files, origin) }
 }
 
-/// Mounts a disk where this process alone sees it, so that the mount ends with it. Nothing is written to the disk.
+/// Mounts a disk where this process alone sees it, so that the mount ends with it or when it returns to the host. Nothing is written to the disk.
 fn mount_for_ourselves(device: &Path, point: &Path) -> Result<(), String> {
-    let disk = std::fs::File::open(device).map_err(|error| at(device, error))?;
+    let disk = File::open(device).map_err(|error| at(device, error))?;
     let found = identify(&disk).ok_or_else(|| at(device, "no file system that is known is on it"))?;
     let module = if found.fs_type == "iso9660" { "isofs" } else { found.fs_type };
     // A kernel may have it without a module; the mount says what is missing.
@@ -181,11 +207,12 @@ fn of_hypervisor() -> Result<Found, String> {
             .filter_map(|text| credentials::from_smbios(text).transpose())
             .collect::<Result<_, _>>()?;
         found.extend(credentials::from_fw_cfg(Path::new(credentials::FW_CFG))?);
-        credentials::files(found)
+        credentials::sort(found)
     };
-    let files = collected().map_err(|error| error.to_string())?;
-    let origin = if files.is_empty() { "there is no credential for Kelson" } else { "of the hypervisor" };
-    Ok(Found::new(files, origin))
+    let (files, secrets) = collected().map_err(|error: SourceError| error.to_string())?;
+    let is_empty = files.is_empty() && secrets.is_empty();
+    let origin = if is_empty { "there is no credential for Kelson" } else { "of the hypervisor" };
+    Ok(Found { secrets, ..Found::new(files, origin) })
 }
 
 fn of_command_line() -> Result<Found, String> {

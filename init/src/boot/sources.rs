@@ -55,7 +55,7 @@ pub fn memory(
     state: &Path,
 ) -> Option<Phase> {
     let tasks = kinds.filter(|kind| kind.is_remembered()).map(|kind| {
-        let request = Request::KeepSource { kind, folder: runtime.join(FOLDER), kept: state.join(FOLDER) };
+        let request = Request::KeepSource { kind, folder: runtime.join(FOLDER), state: state.to_owned() };
         Task::request(format!("remember source {}", kind.name()), launcher, request, STEP)
     });
     let tasks: Vec<Task> = tasks.collect();

@@ -185,6 +185,7 @@ impl Incarnation {
             registry,
             sources: Sources {
                 secrets: Arc::from(self.options.state_dir.join(secrets::FOLDER)),
+                runtime: Arc::from(self.options.runtime_dir.as_path()),
                 ..Sources::new(personalities.tasks())
             },
             runners: self.runners(personalities, &runners),

@@ -41,6 +41,7 @@ impl<F: RunnerFactory> RunnerFactory for SecretRunners<F> {
             tasks: Arc::clone(&self.tasks),
             spec: Arc::clone(spec),
             state: self.state.clone(),
+            runtime: self.runtime.clone(),
             folder: folder(&self.runtime, &spec.name),
             placed: None,
         }))
@@ -104,6 +105,7 @@ struct SecretRunner {
     tasks: Arc<dyn Launcher>,
     spec: Arc<ServiceSpec>,
     state: PathBuf,
+    runtime: PathBuf,
     folder: PathBuf,
     /// The run that the secrets were placed for.
     placed: Option<u64>,
@@ -114,7 +116,8 @@ impl SecretRunner {
         if self.placed != Some(context.run) {
             let (uid, gid) = self.inner.owner().await?;
             let (folder, secrets) = (self.folder.clone(), self.spec.secrets.clone());
-            let request = SecretRequest::Place { folder, uid, gid, secrets }.within(&self.state);
+            let request =
+                SecretRequest::Place { folder, uid, gid, secrets }.within(&self.state, &self.runtime);
             ask(&self.tasks, request).await?;
             self.placed = Some(context.run);
         }
@@ -125,7 +128,8 @@ impl SecretRunner {
     async fn end(&mut self) -> Result<(), RunnerError> {
         let closed = self.inner.close().await;
         self.placed = None;
-        let request = SecretRequest::Withdraw { folder: self.folder.clone() }.within(&self.state);
+        let request =
+            SecretRequest::Withdraw { folder: self.folder.clone() }.within(&self.state, &self.runtime);
         let withdrawn = ask(&self.tasks, request).await;
         closed.and(withdrawn)
     }

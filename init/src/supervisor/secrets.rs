@@ -85,7 +85,7 @@ impl Secrets {
             )));
         }
         let _turn = self.turn.lock().await;
-        let request = SecretRequest::Remove { name: name.to_owned() }.within(&self.state);
+        let request = SecretRequest::Remove { name: name.to_owned() }.within(&self.state, &self.runtime);
         let done = task::run(&*self.tasks, &request, CALL).await;
         done.map_err(|error| ServicesError::Unknown(error.to_string()))?;
         self.manager.host_event(&format!("secret {name} is removed by {asked_by}"));
@@ -108,7 +108,7 @@ impl Secrets {
     }
 
     async fn run(&self, request: &SecretRequest, descriptor: OwnedFd) -> Result<(), ServicesError> {
-        let request = request.within(&self.state);
+        let request = request.within(&self.state, &self.runtime);
         let done = task::run_with(&*self.tasks, &request, vec![(CONTROL, descriptor)], CALL).await;
         done.map(drop).map_err(|error| ServicesError::NotNow(error.to_string()))
     }
