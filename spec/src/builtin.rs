@@ -46,6 +46,8 @@ const NET_RAW: u64 = 1 << 13;
 const CHANGE_FILES: u64 = CHOWN | 1 << 1 | 1 << 3;
 /// `CAP_SYS_MODULE`.
 const SYS_MODULE: u64 = 1 << 16;
+/// `CAP_SYSLOG`, to read the log of the kernel.
+const SYSLOG: u64 = 1 << 34;
 /// `CAP_SYS_TIME`.
 const SYS_TIME: u64 = 1 << 25;
 
@@ -163,7 +165,7 @@ fn devices(machine: &MachineSpec) -> Option<ServiceSpec> {
     let mut spec = ServiceSpec::process(DEVICES, std::iter::once("kelson-devices".to_owned()).chain(rules));
     spec.description = "follows devices: drivers, names, owners, the power button".into();
     spec.readiness = Readiness::Notify;
-    spec.security.capabilities = Some(CHANGE_FILES | SYS_MODULE);
+    spec.security.capabilities = Some(CHANGE_FILES | SYS_MODULE | SYSLOG);
     spec.resources = Resources { memory_max: Some(64 << 20), pids_max: Some(32), ..Resources::default() };
     Some(spec)
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use crate::device::{self, SYS};
 use crate::drivers::Drivers;
+use crate::firmware::{self, FirmwareLog};
 
 /// A driver may find devices, which need drivers: of a controller, a bus, a disk. More levels than there are.
 const LEVELS: usize = 16;
@@ -12,9 +13,11 @@ const LEVELS: usize = 16;
 /// Loads the modules for all devices of the machine. A device that takes its time is left to the service.
 ///
 /// # Errors
-/// A sentence, when a module failed or the kernel's modules are not there.
+/// A sentence, when a module failed, the kernel's modules are not there, or firmware is missing.
 pub fn load_drivers() -> Result<String, String> {
     let drivers = Drivers::of_running_kernel().map_err(|error| error.to_string())?;
+    // Also what the drivers of the kernel itself have asked for is reported.
+    let mut firmware = FirmwareLog::open(Path::new(firmware::LOG));
     let (mut done, mut loaded, mut failures) = (BTreeSet::new(), Vec::new(), Vec::new());
     for _ in 0..LEVELS {
         let new: Vec<String> = aliases(Path::new(SYS)).difference(&done).cloned().collect();
@@ -26,6 +29,8 @@ pub fn load_drivers() -> Result<String, String> {
             done.insert(alias);
         }
     }
+    let missing = firmware.iter_mut().flat_map(FirmwareLog::new_ones);
+    failures.extend(missing.map(|missing| missing.to_string()));
     let said = if loaded.is_empty() { "none is new".to_owned() } else { loaded.join(" ") };
     if failures.is_empty() { Ok(said) } else { Err(format!("{}; loaded: {said}", failures.join("; "))) }
 }

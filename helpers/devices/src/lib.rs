@@ -10,6 +10,7 @@ mod device;
 mod disk_names;
 mod disk_search;
 mod drivers;
+pub mod firmware;
 mod gpt;
 mod jobs;
 mod links;
@@ -25,12 +26,12 @@ pub mod uevent;
 
 use std::ffi::OsString;
 use std::io;
-use std::os::fd::AsFd as _;
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use kelson_helper::log::line;
-use kelson_helper::notify::Notifier;
+use kelson_helper::notify::{EVENT, Notifier};
 use kelson_helper::signals::termination;
 use kelson_spec::devices::DeviceRule;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -38,6 +39,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use device::SYS;
+use firmware::FirmwareLog;
 use registry::Registry;
 use uevent::{Action, Listener, News};
 
@@ -76,6 +78,7 @@ fn run(rules: Vec<DeviceRule>) -> io::Result<()> {
     let mut listener = Listener::open()?;
     let mut registry = Registry::new(Path::new(SYS), Path::new("/dev"), rules)?;
     registry.scan();
+    let mut firmware = FirmwareLog::open(Path::new(firmware::LOG));
     let mut readiness = Readiness::new(Notifier::connect()?);
     loop {
         let mut quiet = false;
@@ -102,9 +105,14 @@ fn run(rules: Vec<DeviceRule>) -> io::Result<()> {
             kill(Pid::from_raw(1), POWER_OFF)?;
             line(format_args!("the power button was pressed ({button}): PID 1 was asked for a power off"));
         }
+        for missing in firmware.iter_mut().flat_map(FirmwareLog::new_ones) {
+            line(&missing);
+            let _ = readiness.notifier.send(&format!("{EVENT}={missing}"));
+        }
         let timeout = readiness.look(&mut registry)?;
         let mut watched = vec![signals.as_fd(), listener.as_fd()];
         watched.extend(registry.descriptors());
+        watched.extend(firmware.as_ref().map(AsFd::as_fd));
         let mut watched: Vec<_> = watched.into_iter().map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
         match poll(&mut watched, timeout) {
             Ok(_) | Err(nix::errno::Errno::EINTR) => {}
