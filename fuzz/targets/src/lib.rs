@@ -98,6 +98,7 @@ pub const TARGETS: &[Target] = &[
     target("router_options", routers::options, 2048, None),
     target("sealed_secret", secrets::sealed, 2048, None),
     target("seed", sources::seed, 4096, Some("yaml")),
+    target("serial_page", superblock::serial_page, 512, None),
     target("service_file", configuration::service_file, 4096, Some("yaml")),
     target("smbios", sources::tables, 4096, None),
     target("spawns", spawns::file, 5000, None),

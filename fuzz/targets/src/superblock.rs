@@ -4,7 +4,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 
 use kelson_devices::partition_table::{NewPartition, PartitionTable};
-use kelson_devices::{ReadAt, identify, partition_names};
+use kelson_devices::{ReadAt, identify, partition_names, serial_in_page};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
 struct Disk<'a>(&'a [u8]);
@@ -13,6 +13,15 @@ impl ReadAt for Disk<'_> {
     fn read_at(&self, offset: u64, length: usize) -> Option<Vec<u8>> {
         let start = usize::try_from(offset).ok()?;
         Some(self.0.get(start..start.checked_add(length)?)?.to_vec())
+    }
+}
+
+/// The page in which a disk gives its serial number.
+pub fn serial_page(data: &[u8]) {
+    if let Some(serial) = serial_in_page(data) {
+        // A byte that is no text becomes a sign of three.
+        assert!(serial.len() <= data.len().saturating_sub(4).saturating_mul(3));
+        assert_eq!(serial.trim_matches(['\0', ' ']), serial);
     }
 }
 

@@ -78,14 +78,16 @@ pub fn open(path: &Path) -> Option<File> {
 /// The serial number of a disk.
 fn serial(disk: &Path) -> Option<String> {
     let named = ["serial", "device/serial"].into_iter().find_map(|name| attribute(disk, name));
-    // Of a SCSI or ATA disk: a page that names itself, and the length of the text after four bytes.
-    let page = || {
-        let page = std::fs::read(disk.join("device/vpd_pg80")).ok()?;
-        let ([_, 0x80, high, low], text) = page.split_first_chunk::<4>()? else { return None };
-        let text = text.get(..usize::from(u16::from_be_bytes([*high, *low])))?;
-        Some(String::from_utf8_lossy(text).trim_matches(['\0', ' ']).to_owned())
-    };
+    let page = || serial_in_page(&std::fs::read(disk.join("device/vpd_pg80")).ok()?);
     named.or_else(page).filter(|serial| !serial.is_empty())
+}
+
+/// The serial number in the page 80h that a SCSI or ATA disk gives of itself: the number of the page in the second byte, and the
+/// length of the text in two more before it. Source: SPC-4, 7.8.15.
+pub fn serial_in_page(page: &[u8]) -> Option<String> {
+    let ([_, 0x80, high, low], text) = page.split_first_chunk::<4>()? else { return None };
+    let text = text.get(..usize::from(u16::from_be_bytes([*high, *low])))?;
+    Some(String::from_utf8_lossy(text).trim_matches(['\0', ' ']).to_owned())
 }
 
 /// The names that the makers of a disk gave it, as udev writes them.
@@ -150,6 +152,17 @@ mod tests {
                 format!("disk/by-uuid/{uuid}"),
             ]
         );
+    }
+
+    #[test]
+    fn a_disk_names_itself_in_a_page() {
+        let page =
+            |length: u16, text: &str| [&[0, 0x80][..], &length.to_be_bytes(), text.as_bytes()].concat();
+        assert_eq!(serial_in_page(&page(8, "  KEL-1\0and more")).as_deref(), Some("KEL-1"));
+        assert_eq!(serial_in_page(&page(0, "")).as_deref(), Some(""));
+        assert_eq!(serial_in_page(&page(5, "KEL")), None, "it ends early");
+        assert_eq!(serial_in_page(&[0, 0x83, 0, 1, b'K']), None, "another page");
+        assert_eq!(serial_in_page(&[0, 0x80, 0]), None);
     }
 
     #[test]

@@ -44,6 +44,7 @@ use registry::Registry;
 use uevent::{Action, Listener, News};
 
 pub use coldplug::load_drivers;
+pub use disk_names::serial_in_page;
 pub use disk_search::{NoDisk, find_disk};
 pub use partition_names::{PartitionNames, partition_names};
 pub use superblock::{ReadAt, Superblock, identify};
