@@ -44,6 +44,7 @@ pub mod metrics;
 pub mod mounts;
 pub mod netstat;
 pub mod network;
+mod newer_secrets;
 pub mod poweroff;
 pub mod processes;
 pub mod question;

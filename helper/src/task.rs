@@ -213,6 +213,8 @@ requests! {
     "remove" => Remove { name: String },
     /// Place secrets in the folder of a service with this user and group.
     "place" => Place { folder: PathBuf, uid: u32, gid: u32, secrets: Vec<SecretUse> },
+    /// Replace the file of a secret in the folder of a service that runs.
+    "renew" => Renew { folder: PathBuf, secret: SecretUse },
     /// Take the secrets of a service away.
     "withdraw" => Withdraw { folder: PathBuf },
 }
@@ -244,6 +246,7 @@ mod tests {
                 gid: 1001,
                 secrets: vec![SecretUse::of("db"), SecretUse { mode: 0o440, ..SecretUse::of("web") }],
             },
+            SecretRequest::Renew { folder: path.clone(), secret: SecretUse::of("db") },
             SecretRequest::Withdraw { folder: path.clone() },
         ] {
             let Request::Secrets { words, .. } = request.within(&path, &path) else { panic!("{request:?}") };

@@ -72,6 +72,16 @@ pub struct SecretUse {
     pub file: PathBuf,
     /// The permissions of the file.
     pub mode: u32,
+    /// `None`: the service keeps what it has until its next start.
+    pub on_change: Option<OnChange>,
+}
+
+/// What happens to a service that runs when one of its secrets gets another value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum OnChange {
+    Restart,
+    /// The file gets the value, and the service this signal.
+    Signal(i32),
 }
 
 impl SecretUse {
@@ -80,10 +90,10 @@ impl SecretUse {
 
     /// As the short form has it.
     pub fn of(name: &str) -> SecretUse {
-        SecretUse { name: name.to_owned(), file: name.into(), mode: SecretUse::MODE }
+        SecretUse { name: name.to_owned(), file: name.into(), mode: SecretUse::MODE, on_change: None }
     }
 
-    /// As one word of a command line.
+    /// As one word of a command line, for the helper that places it.
     pub fn to_word(&self) -> String {
         format!("{:o}:{}:{}", self.mode, self.name, self.file.display())
     }
@@ -93,7 +103,7 @@ impl SecretUse {
         let (mode, rest) = word.split_once(':')?;
         let (name, file) = rest.split_once(':')?;
         let mode = u32::from_str_radix(mode, 8).ok()?;
-        let secret = SecretUse { name: name.to_owned(), file: file.into(), mode };
+        let secret = SecretUse { file: file.into(), mode, ..SecretUse::of(name) };
         (is_name(name) && is_file(&secret.file)).then_some(secret)
     }
 }

@@ -98,10 +98,16 @@ fn a_new_value_is_there_at_the_next_start_and_a_removed_one_is_waited_for() {
     assert!(note.contains("web run with the value before; `kelsonctl restart web`"), "{note}");
     assert_eq!(list(&host)[0]["outdated"], json!(["web"]));
     assert!(host.ctl(&["secret", "list"]).ok().stdout.contains("web (older)"));
+    let newer = "db has another value since its start; `kelsonctl restart web` gives it";
+    for command in ["status", "why"] {
+        let shown = host.ctl(&[command, "web"]).ok().stdout;
+        assert!(shown.contains(newer), "{shown}");
+    }
     assert_eq!(fs::read_to_string(folder(&host, "web").join("db")).expect("it is placed"), "one\n");
     host.ctl(&["restart", "web", "--wait"]).ok();
     host.wait_log("web", "other");
     assert_eq!(list(&host)[0]["outdated"], json!([]));
+    assert!(!host.ctl(&["status", "web"]).ok().stdout.contains("another value"));
 
     let refused = host.ctl(&["secret", "remove", "db"]).expect(1);
     assert!(refused.stderr.contains("secret \"db\" is used by web"), "{}", refused.stderr);
@@ -124,6 +130,44 @@ fn a_new_value_is_there_at_the_next_start_and_a_removed_one_is_waited_for() {
     fs::write(&file, vec![b'x'; 64 << 10]).expect("it is writable");
     host.ctl(&["secret", "set", "long", file.to_str().expect("UTF-8")]).ok();
     assert_eq!(list(&host)[1]["size"], json!(64 << 10));
+    host.poweroff();
+}
+
+#[test]
+fn another_value_restarts_a_service_or_reaches_it_with_a_signal() {
+    let reads = "trap \"head db\" HUP; head db; while :; do sleep 0.05; done";
+    let signalled =
+        format!("process: {{command: [/bin/sh, -c, 'cd \"$CREDENTIALS_DIRECTORY\" && {reads}']}}\n");
+    let mut host = Host::builder()
+        .service(
+            "signalled",
+            &format!("{signalled}secrets: [{{name: db, onChange: HUP}}]\nuser: '1234:1235'"),
+        )
+        .service("restarted", &shows("db", "secrets: [{name: db, onChange: restart}, other]"))
+        .service("neither", &shows("db", "secrets: [db]"))
+        .start();
+    set(&host, "db", "one");
+    set(&host, "other", "x");
+    host.wait_all_up(&["signalled", "restarted", "neither"]);
+    let pids = |host: &Host| ["signalled", "restarted", "neither"].map(|name| host.pid_of(name));
+    let before = pids(&host);
+    host.wait_log("signalled", "one");
+    let note = set(&host, "db", "two");
+    assert!(note.starts_with("kelsonctl: neither run with the value before"), "{note}");
+    host.wait_log("signalled", "two");
+    host.wait_log("restarted", "two");
+    host.wait_all_up(&["signalled", "restarted", "neither"]);
+    let after = pids(&host);
+    assert_eq!((after[0], after[2]), (before[0], before[2]));
+    assert_ne!(after[1], before[1]);
+    assert_eq!(list(&host)[0]["outdated"], json!(["neither"]));
+    assert_eq!(host.service("restarted").restarts, 0, "it has not failed");
+    let placed = fs::metadata(folder(&host, "signalled").join("db")).expect("it is placed");
+    assert_eq!(((placed.uid(), placed.gid()), placed.mode() & 0o7777), ((1234, 1235), 0o400));
+    // The value before does nothing to a service that does not name the secret so.
+    let pids_before = pids(&host);
+    set(&host, "other", "y");
+    assert_eq!(pids(&host), pids_before);
     host.poweroff();
 }
 

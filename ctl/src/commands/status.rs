@@ -10,6 +10,7 @@ use kelson_proto::v1::line::Stream;
 use kelson_proto::v1::{Check, CheckResult, Event, Line, Service, State, StatusRequest, StatusResponse};
 
 use super::last_lines::last_lines;
+use super::newer_secrets::newer_secrets;
 use super::services::is_idle;
 use crate::call::{Call, Run};
 use crate::failure::{Failure, answer_about};
@@ -50,7 +51,12 @@ impl Run for Arguments {
         let mut shown = String::new();
         if call.is_table() {
             let lines = last_lines(&client, &name, LINES, None).await;
-            shown = page(&status, &call.terminal, SystemTime::now()) + &log(lines, &call.terminal);
+            // Asked only of a service that may have some.
+            let newer = match status.spec.contains("secrets") {
+                true => newer_secrets(&client, &name).await,
+                false => None,
+            };
+            shown = page(&status, newer, &call.terminal, SystemTime::now()) + &log(lines, &call.terminal);
         }
         call.show(&status, || Page::Text(shown))
     }
@@ -78,8 +84,8 @@ fn log(lines: Result<Vec<Line>, Failure>, terminal: &Terminal) -> String {
     format!("\n{head}\n{rows}")
 }
 
-/// All that is known, in four parts: facts, checks, events, spec.
-pub fn page(status: &StatusResponse, terminal: &Terminal, now: SystemTime) -> String {
+/// All that is known, in four parts: facts, checks, events, spec. `newer`: what is to be said of its secrets.
+pub fn page(status: &StatusResponse, newer: Option<String>, terminal: &Terminal, now: SystemTime) -> String {
     let service = status.service.clone().unwrap_or_default();
     let palette = terminal.palette;
     let tone = service_tone(&service);
@@ -96,7 +102,8 @@ pub fn page(status: &StatusResponse, terminal: &Terminal, now: SystemTime) -> St
         about => format!("{dot} {name} - {}", escape(about)),
     });
     let mut last = "";
-    for (what, value) in facts(status, now, terminal) {
+    let newer = newer.map(|text| ("secrets", palette.paint(Tone::Waiting, &escape(&text))));
+    for (what, value) in facts(status, now, terminal).into_iter().chain(newer) {
         // The lines of a mistake are one fact.
         let what = if std::mem::replace(&mut last, what) == what { "" } else { what };
         let what = if what.is_empty() { String::new() } else { format!("{what}:") };
@@ -279,7 +286,7 @@ mod tests {
             let service = Service { pid, state: state.into(), ..Service::default() };
             let status =
                 StatusResponse { service: Some(service), checks: vec![check], ..StatusResponse::default() };
-            let page = page(&status, &Terminal::plain(), SystemTime::now());
+            let page = page(&status, None, &Terminal::plain(), SystemTime::now());
             assert!(page.contains(&format!("health:      {expected}\n")), "{page}");
         }
     }

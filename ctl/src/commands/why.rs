@@ -8,6 +8,7 @@ use kelson_proto::v1::missing::Kind;
 use kelson_proto::v1::{Reason, State, StatusRequest, WhyRequest};
 
 use super::last_lines::last_lines;
+use super::newer_secrets::newer_secrets;
 use crate::call::{Call, Run};
 use crate::failure::{Failure, answer, answer_about};
 use crate::output::tree::{Branch, render};
@@ -22,7 +23,7 @@ const COLUMNS: usize = 160;
 struct Beside {
     palette: Palette,
     now: SystemTime,
-    /// Below which service the lines of its log stand.
+    /// Below which service which lines stand: of its log, and of its secrets.
     logs: HashMap<String, Vec<Branch>>,
 }
 
@@ -53,6 +54,14 @@ impl Run for Arguments {
             let mut logs = HashMap::new();
             for service in failed(name, &reason).into_iter().take(SERVICES) {
                 logs.insert(service.to_owned(), log(&client, service).await);
+            }
+            if reason.state() == State::Running
+                && let Some(line) = newer_secrets(&client, name).await
+            {
+                logs.insert(
+                    name.clone(),
+                    vec![Branch { line: escape(&line).into_owned(), below: Vec::new() }],
+                );
             }
             let beside = Beside { palette: call.terminal.palette, now: SystemTime::now(), logs };
             shown = render(&branch(name, &reason, &beside), call.terminal.unicode);

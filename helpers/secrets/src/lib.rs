@@ -19,6 +19,6 @@ mod sealed;
 mod store;
 
 pub use error::SecretError;
-pub use place::{Owner, place, withdraw};
+pub use place::{Owner, place, renew, withdraw};
 pub use sealed::{Key, Opened, open, seal};
 pub use store::Store;

@@ -1,12 +1,14 @@
 //! The secrets of a service as files: in memory that is mounted for it alone, and gone when the service has stopped.
 
 use std::collections::BTreeSet;
-use std::fs::{self, DirBuilder, File, FileTimes, Permissions};
+use std::fs::{self, DirBuilder, File, FileTimes, Metadata, Permissions};
 use std::io::{self, ErrorKind, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown};
+use std::os::unix::fs::{
+    DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown,
+};
 use std::path::{Path, PathBuf};
 
-use kelson_spec::secrets::SecretUse;
+use kelson_spec::secrets::{LONGEST_VALUE, SecretUse};
 use kelson_sys::removed;
 use libc::O_NOFOLLOW;
 use nix::errno::Errno;
@@ -20,7 +22,7 @@ use crate::{SecretError, Store};
 const OUTER: u32 = 0o711;
 /// Of the folder of a service, for its owner, and for others that a file in it is for.
 const FOLDER: [(u32, u32); 3] = [(0o777, 0o500), (0o070, 0o050), (0o007, 0o005)];
-/// What a file takes of a memory file system, at most: its length in the largest pages.
+/// What a file takes of a memory file system besides its length, at most: a page of the largest.
 const PAGE: u64 = 64 << 10;
 
 /// The user and the group of a service.
@@ -68,8 +70,9 @@ pub(crate) fn place_opened(
         DirBuilder::new().mode(0o700).create(folder)
     };
     make().map_err(SecretError::at(folder))?;
-    let size =
-        opened.iter().fold(PAGE, |sum, (_, one)| sum.saturating_add(PAGE).saturating_add(one.about.size));
+    // Of the longest values, one of them twice: they may be renewed.
+    let files = (opened.len() as u64).saturating_add(1);
+    let size = files.saturating_mul(PAGE.saturating_add(LONGEST_VALUE as u64)).saturating_add(PAGE);
     let placed = mount_memory(folder, size).and_then(|fs_type| {
         fill(folder, owner, opened).map_err(SecretError::at(folder))?;
         if let Some(fs_type) = fs_type {
@@ -85,6 +88,48 @@ pub(crate) fn place_opened(
         let _ = withdraw(folder);
     }
     placed
+}
+
+/// Replaces the file of a secret in the folder of a service that runs, also where the service sees that folder elsewhere. The
+/// owner and the permissions stay. A service that has no such file is left as it is.
+///
+/// # Errors
+/// A secret that cannot be opened, or a file that stays as it was.
+pub fn renew(store: &Store, folder: &Path, secret: &SecretUse) -> Result<(), SecretError> {
+    let opened = store.open(&secret.name)?;
+    let path = folder.join(&secret.file);
+    let Ok(before) = path.symlink_metadata() else { return Ok(()) };
+    remount(folder, MsFlags::empty());
+    let replaced = replace(&path, &before, &opened);
+    remount(folder, MsFlags::MS_RDONLY);
+    replaced.map_err(SecretError::at(&path))
+}
+
+/// One that is no mount can be written as it is.
+fn remount(folder: &Path, flags: MsFlags) {
+    let _ = mount(None::<&str>, folder, None::<&str>, FLAGS | MsFlags::MS_REMOUNT | flags, None::<&str>);
+}
+
+fn replace(path: &Path, before: &Metadata, opened: &Opened) -> io::Result<()> {
+    let parent = path.parent().unwrap_or(Path::new("/"));
+    let modes = fs::metadata(parent)?.permissions();
+    // Root of a container may lack the capability to write where the owner may not.
+    fs::set_permissions(parent, Permissions::from_mode(modes.mode() | 0o200))?;
+    // No secret has such a name.
+    let half = parent.join(".new");
+    let write = || {
+        let mut file = File::options().write(true).create(true).truncate(true).mode(0o600).open(&half)?;
+        file.write_all(&opened.value)?;
+        file.set_times(FileTimes::new().set_modified(opened.about.set_at))?;
+        Owner { uid: before.uid(), gid: before.gid() }.takes(&file)?;
+        file.set_permissions(before.permissions())?;
+        fs::rename(&half, path)
+    };
+    let written = write();
+    if written.is_err() {
+        let _ = fs::remove_file(&half);
+    }
+    written.and(fs::set_permissions(parent, modes))
 }
 
 /// Takes the secrets of a service away. Elsewhere, such as in a mount namespace that a process has made, they are gone too.
@@ -188,7 +233,6 @@ mod tests {
     use kelson_sys::mountinfo;
     use nix::sched::{CloneFlags, unshare};
     use std::os::fd::AsRawFd as _;
-    use std::os::unix::fs::MetadataExt as _;
 
     use super::testing::in_a_namespace;
     use super::*;
@@ -251,6 +295,39 @@ mod tests {
             withdraw(folder).unwrap();
             withdrawn.send(()).unwrap();
             other.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn a_file_that_is_renewed_is_another_where_its_folder_is_seen() {
+        in_a_namespace(|folder, store| {
+            let owner = Owner { uid: 1001, gid: 1002 };
+            let key = SecretUse { file: "tls/key.pem".into(), mode: 0o440, ..SecretUse::of("tls-key") };
+            place(store, folder, owner, &[SecretUse::of("db"), key.clone()]).unwrap();
+            // As a container has it.
+            let elsewhere = folder.with_file_name("elsewhere");
+            fs::create_dir(&elsewhere).unwrap();
+            mount(Some(folder), &elsewhere, None::<&str>, MsFlags::MS_BIND, None::<&str>).unwrap();
+            let long = vec![b'x'; LONGEST_VALUE];
+            store.set("tls-key", &Opened::now(long.clone(), "uid 0", "")).unwrap();
+            store.set("db", &Opened::now(long.clone(), "uid 0", "")).unwrap();
+            renew(store, folder, &SecretUse::of("db")).unwrap();
+            renew(store, folder, &key).unwrap();
+            for folder in [folder, &elsewhere] {
+                let found = fs::metadata(folder.join("tls/key.pem")).unwrap();
+                assert_eq!(fs::read(folder.join("tls/key.pem")).unwrap(), long);
+                assert_eq!((found.uid(), found.gid(), found.mode() & 0o7777), (1001, 1002, 0o440));
+                assert_eq!(found.modified().unwrap(), store.open("tls-key").unwrap().about.set_at);
+                assert_eq!(fs::metadata(folder.join("tls")).unwrap().mode() & 0o7777, 0o550);
+                assert_eq!(fs::read_dir(folder.join("tls")).unwrap().count(), 1);
+            }
+            assert!(!mount_at(folder).unwrap().writable());
+            // A service whose run has no such file.
+            store.set("new", &Opened::now(b"x".to_vec(), "uid 0", "")).unwrap();
+            renew(store, folder, &SecretUse::of("new")).unwrap();
+            assert!(!folder.join("new").exists());
+            umount2(&elsewhere, MntFlags::MNT_DETACH).unwrap();
+            withdraw(folder).unwrap();
         });
     }
 

@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use kelson_helper::task::SecretRequest;
-use kelson_secrets::{Opened, Owner, SecretError, Store, place, withdraw};
+use kelson_secrets::{Opened, Owner, SecretError, Store, place, renew, withdraw};
 use kelson_spec::secrets::LONGEST_VALUE;
 use kelson_spec::wire;
 
@@ -32,6 +32,7 @@ pub fn perform(
         SecretRequest::Place { folder, uid, gid, secrets } => {
             place(&store, &folder, Owner { uid, gid }, &secrets)
         }
+        SecretRequest::Renew { folder, secret } => text(renew(&store, &folder, &secret)),
         SecretRequest::Withdraw { folder } => text(withdraw(&folder)),
     };
     done.map_err(|error| error.to_string())

@@ -11,9 +11,9 @@ use kelson_helper::task::SecretRequest;
 use kelson_helper::{CONTROL, Launcher};
 use kelson_services::ServicesError;
 use kelson_services::host::{HostRequest, Secret, SecretRow};
-use kelson_services::manager::Manager;
+use kelson_services::manager::{Manager, Outcome};
 use kelson_spec::features::{Feature, OWN};
-use kelson_spec::secrets::{SecretUse, StoredSecret, folder, is_name, wrong_name};
+use kelson_spec::secrets::{OnChange, SecretUse, StoredSecret, folder, is_name, wrong_name};
 use kelson_spec::{ServiceSpec, quoted, wire};
 use nix::fcntl::OFlag;
 use nix::sys::memfd::{MFdFlags, memfd_create};
@@ -58,7 +58,7 @@ impl Secrets {
         });
     }
 
-    /// Keeps a value. Returns the services that run with the one before.
+    /// Keeps a value, and does with the services that run with the one before what their files say. Returns the others of those.
     async fn set(&self, name: &str, value: &Secret, asked_by: &str) -> Result<Vec<String>, ServicesError> {
         if !is_name(name) {
             return Err(ServicesError::NotNow(wrong_name(name)));
@@ -71,7 +71,45 @@ impl Secrets {
         drop(turn);
         self.manager.host_event(&format!("secret {name} is set by {asked_by}"));
         let rows = self.list().await?.into_iter();
-        Ok(rows.filter(|row| row.stored.name == name).flat_map(|row| row.outdated).collect())
+        let mut outdated = Vec::new();
+        for service in rows.filter(|row| row.stored.name == name).flat_map(|row| row.outdated) {
+            if !self.has_renewed(&service, name).await {
+                outdated.push(service);
+            }
+        }
+        Ok(outdated)
+    }
+
+    /// Restarts a service, or gives it the value and a signal, as its file says. False: it runs with the value before.
+    async fn has_renewed(&self, service: &str, name: &str) -> bool {
+        let spec = self.manager.spec(service);
+        let secret = spec.as_ref().and_then(|spec| spec.secrets.iter().find(|one| one.name == name));
+        let done = match secret.and_then(|secret| Some((secret, secret.on_change?))) {
+            None => return false,
+            Some((_, OnChange::Restart)) => self.restart(service).await,
+            Some((secret, OnChange::Signal(signal))) => self.signal(service, secret, signal).await,
+        };
+        if let Err(why) = &done {
+            self.manager.host_event(&format!("secret {name} has not reached {service}: {why}"));
+        }
+        done.is_ok()
+    }
+
+    async fn restart(&self, service: &str) -> Result<(), String> {
+        let mut results = self.manager.restart(&[service.to_owned()], false).await;
+        let result = results.pop();
+        let refused = result.filter(|result| matches!(result.outcome, Outcome::Refused | Outcome::Failed));
+        refused.map_or(Ok(()), |result| Err(result.message))
+    }
+
+    async fn signal(&self, service: &str, secret: &SecretUse, signal: i32) -> Result<(), String> {
+        let folder = folder(&self.runtime, service);
+        let request =
+            SecretRequest::Renew { folder, secret: secret.clone() }.within(&self.state, &self.runtime);
+        task::run(&*self.tasks, &request, CALL).await.map_err(|error| error.to_string())?;
+        let asked_by = format!("another value of secret {}", secret.name);
+        let sent = self.manager.signal(service, signal, asked_by).await;
+        sent.map(drop).map_err(|error| error.to_string())
     }
 
     async fn remove(&self, name: &str, force: bool, asked_by: &str) -> Result<(), ServicesError> {

@@ -81,7 +81,7 @@ pub fn body(model: &Model, columns: usize, lines: usize, looks: Looks, now: Syst
                     unicode: looks.unicode,
                     headers: true,
                 };
-                from_top(&status::page(status, &terminal, now), model.top, columns, lines)
+                from_top(&status::page(status, None, &terminal, now), model.top, columns, lines)
             }
             (_, said) => note(said.as_deref().unwrap_or("the host is asked")),
         },

@@ -4,14 +4,17 @@ use std::path::{Path, PathBuf};
 
 use super::at::At;
 use super::codec::Codec;
+use super::confinement::signal;
 use super::mapping::{Mapping, keys};
-use super::values::word;
+use super::values::{some_text, word};
 use crate::decode::quoted;
 use crate::schema::{Kind, form};
-use kelson_spec::secrets::{SecretUse, is_file, is_name, wrong_name};
+use kelson_spec::kernel;
+use kelson_spec::secrets::{OnChange, SecretUse, is_file, is_name, wrong_name};
 
 const NAME: &str = "^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$";
 const FILE: &str = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}(/[A-Za-z0-9_][A-Za-z0-9_.-]{0,63})*$";
+const RESTART: &str = "restart";
 /// The permissions that make sense for a file that nobody can write.
 const MODES: u32 = 0o555;
 
@@ -72,12 +75,34 @@ fn mapping() -> Mapping<SecretUse> {
         needed "name" name = name(), "name: NAME", "the name of the secret, as `kelsonctl secret set` has it";
         means "file" (file) = path.optional(), "`name`", "its path in the folder of the service";
         key "mode" mode = mode, "the permissions of the file, which is the user's of the service";
+        means "onChange" on_change = on_change().optional(), "it keeps the value of its start",
+            "what happens to the service when the secret gets another value while it runs. `restart`: it is \
+             restarted. A signal such as `SIGHUP`: its file gets the value, then it gets the signal";
     }
     .check(|_, seen, secret| {
         if !seen.has("file") {
             secret.file = PathBuf::from(&secret.name);
         }
     })
+}
+
+/// `restart`, or a signal.
+fn on_change() -> Codec<OnChange> {
+    let kind = signal().kind;
+    let restart = || Kind::Form(form("restart", &format!("^{RESTART}$"), RESTART));
+    some_text().of_kind(move || Kind::Either(vec![restart(), kind()])).parsed(
+        |text| match text.as_str() {
+            RESTART => Ok(OnChange::Restart),
+            signal => {
+                let signal = kernel::parse_signal(signal).map(OnChange::Signal);
+                signal.map_err(|error| format!("{error}; write {RESTART}, or a signal such as SIGHUP"))
+            }
+        },
+        |on_change| match on_change {
+            OnChange::Restart => RESTART.to_owned(),
+            OnChange::Signal(signal) => kernel::signal_name(*signal),
+        },
+    )
 }
 
 fn name_kind() -> Kind {

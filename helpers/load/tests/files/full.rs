@@ -16,7 +16,7 @@ use kelson_spec::network::{
 };
 use kelson_spec::partitions::{DiskPartitionsSpec, PartitionSpec};
 use kelson_spec::registries::RegistriesSpec;
-use kelson_spec::secrets::SecretUse;
+use kelson_spec::secrets::{OnChange, SecretUse};
 use kelson_spec::service::*;
 use kelson_spec::sources::{SourceKind, SourcesSpec};
 use kelson_spec::{Loaded, wire};
@@ -29,7 +29,7 @@ process:                        # exactly one of process | container
   workingDirectory: /srv
 environment: {inherit: [HTTP_PROXY], LANG: C, PORT: 80, DEBUG: true, QUOTED: "a \"b\" \\ c: #d", EMPTY: ""}
 environmentFiles: [/etc/web.env, -/etc/not-there.env]
-secrets: [db-password, {name: tls-key, file: tls/key.pem, mode: 0440}, {name: API_KEY}]
+secrets: [db-password, {name: tls-key, file: tls/key.pem, mode: 0440, onChange: HUP}, {name: API_KEY, onChange: restart}]
 type: service
 start: manual
 when: [{path: /dev/ttyS1}]
@@ -155,8 +155,13 @@ fn every_key_of_a_service_file_is_read() {
         inherit: Inherit::Names(vec!["HTTP_PROXY".to_owned()]),
         secrets: vec![
             SecretUse::of("db-password"),
-            SecretUse { file: "tls/key.pem".into(), mode: 0o440, ..SecretUse::of("tls-key") },
-            SecretUse::of("API_KEY"),
+            SecretUse {
+                file: "tls/key.pem".into(),
+                mode: 0o440,
+                on_change: Some(OnChange::Signal(1)),
+                ..SecretUse::of("tls-key")
+            },
+            SecretUse { on_change: Some(OnChange::Restart), ..SecretUse::of("API_KEY") },
         ],
         kind: ServiceKind::Service,
         start: StartMode::Manual,

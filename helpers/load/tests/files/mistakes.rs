@@ -274,6 +274,9 @@ secrets: [{name: db, file: ../db, mode: 0600}, {file: x}]
 => 5:41: secrets[0].mode: "0600" are not permissions of a file that nobody writes; write such as 0440
 => 5:48: secrets[1].name: this key is missing; write name: NAME
 
+secrets: [{name: db, onChange: sometimes}]
+=> 5:32: secrets[0].onChange: "sometimes" is not a signal; write restart, or a signal such as SIGHUP
+
 secrets: [tls, {name: key, file: tls/key}]
 => 5:10: secrets: another secret is at "tls/key" already; write file: too
 
