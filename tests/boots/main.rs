@@ -9,6 +9,7 @@ mod crash_limit;
 mod demo;
 mod devices;
 mod dhcp;
+mod dhcp6;
 mod disks;
 mod encryption;
 mod failed;

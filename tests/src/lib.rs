@@ -32,6 +32,7 @@ pub mod drive;
 pub mod hanging_disk;
 pub mod host;
 pub mod image;
+pub mod namespace;
 pub mod paths;
 mod port;
 pub mod process;
