@@ -111,7 +111,7 @@ fn a_reload_takes_up_the_live_keys_at_once_and_no_crash_takes_up_the_others() {
     };
     let mut host = Host::builder().machine(&file("77s", false)).service("web", SERVE).up(&["web"]);
     write_machine(&host, &file("99s", true));
-    host.write_service("box", "container: {image: demo/box:1}");
+    host.write_service("box", "container: {image: demo/box:1, runtime: containerd}");
     for fault in [None, Some(Fault::Crash), Some(Fault::Reexec)] {
         if let Some(fault) = fault {
             fault.strike(&host);
