@@ -4,7 +4,7 @@
 //! messages have. A frame that is longer than its reader allows, or empty, is none, and ends the reading.
 
 use std::fs::File;
-use std::io::{self, Seek as _, Write as _};
+use std::io::{self, Read, Seek as _, Write as _};
 use std::os::fd::{OwnedFd, RawFd};
 use std::time::Duration;
 
@@ -42,6 +42,20 @@ pub fn input(question: &[u8]) -> io::Result<OwnedFd> {
     input.write_all(&frame(question))?;
     input.rewind()?;
     Ok(input.into())
+}
+
+/// Reads what [`input`] has written, in the helper.
+///
+/// # Errors
+/// `UnexpectedEof` where it ends early, `InvalidData` where no frame of at most `longest` bytes begins.
+pub fn question(input: &mut impl Read, longest: usize) -> io::Result<Vec<u8>> {
+    let mut head = [0; HEADER];
+    input.read_exact(&mut head)?;
+    let length = length(head, longest);
+    let length = length.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "its length"))?;
+    let mut bytes = vec![0; length];
+    input.read_exact(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// PID 1's end of the pipe.

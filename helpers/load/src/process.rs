@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use crate::folder::load_with;
 use crate::sources::{Mode, Sources, Switch};
 use crate::store::Store;
-use kelson_helper::answer::{HEADER, frame, length};
+use kelson_helper::answer::{self, frame};
 use kelson_spec::applied::{QUESTION_MAX, Question};
 use kelson_spec::features::Features;
 use kelson_spec::quote::error_text;
@@ -91,11 +91,7 @@ fn run(
 }
 
 fn question(input: &mut impl Read) -> Option<Question> {
-    let mut head = [0; HEADER];
-    input.read_exact(&mut head).ok()?;
-    let mut bytes = vec![0; length(head, QUESTION_MAX)?];
-    input.read_exact(&mut bytes).ok()?;
-    wire::decode(&bytes).ok()
+    wire::decode(&answer::question(input, QUESTION_MAX).ok()?).ok()
 }
 
 #[cfg(test)]

@@ -119,13 +119,7 @@ async fn answer(context: &Context, work: PullWork, keep: Option<&[String]>) -> R
 /// What PID 1 asks for.
 fn question() -> Result<PullQuestion, PullError> {
     let unread = |error: io::Error| PullError::Question(error.to_string());
-    let mut input = io::stdin().lock();
-    let mut head = [0; answer::HEADER];
-    input.read_exact(&mut head).map_err(unread)?;
-    let length =
-        answer::length(head, QUESTION_MAX).ok_or_else(|| PullError::Question("its length".to_owned()))?;
-    let mut bytes = vec![0; length];
-    input.read_exact(&mut bytes).map_err(unread)?;
+    let bytes = answer::question(&mut io::stdin().lock(), QUESTION_MAX).map_err(unread)?;
     wire::decode(&bytes).map_err(|error| PullError::Question(error.to_string()))
 }
 
