@@ -1,18 +1,17 @@
 //! The secrets that sources of the configuration give, and those in the folder of one.
 
-use std::fs::{self, File};
-use std::io::{ErrorKind, Read as _};
+use std::fs::File;
+use std::io::Read as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::time::SystemTime;
 
 use kelson_spec::secrets::{About, LONGEST_VALUE, MOST_OF_SOURCE, is_name, source_folder};
 use kelson_spec::sources::{self, SourceKind};
-use kelson_sys::ordered;
 use libc::{O_NOFOLLOW, O_NONBLOCK};
 
 use crate::SecretError;
-use crate::folder::names_in;
+use crate::folder::{file_names, names_in};
 use crate::sealed::Opened;
 
 /// A secret of a source. Nothing shows its value.
@@ -27,13 +26,8 @@ pub struct Given {
 /// # Errors
 /// A name that is none of a secret, or a file that cannot be read or is too long.
 pub fn read_folder(folder: &Path) -> Result<Vec<Given>, SecretError> {
-    let entries = match fs::read_dir(folder) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries.map_err(SecretError::at(folder))?,
-    };
-    let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
-    let mut names: Vec<String> = names.filter(|name| !name.starts_with('.')).collect();
-    ordered::sort(&mut names);
+    let mut names = file_names(folder)?;
+    names.retain(|name| !name.starts_with('.'));
     if names.len() > MOST_OF_SOURCE {
         return Err(SecretError::TooMuch);
     }
@@ -80,6 +74,7 @@ fn read_file(path: &Path) -> Result<(Vec<u8>, SystemTime), SecretError> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::symlink;
 
     use super::*;
