@@ -49,7 +49,7 @@ pub fn become_program(
     // SAFETY: no handler is set.
     unsafe { signal(Signal::SIGPIPE, SigHandler::SigDfl) }.at(|| "cannot reset a signal".to_owned())?;
     let error = program.execute();
-    // This process goes on, and may have nobody to say it to.
+    // This process continues, and may have nobody to report it to.
     // SAFETY: as above.
     let _ = unsafe { signal(Signal::SIGPIPE, SigHandler::SigIgn) };
     Err(error)

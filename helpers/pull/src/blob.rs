@@ -97,14 +97,14 @@ impl Transfer<'_> {
             ..Asked::default()
         };
         let answer = self.registry.get(&asked).await?;
-        // One that does not know ranges gives all of it, and another range would be of no use.
-        if answer.status() != StatusCode::PARTIAL_CONTENT || begins_at(&answer) != Some(self.partial.length) {
-            if answer.status() == StatusCode::PARTIAL_CONTENT {
-                self.begin_again()?;
+        let is_part = answer.status() == StatusCode::PARTIAL_CONTENT;
+        if !is_part || begins_at(&answer) != Some(self.partial.length) {
+            self.begin_again()?;
+            // A registry that does not know ranges sends all of it, which is as good. Another part is of no use.
+            if is_part {
                 let (host, what) = (self.registry.host.clone(), what.clone());
                 return Err(PullError::Cut { host, what, text: "it sent another part".to_owned() });
             }
-            self.begin_again()?;
         }
         let mut body = Body::of(answer, &self.registry.host, what);
         while let Some(bytes) = body.next().await? {

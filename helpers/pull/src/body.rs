@@ -9,7 +9,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::error::PullError;
 
-/// Within this time so many bytes have to come, or the end.
+/// At least `LEAST` bytes, or the end, must arrive within this time.
 const STALL: Duration = Duration::from_secs(20);
 const LEAST: usize = 4 << 10;
 

@@ -99,7 +99,7 @@ async fn document(
         ..Asked::default()
     };
     let mut retry = Retry::new(tries);
-    let (media_type, told, bytes) = loop {
+    let (media_type, reported, bytes) = loop {
         match read(registry, &asked).await {
             Ok(read) => break read,
             Err(error) => retry.after(error).await?,
@@ -110,7 +110,7 @@ async fn document(
         return Err(PullError::Length { host, what, expected, found });
     }
     let digest = Hasher::of(&bytes);
-    match expected.or(told) {
+    match expected.or(reported) {
         Some(expected) if expected != digest => {
             Err(PullError::Digest { host, what, expected, found: digest })
         }
@@ -125,9 +125,9 @@ async fn read(
     let answer = registry.get(asked).await?;
     let media_type =
         header(&answer, CONTENT_TYPE.as_str()).split(';').next().unwrap_or_default().trim().to_owned();
-    let told = Digest::parse(&header(&answer, DIGEST)).ok();
+    let reported = Digest::parse(&header(&answer, DIGEST)).ok();
     let bytes = Body::of(answer, &registry.host, &asked.what).whole(MAX_JSON).await?;
-    Ok((media_type, told, bytes))
+    Ok((media_type, reported, bytes))
 }
 
 fn header(answer: &Response<Incoming>, name: &str) -> String {
@@ -143,10 +143,10 @@ pub fn form(file: &str, document: &Document) -> Result<Form, Trouble> {
         file: file.to_owned(),
         text: "it is neither an index nor a manifest, or both".to_owned(),
     };
-    let told = document.media_type.as_str();
+    let media_type = document.media_type.as_str();
     match parse::<Shape>(file, &document.bytes)?.form() {
-        Form::Index if !is_manifest(told) => Ok(Form::Index),
-        Form::Manifest if !is_index(told) => Ok(Form::Manifest),
+        Form::Index if !is_manifest(media_type) => Ok(Form::Index),
+        Form::Manifest if !is_index(media_type) => Ok(Form::Manifest),
         _ => Err(neither()),
     }
 }

@@ -58,8 +58,8 @@ fn a_tag_is_resolved_once_and_a_host_without_its_registry_starts_what_it_has() {
         host(&authority).state(state.path()).service("app", &service(&registry, more)).up(&["app"])
     };
     let mut host = up("");
-    let told = messages(&host);
-    assert!(told.iter().any(|text| text.starts_with("pulled ") && text.ends_with(&first)), "{told:#?}");
+    let events = messages(&host);
+    assert!(events.iter().any(|text| text.starts_with("pulled ") && text.ends_with(&first)), "{events:#?}");
     host.wait_log("app", "first");
     assert_eq!(digest(&host), first);
     assert!(host.ctl(&["images"]).ok().stdout.contains(" pulled "), "the table names where it is");
@@ -77,15 +77,15 @@ fn a_tag_is_resolved_once_and_a_host_without_its_registry_starts_what_it_has() {
     host.poweroff();
     // `always` asks, and starts what it has where nobody answers.
     let mut host = up(", pull: always");
-    let told = messages(&host);
-    assert!(told.iter().any(|text| text.contains("cannot be pulled: ")), "{told:#?}");
+    let events = messages(&host);
+    assert!(events.iter().any(|text| text.contains("cannot be pulled: ")), "{events:#?}");
     assert_eq!(digest(&host), first);
     host.poweroff();
     registry.fault(|faults| faults.down = false);
     let mut host = up(", pull: always");
     host.wait_log("app", "second");
-    let told = messages(&host);
-    assert!(told.iter().any(|text| text.ends_with(&format!("{second}, before {first}"))), "{told:#?}");
+    let events = messages(&host);
+    assert!(events.iter().any(|text| text.ends_with(&format!("{second}, before {first}"))), "{events:#?}");
     host.poweroff();
 }
 
@@ -132,9 +132,9 @@ fn a_pull_that_cannot_be_is_named_and_tried_again() {
     let registry = Registry::start(Some(&authority));
     let mut host = host(&authority).service("app", &service(&registry, "")).start();
     host.wait_state("app", "backoff");
-    let told = messages(&host);
+    let events = messages(&host);
     let expected = format!("image {0}/app:1 cannot be pulled: {0} does not have manifest 1", registry.host);
-    assert!(told.iter().any(|text| text.contains(&expected)), "{told:#?}");
+    assert!(events.iter().any(|text| text.contains(&expected)), "{events:#?}");
     registry.push(&[image("late")]);
     host.wait_up("app");
     assert_eq!(helpers(&host), 0, "the process ends with its work");

@@ -56,9 +56,9 @@ impl Launcher for Itself {
             let mut command = Command::new("/proc/self/exe");
             command.args(["the_process_itself", "--exact", "--nocapture", "--test-threads=1"]);
             command.env(ITSELF, "1");
-            let (told, exit) = tokio::sync::oneshot::channel();
+            let (exited, exit) = tokio::sync::oneshot::channel();
             let ended = move |how| {
-                let _ = told.send(how);
+                let _ = exited.send(how);
             };
             let before = move || Ok(nix::unistd::dup2_stdin(&question)?);
             let Child { pid, kill } = child::start(command, report, before, ended)?;
