@@ -82,8 +82,10 @@ fn long_two_hundred_panics_under_load_cost_nobody_anything() {
 fn demo(plan: &Plan) -> VmBuilder {
     let config = paths::top().join("hack/demo/config");
     let machine = fs::read_to_string(config.join("machine.yaml")).expect("the demo's machine file");
-    let mut builder =
-        Vm::builder("chaos-demo").machine(&machine).images(&paths::top().join("out/image/images"));
+    let mut builder = Vm::builder("chaos-demo")
+        .without_containerd()
+        .machine(&machine)
+        .images(&paths::top().join("out/image/images"));
     for entry in fs::read_dir(config.join("services")).expect("the demo's services") {
         let path = entry.expect("the demo's services").path();
         let name = path.file_stem().and_then(|name| name.to_str()).expect("a name");

@@ -1,4 +1,4 @@
-//! The demo: services from images that three tools made, in two kinds of archive, with three compressions.
+//! The demo: services from images that two tools made, in archives and in a registry, with three compressions.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -9,10 +9,14 @@ use kelson_tests::{Event, PATIENCE, Vm, until};
 use crate::{Disk, assert_clean};
 
 /// The services that run an image, and the image.
-const CONTAINERS: [(&str, &str); 4] =
-    [("redis", "demo/redis:7"), ("seed", "demo/redis:7"), ("web", "demo/web:1"), ("nginx", "demo/nginx:1")];
+const CONTAINERS: [(&str, &str); 4] = [
+    ("redis", "demo/redis:7"),
+    ("seed", "demo/redis:7"),
+    ("web", "10.0.2.100:5000/demo/web:1"),
+    ("nginx", "demo/nginx:1"),
+];
 const ALL: [&str; 5] = ["redis", "seed", "web", "nginx", "watch"];
-/// The text of an event about an image that was complete in containerd.
+/// The text of an event about an image that was complete.
 const WAS_THERE: &str = "was unpacked before";
 
 /// The number that the web page counts visits with.
@@ -32,30 +36,16 @@ fn told(events: &[Event], text: &str) -> BTreeSet<String> {
 
 #[test]
 fn the_demo_boots_from_our_initramfs_until_all_is_up() {
-    let mut vm = Vm::builder("demo").demo().forward(80).boot();
-    vm.wait_up(&ALL);
-    for service in vm.services() {
-        assert!(service.up, "{service:?}");
-        // A service with a check has passed it: it would not be up otherwise.
-        let checked = ["redis", "web", "nginx"].contains(&service.name.as_str());
-        assert!(service.builtin || service.healthy == checked.then_some(true), "{service:?}");
-    }
-    vm.ctl(&["boot"]).ok();
+    let mut vm = Vm::builder("demo").demo().without_containerd().forward(80).boot();
+    the_demo_is_up(&vm);
+    assert!(vm.services().iter().all(|service| service.name != "containerd"));
+    it_stops_in_order(&mut vm);
+}
 
-    let first = visits(&vm);
-    assert_eq!(visits(&vm), first + 1);
-
-    let images = vm.ctl(&["images"]).ok().stdout;
-    for (_, image) in CONTAINERS {
-        assert!(images.contains(image), "{image} is not in\n{images}");
-    }
-    let log = vm.ctl(&["logs", "web"]).ok().stdout;
-    assert!(log.contains("listening on 127.0.0.1:8000"), "{log}");
-    let info = vm.ctl(&["exec", "redis", "--", "redis-cli", "info"]).ok().stdout;
-    assert!(info.contains("redis_version:"), "{info}");
-    // The status of what ran inside is handed through.
-    vm.ctl(&["exec", "redis", "--", "redis-cli", "-e", "no-such-command"]).expect(1);
-
+#[test]
+fn the_demo_runs_the_same_with_containerd() {
+    let mut vm = Vm::builder("demo-containerd").demo().with_containerd().forward(80).boot();
+    the_demo_is_up(&vm);
     // containerd's own tool sees the same processes.
     let tasks =
         vm.ctl(&["exec", "watch", "--", "/usr/bin/ctr", "--namespace", "kelson", "task", "ls"]).ok().stdout;
@@ -67,7 +57,37 @@ fn the_demo_boots_from_our_initramfs_until_all_is_up() {
         };
         assert!(tasks.lines().any(is_task), "{name} with PID {pid} is not in\n{tasks}");
     }
+    it_stops_in_order(&mut vm);
+}
 
+#[track_caller]
+fn the_demo_is_up(vm: &Vm) {
+    vm.wait_up(&ALL);
+    for service in vm.services() {
+        assert!(service.up, "{service:?}");
+        // A service with a check has passed it: it would not be up otherwise.
+        let checked = ["redis", "web", "nginx"].contains(&service.name.as_str());
+        assert!(service.builtin || service.healthy == checked.then_some(true), "{service:?}");
+    }
+    vm.ctl(&["boot"]).ok();
+
+    let first = visits(vm);
+    assert_eq!(visits(vm), first + 1);
+
+    let images = vm.ctl(&["images"]).ok().stdout;
+    for (_, image) in CONTAINERS {
+        assert!(images.contains(image), "{image} is not in\n{images}");
+    }
+    let log = vm.ctl(&["logs", "web"]).ok().stdout;
+    assert!(log.contains("listening on 127.0.0.1:8000"), "{log}");
+    let info = vm.ctl(&["exec", "redis", "--", "redis-cli", "info"]).ok().stdout;
+    assert!(info.contains("redis_version:"), "{info}");
+    // The status of what ran inside is handed through.
+    vm.ctl(&["exec", "redis", "--", "redis-cli", "-e", "no-such-command"]).expect(1);
+}
+
+#[track_caller]
+fn it_stops_in_order(vm: &mut Vm) {
     let newest = vm.client().events().last().map_or(0, |event| event.seq);
     let mut events = vm.client().follow_events(newest + 1);
     vm.poweroff();
@@ -86,7 +106,13 @@ fn long_a_second_boot_from_a_disk_unpacks_nothing() {
     let mut counted = 0;
     for boot in 1..=2 {
         // Whole boots are compared: how busy this computer is must not show.
-        let mut vm = Vm::builder("demo-on-a-disk").demo().disk(&disk.0).forward(80).instructions().boot();
+        let mut vm = Vm::builder("demo-on-a-disk")
+            .demo()
+            .with_containerd()
+            .disk(&disk.0)
+            .forward(80)
+            .instructions()
+            .boot();
         vm.wait_up(&ALL);
         let whole = until("the boot to be over", BOOT_PATIENCE, || {
             let told: serde_json::Value = vm.ctl(&["boot", "-o", "json"]).ok().json();

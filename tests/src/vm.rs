@@ -110,6 +110,11 @@ impl VmBuilder {
         self
     }
 
+    /// The machine has containerd, also where the image has none.
+    pub fn with_containerd(self) -> VmBuilder {
+        self.arguments(["--containerd".as_ref(), "1.6".as_ref()])
+    }
+
     /// The machine has no containerd.
     pub fn without_containerd(self) -> VmBuilder {
         self.arguments(["--containerd".as_ref(), "none".as_ref()])
