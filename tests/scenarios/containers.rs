@@ -30,6 +30,7 @@ mod registry;
 mod stopping;
 mod v1_crashes;
 mod x1_what_a_process_sees;
+mod x2_ways_out;
 
 use std::cell::Cell;
 use std::path::Path;

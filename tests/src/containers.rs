@@ -1,7 +1,8 @@
 //! The parts that a host needs to run real containers in a PID namespace: containerd's programs, and a place
 //! for their mounts.
 
-use std::os::unix::fs::symlink;
+use std::fs::Permissions;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -22,6 +23,8 @@ pub struct Containers {
     pub replaceable: bool,
     /// There is no containerd.
     pub alone: bool,
+    /// containerd runs containers with crun instead of runc.
+    pub crun: bool,
 }
 
 /// The further lines in the machine file of such a host: services look for their programs in a `PATH` of
@@ -35,11 +38,28 @@ pub fn machine(containers: &Containers) -> String {
         true => format!("$DIR/{PLACE}:{}", host::PATH),
         false => path(),
     };
+    let path = if containers.crun { format!("$DIR/{CRUN}:{path}") } else { path };
     format!("builtins: {{containerd: {{enabled: true, environment: {{PATH: '{path}'}}}}}}\n")
 }
 
+const WRITABLE: &str = "the test's folder is writable";
+
 /// Where a containerd is that can be replaced: a link to the folder of its programs.
 const PLACE: &str = "containerd-programs";
+
+/// Where crun has the name that containerd's shim looks for.
+const CRUN: &str = "crun";
+
+/// A program that runs crun without its cgroups, below a host's folder. For the filter of devices of a cgroup crun
+/// removes the limit of locked memory, for which this computer's root may lack `CAP_SYS_RESOURCE`.
+#[track_caller]
+pub fn put_crun(dir: &Path) {
+    let program = dir.join(CRUN).join("runc");
+    std::fs::create_dir_all(dir.join(CRUN)).expect(WRITABLE);
+    std::fs::write(&program, "#!/bin/sh\nexec /usr/bin/crun --cgroup-manager=disabled \"$@\"\n")
+        .expect(WRITABLE);
+    std::fs::set_permissions(&program, Permissions::from_mode(0o755)).expect(WRITABLE);
+}
 
 /// Makes the mount namespace ready: `$1` is where containerd's disk goes, `$2` its size, empty where `$1` is
 /// to be used as it is; then PID 1 with its arguments. Shims keep their sockets in `/run/containerd`,
@@ -125,7 +145,6 @@ fn find(version: &str) -> Option<PathBuf> {
 /// Links to the programs of this version, below a host's folder.
 #[track_caller]
 pub fn put(dir: &Path, version: &str) {
-    const WRITABLE: &str = "the test's folder is writable";
     let folder = dir.join(format!("containerd-{version}"));
     std::fs::create_dir_all(&folder).expect(WRITABLE);
     // The runc of 1.7 wants a C library that this computer need not have.

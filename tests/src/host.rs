@@ -236,6 +236,12 @@ impl HostBuilder {
         self
     }
 
+    /// With containerd, which runs containers with crun.
+    pub fn crun(mut self) -> HostBuilder {
+        self.containers.get_or_insert_default().crun = true;
+        self
+    }
+
     /// Without containerd: Kelson runs containers itself.
     pub fn without_containerd(mut self) -> HostBuilder {
         self.containers.get_or_insert_default().alone = true;
@@ -317,6 +323,9 @@ impl HostBuilder {
             machine = Some(machine.unwrap_or_default() + "\n" + &containers::machine(containers));
             if containers.replaceable {
                 containers::put(&dir, "1.6");
+            }
+            if containers.crun {
+                containers::put_crun(&dir);
             }
         }
         if let Some(machine) = &machine {

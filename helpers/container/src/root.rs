@@ -6,8 +6,9 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 
 use kelson_runner::native::{Request, Rootfs};
+use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
-use nix::unistd::{chdir, fchdir, pivot_root};
+use nix::unistd::{chdir, fchdir, getcwd, pivot_root};
 
 use crate::error::{At as _, ContainerError};
 use crate::mount_call::{Change, change};
@@ -95,5 +96,10 @@ pub fn enter_folder(path: &str) -> Result<(), ContainerError> {
     if !Path::new(path).exists() {
         fs::create_dir_all(path).at(what)?;
     }
-    chdir(path).at(what)
+    chdir(path).at(what)?;
+    // A descriptor of a folder of the host would be reached as /proc/self/fd/N.
+    match getcwd() {
+        Ok(folder) if folder.is_absolute() => Ok(()),
+        _ => Err(Errno::EXDEV).at(what),
+    }
 }

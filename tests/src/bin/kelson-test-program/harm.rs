@@ -89,7 +89,7 @@ pub(crate) fn dead_mount(path: &str) {
     std::mem::forget(server);
 }
 
-fn or_die_string(text: &str) -> CString {
+pub(crate) fn or_die_string(text: &str) -> CString {
     CString::new(text).unwrap_or_else(|_| die("a zero byte"))
 }
 

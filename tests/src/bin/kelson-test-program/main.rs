@@ -35,6 +35,9 @@
 //! | `cat=PATH`, `list=PATH` | the file; the names in the folder, one a line |
 //! | `try=PATH` | `PATH: written`, or what keeps it from being written |
 //! | `device=MAJOR:MINOR` | `device MAJOR:MINOR: opened`, of a node that it makes, or what keeps it from that |
+//! | `escape` | `escape ATTEMPT: done`, or what keeps it from leaving its container in that way |
+//! | `overwrite-programs` | writes into the programs of all other processes that it can open so, for ever |
+//! | `swap=A:B` | two files of a folder change their names, as often as it can, for ever |
 //! | `put=PATH:TEXT`, `remove=PATH` | writes to a file that is there; removes it |
 //! | `kill=SIGNAL:PID` | to another process |
 //! | `hog=N` | N MiB of memory, all of it written |
@@ -63,6 +66,7 @@
 
 #[path = "../../checksum.rs"]
 mod checksum;
+mod escape;
 mod harm;
 mod ledger;
 mod server;
@@ -142,6 +146,9 @@ fn run(steps: &[&str]) {
             "list" => put(1, &sight::list(value)),
             "try" => put(1, &sight::try_to_write(value)),
             "device" => put(1, &sight::open_device(value)),
+            "escape" => put(1, &escape::attempts()),
+            "overwrite-programs" => escape::overwrite_programs(),
+            "swap" => escape::swap(value),
             "put" => {
                 // Names of devices hold colons.
                 let (path, text) = value.rsplit_once(':').unwrap_or_else(|| die("put=PATH:TEXT"));
