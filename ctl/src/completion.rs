@@ -160,7 +160,7 @@ mod tests {
         assert!(all.contains(&"services".to_owned()) && all.contains(&"poweroff".to_owned()));
         assert!(!all.contains(&"complete".to_owned()), "what is hidden is not offered");
         assert_eq!(words("boot "), ["blame", "critical-chain", "plot"]);
-        assert_eq!(words("images "), ["prune"]);
+        assert_eq!(words("images "), ["prune", "update"]);
         assert_eq!(words("-o json boot bl"), ["blame", "critical-chain", "plot"]);
     }
 

@@ -46,7 +46,10 @@ const RELATED: &[(&[&str], &str)] = &[
     (&["shutdown", "off", "power-off", "exit"], "`kelsonctl poweroff`, `kelsonctl reboot`, `kelsonctl halt`"),
     (&["attach", "shell", "sh", "bash", "ssh", "enter"], "`kelsonctl exec -it NAME /bin/sh`"),
     (&["pause", "unpause", "hup", "usr1", "usr2", "alarm"], "`kelsonctl signal NAME HUP`, or another signal"),
-    (&["image", "pull", "push", "load", "rmi", "prune"], "`kelsonctl images`, `kelsonctl images prune`"),
+    (
+        &["image", "pull", "push", "load", "rmi", "prune"],
+        "`kelsonctl images`, `kelsonctl images update IMAGE`, `kelsonctl images prune`",
+    ),
     (&["stats", "usage", "resources"], "`kelsonctl top`, `kelsonctl metrics -o table`"),
     (&["port", "ports", "ss", "sockets", "lsof"], "`kelsonctl netstat`"),
     (&["free", "mem"], "`kelsonctl memory`"),

@@ -175,7 +175,7 @@ mod tests {
             "{page}"
         );
         for option in [
-            "\\fB\\-\\-dry\\-run\\fR\nOnly report",
+            "\\fB\\-\\-dry\\-run\\fR\nOnly report the images",
             "\\-\\-file\\fR \\fIFILE\\fR\nAnother",
             "\\-\\-valid\\fR \\fID\\fR\nThe validity of the certificate [default: 30d]\n",
         ] {

@@ -28,8 +28,8 @@ pub struct PullQuestion {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PullWork {
-    /// Resolves the name of an image and fetches all of it that is missing.
-    Pull { image: String },
+    /// Resolves the name of an image and fetches all of it that is missing; `dry_run`: only tells that.
+    Pull { image: String, dry_run: bool },
     /// Removes the images that are not kept; `dry_run`: only tells them.
     Prune { dry_run: bool },
 }
@@ -38,8 +38,16 @@ pub enum PullWork {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PullerOptions {
     pub registries: RegistriesSpec,
-    /// The folder of the pulled images, [`RegistriesSpec::FOLDER`] of the state folder.
-    pub folder: PathBuf,
+    pub state_dir: PathBuf,
+    /// It has the secrets of sources.
+    pub runtime_dir: PathBuf,
+}
+
+impl PullerOptions {
+    /// The folder of the pulled images.
+    pub fn folder(&self) -> PathBuf {
+        self.state_dir.join(RegistriesSpec::FOLDER)
+    }
 }
 
 /// Has images pulled. Cheap to clone.
@@ -54,17 +62,24 @@ impl Puller {
         Puller { launcher, options: Arc::new(options) }
     }
 
-    /// Pulls an image into the folder of pulled images, whole. Progress comes about once a second, also when nothing moves.
+    /// The folder of the pulled images.
+    pub fn folder(&self) -> PathBuf {
+        self.options.folder()
+    }
+
+    /// Pulls an image into the folder of pulled images, whole; with `dry_run` only tells what would come. Progress comes about
+    /// once a second, also when nothing moves.
     ///
     /// # Errors
     /// A sentence for the operator.
     pub async fn pull(
         &self,
         image: &str,
+        dry_run: bool,
         keep: Option<Vec<String>>,
         mut on_news: impl FnMut(News) + Send,
     ) -> Result<Pulled, UnpackFailure> {
-        let mut hearing = self.ask(PullWork::Pull { image: image.to_owned() }, keep).await?;
+        let mut hearing = self.ask(PullWork::Pull { image: image.to_owned(), dry_run }, keep).await?;
         let pulled = loop {
             match hearing.next().await? {
                 Report::Progress(progress) => on_news(News::Progress(progress)),

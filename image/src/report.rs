@@ -62,8 +62,11 @@ pub struct Pulled {
     pub digest: String,
     /// What its name led to before, where it was pulled before.
     pub before: Option<String>,
-    /// Bytes that came over the network.
+    /// Bytes that came over the network, or would come.
     pub bytes: u64,
+    /// Bytes of all its blobs, and of those of the image before.
+    pub size: u64,
+    pub size_before: u64,
 }
 
 /// One image, of an archive or of containerd.

@@ -4,6 +4,7 @@
 //! it tells becomes events of the service that waits for it.
 
 mod messages;
+mod pulls;
 #[cfg(test)]
 mod tests;
 
@@ -12,18 +13,18 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use kelson_image::{
-    Digest, ImageRow, Listing, News, PULL, PruneResult, Pruned, Puller, Reference, Remote, UnpackFailure,
-    Unpacked, Unpacker,
+    Digest, ImageRow, Listing, News, PULL, PruneResult, Pruned, Puller, Reference, UnpackFailure, Unpacked,
+    Unpacker,
 };
 use kelson_runner::{BoxFuture, ErrorKind, ImageConfig, Images, RunnerError};
-use kelson_spec::registries::PullPolicy;
 use kelson_spec::service::ContainerSpec;
 use kelson_sys::ordered;
 use kelson_sys::text::first_of_many;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use messages::{Messages, PULLING, UNPACKING};
+use messages::{Messages, UNPACKING};
+pub use pulls::Updated;
 
 use crate::Manager;
 use crate::events::EventLog;
@@ -222,8 +223,11 @@ impl ImageStore {
 
     fn under_way(&self) -> String {
         let busy = lock(&self.inner.busy);
-        let each: Vec<String> =
-            busy.iter().map(|(service, image)| format!("{image} for \"{service}\"")).collect();
+        let each = |(service, image): (&String, &String)| match service.as_str() {
+            pulls::OPERATOR => image.clone(),
+            _ => format!("{image} for \"{service}\""),
+        };
+        let each: Vec<String> = busy.iter().map(each).collect();
         match each.as_slice() {
             [] => "nothing is pruned while another prune is under way; try again in a moment".to_owned(),
             _ => format!(
@@ -231,71 +235,6 @@ impl ImageStore {
                 each.join(", ")
             ),
         }
-    }
-
-    /// Has the image of a service pulled where its file wants that, and unpacked.
-    async fn provide(&self, service: &str, container: &ContainerSpec) -> Result<ImageConfig, UnpackFailure> {
-        let ContainerSpec { image, pull, .. } = container;
-        let remote = *pull != PullPolicy::Never && Remote::parse(image).is_some();
-        let Some(puller) = self.inner.puller.as_ref().filter(|_| remote) else {
-            return self.unpack(service, container).await;
-        };
-        let mut pulled = None;
-        if *pull == PullPolicy::Always {
-            let result = self.pull(puller, service, image).await;
-            if let Err(failure) = &result {
-                // It may have been pulled before.
-                self.tell(service, &failure.text);
-            }
-            pulled = Some(result);
-        }
-        match self.unpack(service, container).await {
-            Err(UnpackFailure { absent: true, .. }) => {}
-            done => return done,
-        }
-        match pulled {
-            Some(Err(failure)) => return Err(failure),
-            _ => self.pull(puller, service, image).await?,
-        }
-        self.unpack(service, container).await
-    }
-
-    /// Has an image pulled, and reports it as events of the service.
-    async fn pull(&self, puller: &Puller, service: &str, image: &str) -> Result<(), UnpackFailure> {
-        let mut messages = Messages::new(&PULLING, image);
-        let turn = match self.inner.pulls.try_acquire() {
-            Ok(turn) => Ok(turn),
-            Err(_) => {
-                self.tell(service, &messages.waits());
-                self.inner.pulls.acquire().await
-            }
-        };
-        // Nobody closes it.
-        let _turn = turn.map_err(|_| String::from("no image is pulled any more"))?;
-        lock(&self.inner.prepared).insert(service.to_owned(), image.to_owned());
-        let _busy = Busy::new(&self.inner.busy, service, image);
-        let keep = self.kept();
-        messages.begin();
-        let pulled = puller.pull(image, keep, |news| match news {
-            News::Progress(progress) => {
-                if let Some(text) = messages.progress(progress) {
-                    self.tell(service, &text);
-                }
-            }
-            News::Note(note) => self.note(note),
-        });
-        let pulled = pulled.await.map_err(|failure| UnpackFailure {
-            text: format!("image {image} cannot be pulled: {}", failure.text),
-            ..failure
-        })?;
-        self.tell(service, &messages.pulled(&pulled));
-        Ok(())
-    }
-
-    /// The images that services need. `None`: nobody knows all of them.
-    fn kept(&self) -> Option<Vec<String>> {
-        let manager = self.inner.manager.get().filter(|manager| manager.unsound_files().is_empty())?;
-        Some(self.needed(manager))
     }
 
     /// Gets to know the services: those that need images.

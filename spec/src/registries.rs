@@ -25,6 +25,8 @@ pub struct RegistriesSpec {
     pub max_size: Option<u64>,
     /// The file of names and passwords, in the form of `docker login`.
     pub credentials: Option<PathBuf>,
+    /// The secret of such a content.
+    pub secret: Option<String>,
 }
 
 impl RegistriesSpec {

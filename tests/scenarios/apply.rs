@@ -302,7 +302,7 @@ fn a3_a_crash_of_pid_1_during_an_apply_leaves_no_mixture() {
             let all_up = host.services().iter().all(|service| service.builtin || service.up);
             names(&host) == expected
                 && all_up
-                && !host.ctl(&["services"]).ok().stdout.contains("its file changed")
+                && !host.ctl(&["services"]).ok().stdout.contains("its file or image changed")
         });
     }
     host.poweroff();

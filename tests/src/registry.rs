@@ -35,6 +35,8 @@ pub struct Faults {
     pub credentials: Option<String>,
     /// Where blobs are instead.
     pub blobs_at: Option<String>,
+    /// A pause before each 64 KiB of a blob.
+    pub pace: Duration,
     /// Knows no ranges.
     pub whole: bool,
     /// Connections are closed at once.
@@ -176,7 +178,7 @@ impl Registry {
         let mut state = self.state();
         state.asked.push(asked.clone());
         let reply = state.reply(&asked, &self.host);
-        let (cut, stall) = (state.faults.cut_after, state.faults.stall);
+        let Faults { cut_after: cut, stall, pace, .. } = state.faults;
         drop(state);
         let Reply { status, headers, body, blob } = reply;
         let length = body.len();
@@ -194,7 +196,12 @@ impl Registry {
             std::thread::sleep(Duration::from_secs(60));
             return Ok(());
         }
-        stream.write_all(&body[..end])?;
+        for part in body[..end].chunks(64 << 10) {
+            if blob {
+                std::thread::sleep(pace);
+            }
+            stream.write_all(part)?;
+        }
         if blob {
             self.sent.fetch_add(end as u64, Ordering::SeqCst);
         }

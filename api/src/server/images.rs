@@ -3,7 +3,7 @@
 use kelson_proto::v1;
 use kelson_proto::v1::images_server::Images;
 use kelson_services::Manager;
-use kelson_services::images::{ImageStore, Listed};
+use kelson_services::images::{ImageStore, Listed, Updated};
 use tonic::{Request, Response, Status};
 
 use super::audit::record;
@@ -58,5 +58,33 @@ impl Images for ImagesApi {
         let images = pruned.removed.into_iter();
         let images = images.map(|image| v1::PrunedImage { reference: image.reference, size: image.size });
         Ok(Response::new(v1::PruneImagesResponse { images: images.collect(), notes: pruned.notes }))
+    }
+
+    async fn update(
+        &self,
+        request: Request<v1::UpdateImageRequest>,
+    ) -> Result<Response<v1::UpdateImageResponse>, Status> {
+        let (caller, record) = (caller(&request), record(&request));
+        let v1::UpdateImageRequest { reference, dry_run } = request.into_inner();
+        about(
+            record.as_deref(),
+            if dry_run { "nothing: it is only asked what would come" } else { &reference },
+        );
+        if !dry_run {
+            tracing::info!("{caller} asks to update image {}", kelson_services::spec::quoted(&reference));
+        }
+        let Updated { pulled, services } =
+            self.images.update(&self.manager, &reference, dry_run).await.map_err(status)?;
+        if let Some(record) = record {
+            record.told(&pulled.digest);
+        }
+        Ok(Response::new(v1::UpdateImageResponse {
+            digest: pulled.digest,
+            digest_before: pulled.before.unwrap_or_default(),
+            size: pulled.size,
+            size_before: pulled.size_before,
+            fetched: pulled.bytes,
+            services,
+        }))
     }
 }

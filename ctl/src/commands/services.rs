@@ -116,7 +116,7 @@ pub fn reason(service: &Service) -> Cell {
         parts.push("mistake in its file".to_owned());
     }
     if service.changed {
-        parts.push("its file changed".to_owned());
+        parts.push("its file or image changed".to_owned());
     }
     if service.builtin {
         parts.push("built-in".to_owned());

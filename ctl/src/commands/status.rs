@@ -243,8 +243,8 @@ fn facts(status: &StatusResponse, now: SystemTime, terminal: &Terminal) -> Vec<(
     }
     if service.changed {
         let text = match service.state() {
-            State::Backoff => "its file changed; its next run uses the new one",
-            _ => "its file changed; its next run uses the new one, also after `kelsonctl restart`",
+            State::Backoff => "its file or image changed; its next run uses the new one",
+            _ => "its file or image changed; its next run uses the new one, also after `kelsonctl restart`",
         };
         fact("changed", text);
     }

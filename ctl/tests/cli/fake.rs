@@ -63,6 +63,7 @@ pub struct State {
     /// The pages break off.
     pub metrics_break: bool,
     pub pruned: PruneImagesResponse,
+    pub updated: UpdateImageResponse,
     pub seen: Seen,
     /// The answers to `start`, `stop` and `restart`.
     pub results: Vec<ActionResult>,
@@ -502,6 +503,12 @@ impl Images for Shared {
     async fn prune(&self, request: Request<PruneImagesRequest>) -> Answer<PruneImagesResponse> {
         self.note(format!("prune dry_run={}", request.into_inner().dry_run))?;
         Ok(Response::new(self.state().pruned.clone()))
+    }
+
+    async fn update(&self, request: Request<UpdateImageRequest>) -> Answer<UpdateImageResponse> {
+        let UpdateImageRequest { reference, dry_run } = request.into_inner();
+        self.note(format!("update {reference} dry_run={dry_run}"))?;
+        Ok(Response::new(self.state().updated.clone()))
     }
 }
 

@@ -1,8 +1,12 @@
-//! `images` and `images prune`.
+//! `images`, `images prune` and `images update`.
 
-use kelson_proto::v1::{Image, ListImagesResponse, PruneImagesResponse, PrunedImage};
+use kelson_proto::v1::action_result::Outcome;
+use kelson_proto::v1::{
+    Image, ListImagesResponse, PruneImagesResponse, PrunedImage, State as ServiceState, UpdateImageResponse,
+};
 
 use crate::fake::{Fake, State};
+use crate::samples::{result, service};
 
 fn state() -> State {
     State {
@@ -46,4 +50,28 @@ fn images_are_listed_and_removed() {
     Fake::start(state()).transcript("images");
     let fake = Fake::start(State::default());
     fake.transcript("images-none");
+}
+
+#[test]
+fn an_image_is_updated_and_its_services_restart_until_one_fails() {
+    let updated = UpdateImageResponse {
+        digest: "sha256:2b3c".to_owned(),
+        digest_before: "sha256:0a1b".to_owned(),
+        size: 3 << 20,
+        size_before: 2 << 20,
+        fetched: 1 << 20,
+        services: vec!["db".to_owned(), "web".to_owned()],
+    };
+    let host = || State {
+        services: ["db", "web"].map(|name| service(name, ServiceState::Running)).to_vec(),
+        updated: updated.clone(),
+        ..State::default()
+    };
+    Fake::start(host()).transcript("images-update");
+    let failed = result("db", Outcome::Failed, "exited with status 3");
+    Fake::start(State { results: vec![failed], ..host() }).transcript("images-update-failed");
+    let refused = Some("only os:admin may restart".to_owned());
+    Fake::start(State { deny_acting: refused, ..host() }).transcript("images-update-denied");
+    let same = UpdateImageResponse { digest: updated.digest_before.clone(), services: Vec::new(), ..updated };
+    Fake::start(State { updated: same, ..State::default() }).transcript("images-update-none");
 }

@@ -17,7 +17,7 @@ use crate::samples::{Folder, line};
 use crate::{at, done, kelsonctl, two};
 
 /// Every command that asks a host.
-const ALL: &str = "images, images prune, services, status, status db, cat db, start db, stop db, restart db, wait db --for up, \
+const ALL: &str = "images, images prune, images update a.b/c, services, status, status db, cat db, start db, stop db, restart db, wait db --for up, \
     why db, graph, events, events -f, logs db, logs -f db, logs, wait db --for exit, dmesg, \
     dmesg -f, boot, reboot, poweroff, halt, version, processes, netstat, network, mounts, memory, cpu, \
     disks, cgroups, time, ls /, read /etc/hostname, cp /etc /tmp, cp /etc -";

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use kelson_image::{Digest, ReferenceError};
+use kelson_secrets::SecretError;
 use kelson_sys::units;
 use kelson_unpack::archive::{Platform, Trouble};
 use thiserror::Error;
@@ -19,8 +20,10 @@ pub enum PullError {
     NoRegistry(String),
     #[error("{}: {error}", path.display())]
     File { path: PathBuf, error: io::Error },
-    #[error("{}: {text}", path.display())]
-    Content { path: PathBuf, text: String },
+    #[error("{place}: {text}")]
+    Content { place: String, text: String },
+    #[error("registries.secret of the machine file: {0}")]
+    Secret(#[from] SecretError),
     #[error("TLS cannot be used: {0}")]
     Tls(String),
     #[error("{host} cannot be reached: {text}")]

@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kelson_helper::answer;
-use kelson_image::{PULL, PullQuestion, PullWork, Report};
+use kelson_image::{PULL, PullQuestion, PullWork, PullerOptions, Report};
 use kelson_resolver::Resolver;
 use kelson_spec::registries::RegistriesSpec;
 use kelson_spec::wire;
@@ -74,15 +74,16 @@ pub fn main() -> i32 {
 
 fn run(reporter: &Arc<Reporter>) -> Result<Report, PullError> {
     let PullQuestion { work, keep, places } = question()?;
-    if matches!(work, PullWork::Prune { .. }) && !places.folder.exists() {
+    let folder = places.folder();
+    if matches!(work, PullWork::Prune { .. }) && !folder.exists() {
         return Ok(Report::Done);
     }
+    let credentials = credentials(&places)?;
     let registries = places.registries;
     let authorities = authorities(registries.ca.as_deref())?;
-    let credentials = credentials(registries.credentials.as_deref())?;
     let resolver = Resolver::of_host();
-    let in_folder = |error| PullError::File { path: places.folder.clone(), error };
-    let notes = sandbox::enter(&places.folder).map_err(in_folder)?;
+    let in_folder = |error| PullError::File { path: folder.clone(), error };
+    let notes = sandbox::enter(&folder).map_err(in_folder)?;
     for note in notes {
         reporter.send(&Report::Note(note));
     }
@@ -107,8 +108,8 @@ async fn answer(context: &Context, work: PullWork, keep: Option<&[String]>) -> R
         }
     });
     match work {
-        PullWork::Pull { image } => {
-            let pulled = pull::run(context, &image, keep).await?;
+        PullWork::Pull { image, dry_run } => {
+            let pulled = pull::run(context, &image, dry_run, keep).await?;
             context.reporter.heartbeat();
             Ok(Report::Pulled(pulled))
         }
@@ -136,13 +137,20 @@ fn authorities(named: Option<&Path>) -> Result<Vec<u8>, PullError> {
 }
 
 /// The names and passwords. The one place that knows where they come from.
-fn credentials(named: Option<&Path>) -> Result<Credentials, PullError> {
-    let Some(path) = named else { return Ok(Credentials::default()) };
-    let path = path.to_owned();
-    match read(&path) {
-        Ok(bytes) => Credentials::parse(&bytes).map_err(|text| PullError::Content { path, text }),
-        Err(error) => Err(PullError::File { path, error }),
+fn credentials(places: &PullerOptions) -> Result<Credentials, PullError> {
+    let PullerOptions { registries, state_dir, runtime_dir } = places;
+    let mut credentials = Credentials::default();
+    if let Some(path) = &registries.credentials {
+        let bytes = read(path).map_err(|error| PullError::File { path: path.clone(), error })?;
+        let place = path.display().to_string();
+        credentials.add(&bytes).map_err(|text| PullError::Content { place, text })?;
     }
+    if let Some(name) = &registries.secret {
+        let opened = kelson_secrets::Store::new(state_dir, runtime_dir).open(name)?;
+        let place = format!("secret {name}");
+        credentials.add(&opened.value).map_err(|text| PullError::Content { place, text })?;
+    }
+    Ok(credentials)
 }
 
 fn read(path: &Path) -> io::Result<Vec<u8>> {

@@ -21,18 +21,24 @@ const TRIES_OF_MIRROR: u32 = 2;
 /// Room that is left to the others on the disk.
 const RESERVE: u64 = 16 << 20;
 
-/// Pulls an image.
+/// Pulls an image; `dry_run`: only tells what would come.
 ///
 /// # Errors
 /// Why neither its mirrors nor its registry give it. What has arrived stays where another try can use it.
-pub async fn run(context: &Context, image: &str, keep: Option<&[String]>) -> Result<Pulled, PullError> {
+pub async fn run(
+    context: &Context,
+    image: &str,
+    dry_run: bool,
+    keep: Option<&[String]>,
+) -> Result<Pulled, PullError> {
     let name = Reference::parse(image)?;
     let remote = Remote::parse(image).ok_or_else(|| PullError::NoRegistry(image.to_owned()))?;
     let keep: Option<HashSet<Reference>> = keep.map(|keep| {
         keep.iter().filter_map(|name| Reference::parse(name).ok()).chain([name.clone()]).collect()
     });
-    let pulled = from_any(context, &name, &remote, keep.as_ref()).await;
+    let pulled = from_any(context, &name, &remote, dry_run, keep.as_ref()).await;
     if let Err(error) = &pulled
+        && !dry_run
         && !error.keeps_parts()
     {
         context.store.collect(&context.store.entries()?, &[], false)?;
@@ -44,6 +50,7 @@ async fn from_any(
     context: &Context,
     name: &Reference,
     remote: &Remote,
+    dry_run: bool,
     keep: Option<&HashSet<Reference>>,
 ) -> Result<Pulled, PullError> {
     let spec = &context.registries;
@@ -54,7 +61,7 @@ async fn from_any(
         let secure = !spec.insecure.contains(host);
         let credentials = context.credentials.of(host);
         let registry = Registry::new(&context.network, host, secure, &remote.repository, credentials);
-        match (Pull { context, registry, name, tries }).run(remote, keep).await {
+        match (Pull { context, registry, name, tries, dry_run }).run(remote, keep).await {
             Err(error) if !error.is_own() => {
                 keeps |= error.keeps_parts();
                 failures.push(error.to_string());
@@ -75,6 +82,7 @@ struct Pull<'a> {
     registry: Registry<'a>,
     name: &'a Reference,
     tries: u32,
+    dry_run: bool,
 }
 
 impl Pull<'_> {
@@ -83,6 +91,7 @@ impl Pull<'_> {
         let resolved = resolve(&self.registry, &remote.version, host, self.tries).await?;
         let mut entries = store.entries()?;
         let before = entries.find(self.name).map(|entry| entry.digest);
+        let size_before = before.map_or(0, |digest| store.size(digest));
         let known = before == Some(resolved.top.digest);
         let blobs = blobs(&resolved);
         let mut missing = Vec::new();
@@ -94,12 +103,22 @@ impl Pull<'_> {
                 missing.push(blob.clone());
             }
         }
-        let total = blobs.iter().fold(0_u64, |sum, blob| sum.saturating_add(blob.size));
+        let total = size(&blobs);
+        let pulled = |bytes| Pulled {
+            digest: resolved.top.digest.to_string(),
+            before: before.map(|digest| digest.to_string()),
+            bytes,
+            size: documents(&resolved).fold(total, |sum, one| sum.saturating_add(one.bytes.len() as u64)),
+            size_before,
+        };
         reporter.begin(total, resolved.manifest.layers.0.len());
         reporter.add_bytes(there);
-        let needed = missing.iter().fold(0_u64, |sum, blob| sum.saturating_add(blob.size));
+        let needed = size(&missing);
+        if self.dry_run {
+            return Ok(pulled(needed));
+        }
         self.make_room(&mut entries, &resolved, &blobs, needed, keep)?;
-        for Document { digest, bytes, .. } in resolved.child.iter().chain([&resolved.top]) {
+        for Document { digest, bytes, .. } in documents(&resolved) {
             if !store.has(*digest, bytes.len() as u64, true) {
                 store.put(*digest, bytes)?;
             }
@@ -125,8 +144,7 @@ impl Pull<'_> {
             store.save(&entries)?;
         }
         store.collect(&entries, &[], false)?;
-        let before = before.map(|digest| digest.to_string());
-        Ok(Pulled { digest: resolved.top.digest.to_string(), before, bytes })
+        Ok(pulled(bytes))
     }
 
     async fn fetch(&self, blob: &Wanted) -> Result<u64, PullError> {
@@ -151,7 +169,8 @@ impl Pull<'_> {
         keep: Option<&HashSet<Reference>>,
     ) -> Result<(), PullError> {
         let store = &self.context.store;
-        let also: Vec<Digest> = blobs.iter().map(|blob| blob.digest).chain(documents(resolved)).collect();
+        let also: Vec<Digest> =
+            blobs.iter().map(|blob| blob.digest).chain(documents(resolved).map(|one| one.digest)).collect();
         loop {
             let (used, free) = store.room()?;
             let limit = self.context.registries.max_size.map_or(u64::MAX, |most| most.saturating_sub(used));
@@ -181,8 +200,13 @@ impl Pull<'_> {
     }
 }
 
-fn documents(resolved: &Resolved) -> impl Iterator<Item = Digest> {
-    resolved.child.iter().chain([&resolved.top]).map(|document| document.digest)
+/// The manifest, and the index where there is one.
+fn documents(resolved: &Resolved) -> impl Iterator<Item = &Document> {
+    resolved.child.iter().chain([&resolved.top])
+}
+
+fn size(blobs: &[Wanted]) -> u64 {
+    blobs.iter().fold(0, |sum, blob| sum.saturating_add(blob.size))
 }
 
 /// The config and the layers of an image, each once.

@@ -138,8 +138,12 @@ impl<'a> Registry<'a> {
         match status {
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
                 let why = match self.credentials {
-                    Some(_) => "it refuses the name and the password of registries.credentials",
-                    None => "it may want a name and a password: registries.credentials of the machine file",
+                    Some(_) => {
+                        "it refuses the name and the password of registries.credentials or registries.secret"
+                    }
+                    None => {
+                        "it may want a name and a password: registries.credentials or registries.secret of the machine file"
+                    }
                 };
                 PullError::Denied { host, what, why }
             }
@@ -170,7 +174,7 @@ impl<'a> Registry<'a> {
                 self.token(realm, service, scope, what).await?
             }
             (_, false) => self.credentials.clone().ok_or_else(|| {
-                deny("it wants a name and a password: registries.credentials of the machine file")
+                deny("it wants a name and a password: registries.credentials or registries.secret of the machine file")
             })?,
             _ => return Err(deny("it wants to be shown who asks in a way that is not known")),
         };

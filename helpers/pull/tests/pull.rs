@@ -172,6 +172,18 @@ fn a_password_alone_opens_a_registry() {
 }
 
 #[test]
+fn a_password_can_be_a_secret_that_a_source_gave() {
+    let mut site = Site::new();
+    site.registry.push(&[image("app:1")]);
+    site.registry.fault(|faults| faults.credentials = Some(site::BASIC.to_owned()));
+    site.registries.secret = Some("registries".to_owned());
+    let error = site.pull("app:1").unwrap_err();
+    assert!(error.contains("registries.secret of the machine file: there is no secret"), "{error}");
+    site.give_secret("registries");
+    site.pull("app:1").unwrap();
+}
+
+#[test]
 fn another_host_that_gives_blobs_learns_no_password() {
     let mut site = Site::new();
     let other = Registry::start(Some(&site.authority));
@@ -282,7 +294,15 @@ fn a_tag_that_moves_leaves_what_it_led_to_under_its_digest() {
     let old = site.registry.push(&[image("app:1")]);
     site.pull("app:1").unwrap();
     let new = site.registry.push(&[image("app:1").set("Labels", serde_json::json!({"new": "yes"}))]);
+    // To look changes nothing.
+    let looked = site.look("app:1").unwrap();
+    assert_eq!((looked.before.as_deref(), looked.digest.as_str()), (Some(old.as_str()), new.as_str()));
+    assert!(0 < looked.bytes && looked.bytes < looked.size_before, "{looked:?}");
+    assert!(looked.size > looked.size_before, "it has a label more: {looked:?}");
+    assert_eq!(site.names().len(), 1);
+    site.nothing_left_over();
     let pulled = site.pull("app:1").unwrap();
+    assert_eq!(pulled, looked);
     assert_eq!((pulled.before.as_deref(), pulled.digest.as_str()), (Some(old.as_str()), new.as_str()));
     let host = &site.registry.host;
     assert_eq!(site.names(), [format!("{host}/app:1"), format!("{host}/app@{old}")]);

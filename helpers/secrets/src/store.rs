@@ -76,7 +76,8 @@ impl Store {
         if let Some((kind, file)) = self.given(name) {
             return given::read(kind, &file);
         }
-        sealed::open(&self.key(name)?, name, &self.read(name)?)
+        let sealed = self.read(name)?;
+        sealed::open(&self.key(name)?, name, &sealed)
     }
 
     /// All secrets by name, without their values.

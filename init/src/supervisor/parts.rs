@@ -71,8 +71,11 @@ fn unpacker(options: &Options, personalities: &Personalities, machine: &MachineS
 /// The puller of images. `None`: the build lacks the feature.
 fn puller(options: &Options, personalities: &Personalities, machine: &MachineSpec) -> Option<Puller> {
     if const { OWN.has(Feature::Pull) } {
-        let folder = options.state_dir.join(RegistriesSpec::FOLDER);
-        let places = PullerOptions { registries: machine.registries.clone(), folder };
+        let places = PullerOptions {
+            registries: machine.registries.clone(),
+            state_dir: options.state_dir.clone(),
+            runtime_dir: options.runtime_dir.clone(),
+        };
         Some(Puller::new(personalities.helpers(PULLS), places))
     } else {
         None

@@ -87,7 +87,7 @@ impl Messages {
 
     /// How a pull ended well.
     pub fn pulled(&self, pulled: &Pulled) -> String {
-        let Pulled { digest, before, bytes } = pulled;
+        let Pulled { digest, before, bytes, .. } = pulled;
         let image = &self.image;
         if before.as_ref() == Some(digest) && *bytes == 0 {
             return format!("image {image} is {digest} at the registry, as before");

@@ -35,6 +35,14 @@ impl Manager {
         self.each(names, wait, Goal::Started, |request_id| Input::Restart { request_id }).await
     }
 
+    /// The image of these services is another one: the next run of each is prepared again.
+    pub(crate) fn prepare_again(&self, names: &[String]) {
+        for handle in names.iter().filter_map(|name| self.live(name)) {
+            // Where its mailbox is full, the operator can start it again.
+            let _ = handle.mailbox.send(Command::NewImage);
+        }
+    }
+
     /// Stops services. Refuses while a service that is starting or running needs one of them and is not itself named;
     /// with `cascade` those are stopped first.
     pub async fn stop(&self, names: &[String], cascade: bool, wait: bool) -> Vec<ActionResult> {

@@ -178,13 +178,10 @@ impl Manager {
     /// Starts members of a group that are at rest, each after those that it needs: what they say of an earlier run must
     /// be gone before it looks.
     pub(crate) async fn start_for_group(&self, members: &BTreeSet<Arc<str>>, why: &str) {
-        let specs: Vec<Arc<ServiceSpec>> = members.iter().filter_map(|name| self.spec(name)).collect();
-        let graph = Graph::new(specs.iter().map(|spec| &**spec));
-        // From below: the reverse of the order in which they stop.
-        for layer in graph.stop_order().into_iter().rev() {
+        for layer in self.layers(members) {
             let mut taken = Vec::new();
-            for name in layer.into_iter().filter(|name| members.contains(*name)) {
-                let Some(handle) = self.live(name).filter(|_| !self.closing()) else { continue };
+            for name in layer {
+                let Some(handle) = self.live(&name).filter(|_| !self.closing()) else { continue };
                 let (reply, answer) = oneshot::channel();
                 let input = Input::GroupStart { text: why.to_owned() };
                 if handle.mailbox.send(Command::Request { input, reply: Some(reply) }).is_ok() {
@@ -196,6 +193,22 @@ impl Manager {
                 let _ = tokio::time::timeout(TAKEN_UP, answer).await;
             }
         }
+    }
+
+    /// These services, each after those that it needs.
+    pub(crate) fn in_order(&self, names: &BTreeSet<Arc<str>>) -> Vec<String> {
+        self.layers(names).into_iter().flatten().collect()
+    }
+
+    /// These services from below: in the reverse of the order in which they stop.
+    fn layers(&self, names: &BTreeSet<Arc<str>>) -> Vec<Vec<String>> {
+        let specs: Vec<Arc<ServiceSpec>> = names.iter().filter_map(|name| self.spec(name)).collect();
+        let graph = Graph::new(specs.iter().map(|spec| &**spec));
+        let layers =
+            graph.stop_order().into_iter().rev().map(|layer| {
+                layer.into_iter().filter(|name| names.contains(*name)).map(str::to_owned).collect()
+            });
+        layers.collect()
     }
 
     /// No service is started any more. To be called before [`Manager::resume`] where the previous incarnation was

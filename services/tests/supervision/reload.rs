@@ -101,7 +101,7 @@ async fn a_file_that_is_corrected_during_the_backoff_is_used_by_the_next_run() {
     assert_eq!((report.changed, report.next_run), (names(&["web"]), names(&["web"])));
     house.settle().await;
     assert_eq!(house.state("web"), State::Backoff);
-    house.assert_told("web", "its file changed, its next run uses it");
+    house.assert_told("web", "its file or image changed, its next run uses it");
     tokio::time::sleep(secs(2)).await;
     assert_eq!((house.state("web"), house.now("web").restarts), (State::Running, 1));
     assert_eq!(house.played("web", |web| (web.command.clone(), web.opens)), ("web --new".into(), 2));

@@ -109,6 +109,6 @@ fn name_kind() -> Kind {
     Kind::Form(form("name of a secret", NAME, "db-password"))
 }
 
-fn name() -> Codec<String> {
+pub fn name() -> Codec<String> {
     word("name of a secret", NAME, "db-password").but(|name| (!is_name(name)).then(|| wrong_name(name)))
 }

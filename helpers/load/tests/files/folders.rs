@@ -134,7 +134,7 @@ hostnmae: x
 console: disk
 kexec: {initramfs: boot}
 sources: {from: [disc], wait: 1, server: localhost:80}
-registries: {mirrors: {a/b: [x], docker.io: []}, proxy: "https://proxy:1", insecure: ["http://x"], maxSize: 1, user: ann}
+registries: {mirrors: {a/b: [x], docker.io: []}, proxy: "https://proxy:1", insecure: ["http://x"], maxSize: 1, secret: a/b, user: ann}
 "#,
     );
     assert_eq!(
@@ -203,7 +203,8 @@ registries: {mirrors: {a/b: [x], docker.io: []}, proxy: "https://proxy:1", insec
             "machine.yaml:29:57: registries.proxy: \"https://proxy:1\" is not a proxy; write such as http://proxy.example:3128",
             "machine.yaml:29:87: registries.insecure[0]: \"http://x\" is not a registry; write HOST or HOST:PORT, such as registry.example:5000",
             "machine.yaml:29:109: registries.maxSize: 1 is out of range; write at least 1Mi",
-            "machine.yaml:29:112: registries.user: this key is not known; allowed here: mirrors, ca, proxy, insecure, maxSize, credentials",
+            "machine.yaml:29:120: registries.secret: \"a/b\" is not the name of a secret; use letters, digits, _, . and -, at most 64, not . or - first",
+            "machine.yaml:29:125: registries.user: this key is not known; allowed here: mirrors, ca, proxy, insecure, maxSize, credentials, secret",
         ]
     );
     let loaded = folder.load();

@@ -448,7 +448,7 @@ health: {minimum: 3s, deadline: 2m}
 shutdown: {timeout: 2m}
 watchdog: {device: /dev/watchdog1, timeout: 1m}
 images: [/images, /more]
-registries: {mirrors: {docker.io: [mirror.example, "other:5000"]}, ca: /ca.pem, proxy: "http://proxy:3128", insecure: ["lab:5000"], maxSize: 2Gi, credentials: /auth.json}
+registries: {mirrors: {docker.io: [mirror.example, "other:5000"]}, ca: /ca.pem, proxy: "http://proxy:3128", insecure: ["lab:5000"], maxSize: 2Gi, credentials: /auth.json, secret: registries}
 main: web
 time: {servers: [ntp.example.com, "[2001:db8::7]:1123"]}
 devices:
@@ -651,6 +651,7 @@ logs: {stdout: only}
             insecure: vec!["lab:5000".to_owned()],
             max_size: Some(2 << 30),
             credentials: Some("/auth.json".into()),
+            secret: Some("registries".into()),
         },
         main: Some("web".into()),
         stdout: Stdout::Only,

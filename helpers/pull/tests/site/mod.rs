@@ -11,6 +11,7 @@ use std::time::Duration;
 use kelson_helper::{BoxFuture, CONTROL, Launched, Launcher, Start};
 use kelson_image::{News, Pruned, Pulled, Puller, PullerOptions};
 use kelson_spec::registries::RegistriesSpec;
+use kelson_spec::sources::SourceKind;
 use kelson_tests::child::{self, Child};
 use kelson_tests::image::{hex_digest, noise};
 use kelson_tests::{Authority, Image, Registry, Tar};
@@ -82,7 +83,11 @@ impl Site {
     }
 
     fn puller(&self) -> Puller {
-        let options = PullerOptions { registries: self.registries.clone(), folder: self.store() };
+        let options = PullerOptions {
+            registries: self.registries.clone(),
+            state_dir: self.folder.path().to_owned(),
+            runtime_dir: self.folder.path().join("run"),
+        };
         Puller::new(Arc::new(Itself), options)
     }
 
@@ -101,6 +106,15 @@ impl Site {
     }
 
     pub fn pull_name(&self, name: &str) -> Result<Pulled, String> {
+        self.ask(name, false)
+    }
+
+    /// What a pull of an image of the registry would bring.
+    pub fn look(&self, name: &str) -> Result<Pulled, String> {
+        self.ask(&format!("{}/{name}", self.registry.host), true)
+    }
+
+    fn ask(&self, name: &str, dry_run: bool) -> Result<Pulled, String> {
         let puller = self.puller();
         let notes = Arc::clone(&self.notes);
         let on_news = move |news| {
@@ -108,14 +122,15 @@ impl Site {
                 notes.lock().unwrap_or_else(PoisonError::into_inner).push(note);
             }
         };
-        let pulled = self.within(Duration::from_secs(120), puller.pull(name, self.keep.clone(), on_news));
+        let pulled =
+            self.within(Duration::from_secs(120), puller.pull(name, dry_run, self.keep.clone(), on_news));
         pulled.expect("it ends in time").map_err(|failure| failure.text)
     }
 
     /// Begins a pull and kills the process after this time.
     pub fn pull_and_kill(&self, name: &str, after: Duration) {
         let (puller, name) = (self.puller(), format!("{}/{name}", self.registry.host));
-        let _ = self.within(after, puller.pull(&name, None, |_| {}));
+        let _ = self.within(after, puller.pull(&name, false, None, |_| {}));
     }
 
     pub fn prune(&self, dry_run: bool) -> Vec<Pruned> {
@@ -131,10 +146,21 @@ impl Site {
     /// Names a file with the password.
     pub fn credentials(&mut self) {
         let path = self.folder.path().join("auth.json");
-        let auth = BASIC.strip_prefix("Basic ").unwrap();
-        fs::write(&path, format!("{{\"auths\":{{\"{}\":{{\"auth\":\"{auth}\"}}}}}}", self.registry.host))
-            .unwrap();
+        fs::write(&path, self.login()).unwrap();
         self.registries.credentials = Some(path);
+    }
+
+    /// Has a source give a secret with the password.
+    pub fn give_secret(&self, name: &str) {
+        let sources = self.folder.path().join("run").join(kelson_spec::sources::FOLDER);
+        let folder = kelson_spec::secrets::source_folder(&sources, SourceKind::Credentials);
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join(name), self.login()).unwrap();
+    }
+
+    fn login(&self) -> String {
+        let auth = BASIC.strip_prefix("Basic ").unwrap();
+        format!("{{\"auths\":{{\"{}\":{{\"auth\":\"{auth}\"}}}}}}", self.registry.host)
     }
 
     /// The images as `kelson-unpack` sees them: their names, and what is wrong with each.

@@ -55,19 +55,19 @@ impl ServiceState {
             }
             Phase::Gate(gate) => {
                 if !gate.opened {
-                    at.note("its file changed, and counts from now on");
+                    at.note("its file or image changed, and counts from now on");
                 }
                 self.ask_gate(at);
             }
             Phase::Opening => self.undo_for_new_spec(After::Gate, at),
-            Phase::Backoff { .. } => at.note("its file changed, its next run uses it"),
+            Phase::Backoff { .. } => at.note("its file or image changed, its next run uses it"),
             Phase::When | Phase::Pre { .. } | Phase::Spawning { .. } | Phase::Active(_) | Phase::Down(_) => {}
         }
     }
 
     pub(super) fn undo_for_new_spec(&mut self, after: After, at: &mut Moment) {
         at.push(Effect::DropGate);
-        self.undo(after, "its file changed, undoing what was prepared", at);
+        self.undo(after, "its file or image changed, undoing what was prepared", at);
     }
 
     /// The gate is shut: from now on it is watched, and nothing of a run has begun.

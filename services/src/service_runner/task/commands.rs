@@ -21,6 +21,8 @@ pub enum Command {
     },
     /// Its file changed; taken up by its next run.
     NewSpec(Arc<ServiceSpec>),
+    /// Its image changed: its next run is prepared again.
+    NewImage,
     /// Services came or went: the gate is built again.
     Regate,
     /// Stop, and say so when at rest (or when a later request means that it will not come to rest).
@@ -55,6 +57,14 @@ pub enum Command {
 }
 
 impl Core {
+    /// The next run is of this spec, and what was prepared is undone before it.
+    fn await_spec(&mut self, spec: Arc<ServiceSpec>) -> Next {
+        let has_when = !spec.when.is_empty();
+        self.write_down(Kind::NextSpec, &spec);
+        self.new_spec = Some(spec);
+        self.step(Input::NewSpec { has_when })
+    }
+
     pub(super) fn command(&mut self, command: Command) -> Next {
         match command {
             Command::Request { input, reply } => self.request(input, reply),
@@ -73,10 +83,11 @@ impl Core {
                         None => Next::Same,
                     };
                 }
-                let has_when = !spec.when.is_empty();
-                self.write_down(Kind::NextSpec, &spec);
-                self.new_spec = Some(spec);
-                self.step(Input::NewSpec { has_when })
+                self.await_spec(spec)
+            }
+            Command::NewImage => {
+                let spec = self.new_spec.as_ref().unwrap_or(&self.spec);
+                self.await_spec(Arc::clone(spec))
             }
             Command::Regate => {
                 if self.gate.is_none() {
