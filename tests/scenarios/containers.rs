@@ -17,6 +17,7 @@ macro_rules! both {
     };
 }
 
+mod applications;
 mod c1_leftovers;
 mod c2_shared_layers;
 mod c3_hostile_archives;

@@ -17,6 +17,7 @@ use crate::archive::{Archive, ArchiveError, Config, Found, Layer, ReadError};
 use crate::blocking::blocking;
 use crate::chain::chain_ids;
 use crate::error::{LayerOf, UnpackError};
+use crate::reporter::Reporter;
 use crate::unpack::{self, Described};
 pub use extract::ExtractError;
 pub use prune::prune;
@@ -83,12 +84,13 @@ async fn bring(
         reporter.begin(image.size(), image.layers.len());
         let chain_ids = chain_ids(&image.settings.diff_ids);
         for (number, layer) in image.layers.iter().enumerate() {
-            reporter.at_layer(number);
+            reporter.at_layer(number.saturating_add(1));
             let id = chain_ids.get(number).copied().unwrap_or(layer.diff_id);
             // One at a time: the second process finds the layer there.
             let lock = format!("layer-{}", id.hex());
             let _lock = runtime.block_on(locks.take(&lock))?;
             if store.has(&id) {
+                reporter.add_bytes(layer.blob.size);
                 continue;
             }
             let below = chain_ids.get(..number).unwrap_or_default();
@@ -100,7 +102,7 @@ async fn bring(
                     archive: Some(path.clone()),
                 })
             };
-            extract(&archive, layer, &store, &id, below, &at)?;
+            extract(&archive, layer, &store, &reporter, &id, below, &at)?;
         }
         let record = Record {
             name: name.clone(),
@@ -122,12 +124,13 @@ fn extract(
     archive: &Archive,
     layer: &Layer,
     store: &Store,
+    reporter: &Arc<Reporter>,
     id: &Digest,
     below: &[Digest],
     at: &dyn Fn() -> Box<LayerOf>,
 ) -> Result<(), UnpackError> {
     let new = store.begin(id)?;
-    let mut sink = Sink::new(&new, store.folders(below), store.space());
+    let mut sink = Sink::new(&new, store.folders(below), store.space(), Arc::clone(reporter));
     let read = archive.read(std::slice::from_ref(&layer.blob), &mut sink);
     // What the sink says is nearer to the cause than that it takes no more bytes.
     let unpacked = sink.finish().map_err(|error| UnpackError::Extract { at: at(), error });

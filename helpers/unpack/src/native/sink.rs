@@ -2,12 +2,14 @@
 
 use std::io::{self, PipeReader, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use kelson_image::Digest;
 
 use super::extract::{ExtractError, extract};
 use crate::archive::{Blob, BlobSink, LayerCheck, LayerError};
+use crate::reporter::Reporter;
 
 /// Takes the bytes of one layer.
 pub struct Sink {
@@ -16,6 +18,7 @@ pub struct Sink {
     below: Vec<PathBuf>,
     /// Bytes that the disk has.
     space: u64,
+    reporter: Arc<Reporter>,
     /// From the beginning of the layer to its end.
     check: Option<LayerCheck>,
     thread: Option<JoinHandle<Result<(), ExtractError>>>,
@@ -24,8 +27,8 @@ pub struct Sink {
 }
 
 impl Sink {
-    pub fn new(folder: &Path, below: Vec<PathBuf>, space: u64) -> Sink {
-        Sink { folder: folder.to_owned(), below, space, check: None, thread: None, diff_id: None }
+    pub fn new(folder: &Path, below: Vec<PathBuf>, space: u64, reporter: Arc<Reporter>) -> Sink {
+        Sink { folder: folder.to_owned(), below, space, reporter, check: None, thread: None, diff_id: None }
     }
 
     /// Waits for the thread. The digest of the uncompressed layer, where all of it has passed.
@@ -57,7 +60,9 @@ impl BlobSink for Sink {
     }
 
     fn bytes(&mut self, bytes: &[u8]) -> Result<(), Self::Error> {
-        self.check.as_mut().map_or(Err(None), |check| check.update(bytes).map_err(reason))
+        self.check.as_mut().map_or(Err(None), |check| check.update(bytes).map_err(reason))?;
+        self.reporter.add_bytes(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
+        Ok(())
     }
 
     fn end(&mut self, _: &Blob) -> Result<(), Self::Error> {
