@@ -8,13 +8,15 @@ mod unreachable;
 
 use std::os::fd::{AsRawFd as _, OwnedFd};
 
-pub use link::{NewLink, create_link, set_down, set_master, set_mtu, set_up};
+pub use link::{
+    NewLink, create_cable, create_link, remove_link, set_down, set_hardware, set_master, set_mtu, set_up,
+};
 pub use message::{
     Address, Content, HEADER, Link, Message, Messages, RA_MANAGED, RA_OTHER, Route, is_running,
 };
 pub use request::{
-    FOREVER, MAIN, NewRoute, RTPROT_DHCP, Request, add_address, dump, lease_address, lease_address_until,
-    remove_address, remove_route, set_route,
+    FOREVER, MAIN, NewRoute, RTPROT_DHCP, Request, add_address, add_sure_address, dump, lease_address,
+    lease_address_until, remove_address, remove_route, set_route,
 };
 pub use rule::{NewRule, add_rule};
 pub use unreachable::{set_unreachable, unset_unreachable};

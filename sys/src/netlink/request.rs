@@ -20,6 +20,8 @@ pub const FOREVER: u32 = u32::MAX;
 pub const MAIN: u32 = 254;
 /// Who made a route: DHCP. Of Linux's `rtnetlink.h`; not in the C library.
 pub const RTPROT_DHCP: u8 = 16;
+/// As above, as a byte.
+const IFA_F_NODAD: u8 = 2;
 /// As above.
 const RTNH_F_ONLINK: u32 = 4;
 /// How often a dump is tried that changes overtake.
@@ -94,18 +96,25 @@ pub(super) fn family(address: IpAddr) -> u8 {
     if address.is_ipv4() { 2 } else { 10 }
 }
 
-fn address_request(kind: u16, flags: i32, index: u32, address: IpAddr, prefix: u8) -> Request {
+/// `about`: IFA_F_*.
+fn address_request(kind: u16, flags: i32, about: u8, index: u32, address: IpAddr, prefix: u8) -> Request {
     // struct ifaddrmsg: family, prefix, flags, scope, index
     Request::new(kind, libc::NLM_F_ACK | flags, 1)
-        .put(&[family(address), prefix, 0, 0])
+        .put(&[family(address), prefix, about, 0])
         .put(&index.to_ne_bytes())
         .attribute(libc::IFA_LOCAL, &octets(address))
         .attribute(libc::IFA_ADDRESS, &octets(address))
 }
 
 /// How long the kernel prefers the address and how long it keeps it, in seconds; [`FOREVER`] without an end.
-fn address_message(index: u32, address: IpAddr, prefix: u8, (preferred, valid): (u32, u32)) -> Vec<u8> {
-    let mut message = address_request(libc::RTM_NEWADDR, SET, index, address, prefix);
+fn address_message(
+    about: u8,
+    index: u32,
+    address: IpAddr,
+    prefix: u8,
+    (preferred, valid): (u32, u32),
+) -> Vec<u8> {
+    let mut message = address_request(libc::RTM_NEWADDR, SET, about, index, address, prefix);
     if (preferred, valid) != (FOREVER, FOREVER) {
         // struct ifa_cacheinfo: preferred and valid in seconds, then two times that the kernel fills in.
         let times = [preferred.to_ne_bytes(), valid.to_ne_bytes(), [0; 4], [0; 4]];
@@ -232,6 +241,14 @@ pub fn add_address(index: u32, address: IpAddr, prefix: u8) -> io::Result<()> {
     lease_address(index, address, prefix, FOREVER)
 }
 
+/// As [`add_address`], of which nobody else can have it: it is used at once, and the link is not asked.
+///
+/// # Errors
+/// What the kernel says.
+pub fn add_sure_address(index: u32, address: IpAddr, prefix: u8) -> io::Result<()> {
+    ask(&address_message(IFA_F_NODAD, index, address, prefix, (FOREVER, FOREVER)))
+}
+
 /// Gives an interface an address that the kernel removes after `seconds`, or gives that time to one that it has.
 ///
 /// # Errors
@@ -245,7 +262,7 @@ pub fn lease_address(index: u32, address: IpAddr, prefix: u8, seconds: u32) -> i
 /// # Errors
 /// What the kernel says.
 pub fn lease_address_until(index: u32, address: IpAddr, prefix: u8, times: (u32, u32)) -> io::Result<()> {
-    unless(libc::EEXIST, ask(&address_message(index, address, prefix, times)))
+    unless(libc::EEXIST, ask(&address_message(0, index, address, prefix, times)))
 }
 
 /// Takes an address from an interface; one that it does not have is no error.
@@ -253,7 +270,7 @@ pub fn lease_address_until(index: u32, address: IpAddr, prefix: u8, times: (u32,
 /// # Errors
 /// What the kernel says.
 pub fn remove_address(index: u32, address: IpAddr, prefix: u8) -> io::Result<()> {
-    let message = address_request(libc::RTM_DELADDR, 0, index, address, prefix).finish();
+    let message = address_request(libc::RTM_DELADDR, 0, 0, index, address, prefix).finish();
     unless(libc::EADDRNOTAVAIL, ask(&message))
 }
 
@@ -288,13 +305,13 @@ mod tests {
 
     #[test]
     fn messages_have_the_kernels_form() {
-        let message = address_message(3, "10.0.2.15".parse().unwrap(), 24, (FOREVER, FOREVER));
+        let message = address_message(0, 3, "10.0.2.15".parse().unwrap(), 24, (FOREVER, FOREVER));
         assert_eq!(u32::from_ne_bytes(message[..4].try_into().unwrap()) as usize, message.len());
         assert_eq!(message.len(), 16 + 8 + 3 * 8);
         assert_eq!(message[16..20], [2, 24, 0, 0]);
         assert_eq!(message[24..32], [8, 0, 2, 0, 10, 0, 2, 15]);
         assert_eq!(message[44..48], [10, 0, 2, 255]);
-        let message = address_message(3, "fd00::5".parse().unwrap(), 64, (0, 60));
+        let message = address_message(0, 3, "fd00::5".parse().unwrap(), 64, (0, 60));
         assert_eq!(message.len(), 16 + 8 + 3 * 20);
         let route = NewRoute::default_by("10.0.0.1".parse().unwrap());
         assert_eq!(route_message(0, 0, 1, &route).len(), 16 + 12 + 24);
