@@ -10,6 +10,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use kelson_spec::container_network::{ContainerNetworkSpec, Published};
 use kelson_spec::network::InterfaceSpec;
 use kelson_spec::secrets::SecretUse;
 use kelson_spec::sources::SourceKind;
@@ -160,6 +161,8 @@ requests! {
     "keep-source" => KeepSource { kind: SourceKind, folder: PathBuf, state: PathBuf },
     /// The words of a [`SecretRequest`] about the secrets in the state folder, and those of sources in the runtime folder.
     "secrets" => Secrets { state: PathBuf, runtime: PathBuf, words: Vec<OsString> },
+    /// The words of a [`ContainerNetworkRequest`] about the network of a container, whose namespace this file is.
+    "container-network" => ContainerNetwork { namespace: PathBuf, words: Vec<OsString> },
     "modules" => LoadModules { names: Vec<String> },
     /// Load the modules for the devices that the kernel has found.
     "drivers" => LoadDrivers,
@@ -226,6 +229,23 @@ impl SecretRequest {
     }
 }
 
+requests! {
+    /// One call about the network of a container. A build without containers leaves it out.
+    ContainerNetworkRequest:
+    /// Make its namespace again, with the addresses of a place, joined to the bridge, and with ports of the host that lead
+    /// there.
+    "join" => Join { place: u32, network: ContainerNetworkSpec, ports: Vec<Published> },
+    /// Take all of that away.
+    "leave" => Leave { place: u32 },
+}
+
+impl ContainerNetworkRequest {
+    /// The request with the words of this one.
+    pub fn of(&self, namespace: &Path) -> Request {
+        Request::ContainerNetwork { namespace: namespace.to_owned(), words: self.to_arguments() }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::ffi::OsStr;
@@ -251,6 +271,21 @@ mod tests {
         ] {
             let Request::Secrets { words, .. } = request.within(&path, &path) else { panic!("{request:?}") };
             assert_eq!(SecretRequest::from_arguments(&words), Ok(request));
+        }
+    }
+
+    #[test]
+    fn every_request_about_the_network_of_a_container_survives_its_arguments() {
+        let network = ContainerNetworkSpec::default();
+        let ports = vec!["8080:80/tcp".parse().unwrap(), "53:53/udp".parse().unwrap()];
+        for request in [
+            ContainerNetworkRequest::Join { place: 7, network, ports },
+            ContainerNetworkRequest::Leave { place: 7 },
+        ] {
+            let whole = request.of(Path::new("/run/kelson/netns/web"));
+            assert_eq!(Request::from_arguments(&whole.to_arguments()).as_ref(), Ok(&whole));
+            let Request::ContainerNetwork { words, .. } = whole else { panic!("{request:?}") };
+            assert_eq!(ContainerNetworkRequest::from_arguments(&words), Ok(request));
         }
     }
 

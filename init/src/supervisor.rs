@@ -25,6 +25,7 @@ mod later_mounts;
 mod launchers;
 mod listeners;
 mod main_service;
+mod network_runner;
 mod opening;
 mod parts;
 mod reaper;

@@ -160,7 +160,7 @@ impl ProcessRunner {
         let child = if pid == 0 { None } else { self.processes.adopt(pid, start_time)? };
         Ok(child.map(|Child { exit, .. }| {
             self.main = Some(Main::new(pid, exit.clone()));
-            Running { pid, start_time, stop_signal: None, exit: Box::pin(exit) }
+            Running { pid, start_time, stop_signal: None, addresses: Vec::new(), exit: Box::pin(exit) }
         }))
     }
 
@@ -210,7 +210,7 @@ impl ProcessRunner {
         self.starting = None;
         let Child { pid, start_time, exit, .. } = made?;
         self.main = Some(Main::new(pid, exit.clone()));
-        Ok(Running { pid, start_time, stop_signal: None, exit: Box::pin(exit) })
+        Ok(Running { pid, start_time, stop_signal: None, addresses: Vec::new(), exit: Box::pin(exit) })
     }
 
     async fn end(&mut self, plan: StopPlan) -> Result<StopReport, RunnerError> {

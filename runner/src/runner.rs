@@ -1,5 +1,6 @@
 //! The trait that everything runnable implements, and the words it is spoken to in.
 
+use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
@@ -157,6 +158,8 @@ pub struct Running {
     pub start_time: u64,
     /// The image's own stop signal, where it takes the place of the service file's.
     pub stop_signal: Option<i32>,
+    /// Its own ones, where its network is not the host's.
+    pub addresses: Vec<IpAddr>,
     /// Ends when the run has; dropping it loses nothing. Record `pid` before polling it: until its first poll the
     /// child also stands in the spawn record that outlives a crash of PID 1.
     pub exit: BoxFuture<'static, Exit>,

@@ -21,7 +21,7 @@ impl TargetRunner {
             let _ = ended.await;
             Exit::Status(0)
         });
-        Running { pid: 0, start_time: 0, stop_signal: None, exit }
+        Running { pid: 0, start_time: 0, stop_signal: None, addresses: Vec::new(), exit }
     }
 }
 

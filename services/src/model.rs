@@ -1,5 +1,6 @@
 //! The terms in which a service is reported: its state, its snapshot, its events.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -214,6 +215,8 @@ pub struct Snapshot {
     pub runs: bool,
     /// The main process of that run, if it has one.
     pub pid: Option<i32>,
+    /// Of that process, where its network is not the host's.
+    pub addresses: Vec<IpAddr>,
     /// When it entered its state, by the clock of the host at that time, and on the clock that nobody sets.
     pub since: SystemTime,
     pub entered: Instant,
@@ -267,6 +270,7 @@ impl Snapshot {
             restarts_by: RestartCounts::default(),
             runs: false,
             pid: None,
+            addresses: Vec::new(),
             since: SystemTime::now(),
             entered: Instant::now(),
             retry: None,

@@ -27,7 +27,7 @@ pub struct ImageConfig {
     pub home: Option<String>,
     /// Number of the signal that asks it to stop, where the config names one.
     pub stop_signal: Option<i32>,
-    /// Files of the host that a container with its network is given to read: `/etc/hosts`, `/etc/resolv.conf`.
+    /// Files of the host that a container with a network is given to read: `/etc/hosts`, `/etc/resolv.conf`.
     pub host_files: Vec<String>,
     /// Where PID 1 runs the container itself: the folder of layers, those of the image in it, the highest first, and the
     /// folder for what the container writes.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::container_network::ContainerNetworkSpec;
 use crate::devices::DevicesSpec;
 pub use crate::disk::Format;
 use crate::encryption::EncryptionSpec;
@@ -48,6 +49,8 @@ pub struct MachineSpec {
     pub watchdog: Option<WatchdogSpec>,
     #[cfg_attr(not(feature = "containerd"), serde(skip))]
     pub images: Vec<PathBuf>,
+    #[cfg_attr(not(feature = "containerd"), serde(skip))]
+    pub container_network: ContainerNetworkSpec,
     #[cfg_attr(not(feature = "pull"), serde(skip))]
     pub registries: RegistriesSpec,
     /// The service whose end is the end of the host, with its exit status.
@@ -150,6 +153,7 @@ impl Default for MachineSpec {
             shutdown_timeout: Duration::from_secs(60),
             watchdog: Some(WatchdogSpec::default()),
             images: vec![PathBuf::from("/usr/share/kelson/images")],
+            container_network: ContainerNetworkSpec::default(),
             registries: RegistriesSpec::default(),
             main: None,
             stdout: Stdout::default(),

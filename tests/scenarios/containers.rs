@@ -27,6 +27,7 @@ mod docker_registry;
 mod engine;
 mod images;
 mod inside;
+mod network;
 mod refused;
 mod registry;
 mod stopping;

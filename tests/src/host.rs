@@ -15,6 +15,7 @@ use crate::cgroup::Cgroup;
 use crate::containers::{self, Containers};
 use crate::ctl::{Ctl, Event, Events, Output, Service};
 use crate::deadline::{PATIENCE, until};
+use crate::namespace::Namespace;
 use crate::paths;
 use crate::process::{self, Process};
 use crate::stream::Lines;
@@ -76,6 +77,7 @@ pub struct HostBuilder {
     machine: Option<String>,
     arguments: Vec<String>,
     without_cgroup: bool,
+    network: Option<String>,
     cgroups_left: Vec<String>,
     burdened: bool,
     own_binary: Option<PathBuf>,
@@ -147,6 +149,12 @@ impl HostBuilder {
     /// A cgroup of a service that an earlier host has left where this one has its own.
     pub fn cgroup_left(mut self, name: &str) -> HostBuilder {
         self.cgroups_left.push(name.to_owned());
+        self
+    }
+
+    /// Runs in this network, and not in that of this computer.
+    pub fn network(mut self, network: &Namespace) -> HostBuilder {
+        self.network = Some(network.id());
         self
     }
 
@@ -333,7 +341,15 @@ impl HostBuilder {
         }
 
         let console = File::create(dir.join("console")).expect("the test's folder is writable");
-        let mut command = Command::new(if self.contained.is_some() { "setpriv" } else { "unshare" });
+        let first = if self.contained.is_some() { "setpriv" } else { "unshare" };
+        let mut command = match &self.network {
+            Some(target) => {
+                let mut command = Command::new("nsenter");
+                command.args(["--net", "--target", target, "--", first]);
+                command
+            }
+            None => Command::new(first),
+        };
         if self.contained.is_some() {
             command.args(["--clear-groups", "--inh-caps=-all"]);
             command.args([format!("--reuid={CONTAINED}"), format!("--regid={CONTAINED}")]);

@@ -72,6 +72,7 @@ pub fn service(snapshot: &Snapshot, description: String, faulty_file: Option<v1:
         faulty_file,
         lasts: Some(duration(snapshot.entered.elapsed())),
         retry: retry(snapshot),
+        addresses: snapshot.addresses.iter().map(ToString::to_string).collect(),
     }
 }
 

@@ -42,7 +42,9 @@ impl Runner for Idle {
             let _ = stopped.await;
             Exit::Status(0)
         });
-        Box::pin(async move { Ok(Running { pid, start_time: 1, stop_signal: None, exit }) })
+        Box::pin(
+            async move { Ok(Running { pid, start_time: 1, stop_signal: None, addresses: Vec::new(), exit }) },
+        )
     }
 
     fn stop(&mut self, _: StopPlan) -> BoxFuture<'_, Result<StopReport, RunnerError>> {

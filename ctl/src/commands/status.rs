@@ -230,6 +230,7 @@ fn facts(status: &StatusResponse, now: SystemTime, terminal: &Terminal) -> Vec<(
         (None, _) => String::new(),
     };
     fact("pid", &processes);
+    fact("address", &service.addresses.join(", "));
     fact("memory", &status.memory_bytes.map_or(String::new(), size));
     fact("cpu", &status.cpu.as_ref().map_or(String::new(), |cpu| time::measured(time::duration(cpu))));
     let kind = if service.oneshot { ", one-shot" } else { "" };

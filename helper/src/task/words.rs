@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use std::slice::Iter;
 use std::time::Duration;
 
-use kelson_spec::network::InterfaceSpec;
+use kelson_spec::container_network::{ContainerNetworkSpec, Published};
+use kelson_spec::network::{InterfaceSpec, Prefixed};
 use kelson_spec::secrets::SecretUse;
 use kelson_spec::sources::SourceKind;
 
@@ -70,6 +71,17 @@ impl<T: Words> Words for Vec<T> {
     }
 }
 
+impl Words for ContainerNetworkSpec {
+    fn put(&self, words: &mut Vec<OsString>) {
+        words.extend([self.bridge.write(), self.subnet.write(), self.subnet6.write()]);
+    }
+
+    fn take(words: &mut Iter<'_, OsString>) -> Option<ContainerNetworkSpec> {
+        let (bridge, subnet, subnet6) = (Words::take(words)?, Words::take(words)?, Words::take(words)?);
+        Some(ContainerNetworkSpec { bridge, subnet, subnet6 })
+    }
+}
+
 /// Makes fields of one word.
 macro_rules! words {
     ($($kind:ty: $write:expr, $read:expr;)*) => {
@@ -98,6 +110,8 @@ words! {
     SourceKind: |kind| kind.name().to_owned(), SourceKind::named;
     InterfaceSpec: InterfaceSpec::to_word, |text| InterfaceSpec::from_word(text);
     SecretUse: SecretUse::to_word, SecretUse::from_word;
+    Prefixed: Prefixed::to_string, |text| text.parse().ok();
+    Published: Published::to_string, |text| text.parse().ok();
 }
 
 impl Word for OsString {

@@ -76,6 +76,7 @@ fn run(request: OwnedFd) -> Result<Infallible, ContainerError> {
         serde_json::from_slice(&text).map_err(|error| ContainerError::Request(error.to_string()))?;
     let linux = &request.config.linux;
     let mut flags = CloneFlags::empty();
+    let mut network = None;
     for namespace in &linux.namespaces {
         flags |= match &*namespace.kind {
             // PID 1 made it.
@@ -84,12 +85,22 @@ fn run(request: OwnedFd) -> Result<Infallible, ContainerError> {
             "uts" => CloneFlags::CLONE_NEWUTS,
             "mount" => CloneFlags::CLONE_NEWNS,
             "cgroup" => CloneFlags::CLONE_NEWCGROUP,
-            "network" => CloneFlags::CLONE_NEWNET,
+            "network" => match &namespace.path {
+                Some(path) => {
+                    network = Some(path);
+                    CloneFlags::empty()
+                }
+                None => CloneFlags::CLONE_NEWNET,
+            },
             other => return Err(ContainerError::Word(other.to_owned())),
         };
     }
     // While the cgroup is where the host sees it.
     device_rules::guard(&linux.cgroups_path, &linux.resources.devices)?;
+    if let Some(path) = network {
+        let file = File::open(path).at(|| format!("cannot open the network {path}"))?;
+        setns(file, CloneFlags::CLONE_NEWNET).at(|| format!("cannot enter the network {path}"))?;
+    }
     unshare(flags).at(|| "cannot make namespaces".to_owned())?;
     root::enter(&request)?;
     sethostname(&request.config.hostname).at(|| "cannot set the host name".to_owned())?;

@@ -5,8 +5,10 @@ use std::path::Path;
 use crate::decode::Decoded;
 use crate::sources::{Mode, Sources};
 use kelson_spec::DEFAULT_PATH;
+use kelson_spec::container_network::{PortSpec, Protocol};
 use kelson_spec::machine::MachineSpec;
 use kelson_spec::names::CONTAINERD;
+use kelson_spec::quote::quoted;
 use kelson_spec::service::{ContainerRuntime, Requirement, ServiceEvent, Workload};
 
 /// Whether containerd runs a decoded service.
@@ -61,6 +63,29 @@ pub fn off(enabled: Option<bool>, machine: &MachineSpec) -> &'static str {
             "container: containerd is off in container mode; write builtins: {containerd: {enabled: true}} in machine.yaml"
         }
     }
+}
+
+/// The services that want a port of the host which another one wants too, by their places, each with what is wrong.
+pub fn shared_ports(services: &[Decoded]) -> Vec<(usize, String)> {
+    let ports = services.iter().enumerate().flat_map(|(place, decoded)| {
+        let ports = decoded.spec.container().map(|container| container.ports.as_slice());
+        let published = ports.unwrap_or_default().iter().filter_map(PortSpec::published);
+        published.map(move |port| (place, port.host, port.protocol))
+    });
+    let ports: Vec<_> = ports.collect();
+    let shared = |(place, host, protocol): &(usize, u16, Protocol)| {
+        let mut others = ports.iter().filter(|other| (other.1, other.2) == (*host, *protocol));
+        let other = services.get(others.find(|other| other.0 != *place)?.0)?;
+        let text = format!(
+            "container.ports: service {} has port {host}/{} of the host too; give one of both another port",
+            quoted(&other.spec.name),
+            protocol.name()
+        );
+        Some((*place, text))
+    };
+    let mut found: Vec<_> = ports.iter().filter_map(shared).collect();
+    found.dedup_by_key(|(place, _)| *place);
+    found
 }
 
 /// Makes a container wait for containerd, unless its file says so itself.

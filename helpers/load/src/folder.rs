@@ -51,6 +51,7 @@ fn read_all(config: &Path, sources: &Sources) -> Loaded {
     }
     let groups = reading.used_groups();
     let containerd = reading.containers(&machine.spec, sources);
+    reading.ports();
     reading.groups();
     reading.check_builtins(&mut machine);
     let services = reading.check_graph();
@@ -312,6 +313,18 @@ impl Reading {
             self.known.insert(spec.name);
         }
         on
+    }
+
+    /// Takes out the services that want the same port of the host.
+    fn ports(&mut self) {
+        if const { !OWN.has(Feature::Containerd) } {
+            return;
+        }
+        for (place, text) in containers::shared_ports(&self.services).into_iter().rev() {
+            let Decoded { spec, workload, .. } = self.services.remove(place);
+            self.diagnostics.push(diagnostic(&spec.file, workload, Some(&spec.name), text));
+            self.known.insert(spec.name);
+        }
     }
 
     /// Orders the members of groups; those of a group that cannot be ordered are faulty.

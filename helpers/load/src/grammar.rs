@@ -22,6 +22,7 @@ mod membership;
 mod mount;
 mod network;
 mod partitions;
+mod ports;
 mod probes;
 mod registries;
 mod requirement;

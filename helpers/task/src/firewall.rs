@@ -1,25 +1,57 @@
 //! The rules of the firewall, by the program for them.
 
-use std::path::Path;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Seek as _, Write as _};
+use std::path::{Path, PathBuf};
 
 use kelson_devices::modules;
+use nix::sys::memfd::{MFdFlags, memfd_create};
 
-use crate::program;
+use crate::program::{self, STANDARD_INPUT};
 
 /// No module is loaded without it where the kernel finds no modprobe.
 const MODULE: &str = "nf_tables";
 
 /// Has nft load the rules of this file, all of them or none.
 pub fn load(file: &Path) -> Result<String, String> {
-    let program = program::find("nft")
+    let nft = find()
         .ok_or_else(|| format!("{} is not loaded: there is no nft; install nftables", file.display()))?;
+    match run(&nft, &["-f".as_ref(), file.as_os_str()], None)? {
+        Ok(()) => Ok(file.display().to_string()),
+        Err(why) => Err(format!("no rule of {} is in force: {why}", file.display())),
+    }
+}
+
+/// The program; `None`: the host has none.
+pub fn find() -> Option<PathBuf> {
+    program::find("nft")
+}
+
+/// Has nft take in this text, all of it or nothing; why it refuses it.
+pub fn take_in(nft: &Path, rules: &str) -> Result<Result<(), String>, String> {
+    let text = in_memory(rules).map_err(|error| format!("memory for rules: {error}"))?;
+    run(nft, &["-f", STANDARD_INPUT], Some(&text))
+}
+
+fn in_memory(text: &str) -> io::Result<File> {
+    let mut memory = File::from(memfd_create(c"rules", MFdFlags::MFD_CLOEXEC)?);
+    memory.write_all(text.as_bytes())?;
+    memory.rewind()?;
+    Ok(memory)
+}
+
+/// Runs nft; the inner error is what it says.
+fn run(
+    nft: &Path,
+    arguments: &[impl AsRef<OsStr>],
+    input: Option<&File>,
+) -> Result<Result<(), String>, String> {
     // A kernel that has it built in, or loads it by itself, needs nothing of this.
     let _ = modules::load(&[MODULE.to_owned()]);
-    let ended = program::run(&program, &["-f".as_ref(), file.as_os_str()], None)?;
-    if ended.status.success() {
-        return Ok(file.display().to_string());
-    }
-    Err(format!("no rule of {} is in force: {}: {}", file.display(), ended.status, ended.first_line()))
+    let ended = program::run(nft, arguments, input)?;
+    let refused = || format!("{}: {}", ended.status, ended.first_line());
+    Ok(if ended.status.success() { Ok(()) } else { Err(refused()) })
 }
 
 #[cfg(test)]

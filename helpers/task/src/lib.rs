@@ -9,6 +9,7 @@
 mod blank;
 mod check;
 mod clock;
+mod container_network;
 mod disk;
 mod encryption;
 mod failure;
@@ -155,6 +156,9 @@ pub fn perform(request: &Request) -> Result<String, String> {
         }
         Request::Secrets { state, runtime, words } => {
             with(Feature::Secrets, || secrets::perform(state, runtime, words, control))
+        }
+        Request::ContainerNetwork { namespace, words } => {
+            with(Feature::Containerd, || container_network::perform(namespace, words))
         }
         Request::LoadModules { names } => modules::load(names),
         Request::LoadDrivers => with(Feature::Devices, kelson_devices::load_drivers),

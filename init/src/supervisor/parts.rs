@@ -21,6 +21,7 @@ use kelson_spec::registries::RegistriesSpec;
 use tokio::sync::mpsc;
 
 use super::launchers::Personalities;
+use super::network_runner::NetworkRunners;
 use crate::options::Options;
 
 /// Makes the runners of containers, and the service of the API over their images. `None`: the build lacks the feature.
@@ -46,7 +47,13 @@ pub(super) fn containers(
             images: Arc::new(images.clone()),
             runtime_dir: Arc::from(options.runtime_dir.as_path()),
         };
-        Some((Box::new(containers), server::images(images)))
+        let runners = NetworkRunners {
+            inner: containers,
+            tasks: personalities.tasks(),
+            runtime: options.runtime_dir.clone(),
+            network: machine.container_network.clone(),
+        };
+        Some((Box::new(runners), server::images(images)))
     } else {
         None
     }

@@ -95,7 +95,8 @@ impl Executor for SecretExecutor {
     }
 }
 
-async fn ask(tasks: &Arc<dyn Launcher>, request: Request) -> Result<(), RunnerError> {
+/// Has `kelson-task` do what a service needs to run.
+pub(super) async fn ask(tasks: &Arc<dyn Launcher>, request: Request) -> Result<(), RunnerError> {
     let done = task::run(&**tasks, &request, CALL).await;
     done.map(drop).map_err(|error| RunnerError::new(error.to_string()))
 }

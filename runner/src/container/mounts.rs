@@ -68,7 +68,7 @@ pub(crate) fn mounts(
             &["nosuid", "noexec", "nodev", "relatime", if delegated { "rw" } else { "ro" }],
         ),
     ];
-    if container.network == ContainerNetwork::Host {
+    if container.network != ContainerNetwork::None {
         let listed =
             |file: &&String| !container.mounts.iter().any(|mount| mount.target.as_os_str() == file.as_str());
         mounts.extend(host_files.iter().filter(listed).map(|file| shown(file)));
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn files_of_the_host_are_seen_with_its_network_alone() {
+    fn files_of_the_host_are_seen_with_a_network_alone() {
         let files = [String::from("/etc/hosts"), String::from("/etc/resolv.conf")];
         let mut container = ContainerSpec::new("x");
         let count = |container: &ContainerSpec| {
@@ -198,6 +198,8 @@ mod tests {
         assert_eq!(count(&container), 2);
         container.mounts.push(ContainerMount { target: "/etc/hosts".into(), ..entry("/mine", &[]) });
         assert_eq!(count(&container), 2, "the service file's own counts");
+        container.network = ContainerNetwork::Bridge;
+        assert_eq!(count(&container), 2);
         container.network = ContainerNetwork::None;
         assert_eq!(count(&container), 1);
     }

@@ -113,6 +113,9 @@ pub struct Linux {
 pub struct Namespace {
     #[serde(rename = "type")]
     pub kind: Cow<'static, str>,
+    /// It joins the one of this file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use kelson_spec::service::{ContainerNetwork, ContainerSpec, Seccomp};
-use kelson_spec::{ServiceSpec, secrets};
+use kelson_spec::{ServiceSpec, container_network, secrets};
 use nix::unistd::{Gid, Uid, chown};
 
 use super::oci::{Capabilities, Linux, Namespace, Process, Resources, Root, Spec, User, VERSION};
@@ -31,6 +31,8 @@ pub(crate) struct Host {
     pub(crate) cgroup: String,
     /// The folder of the service's secrets, if it has some.
     pub(crate) secrets: Option<String>,
+    /// The file of its network namespace.
+    pub(crate) network: String,
 }
 
 impl Host {
@@ -47,6 +49,7 @@ impl Host {
             incarnation: incarnation.to_owned(),
             secrets: (!service.secrets.is_empty())
                 .then(|| secrets::folder(runtime_dir, &service.name).to_string_lossy().into_owned()),
+            network: container_network::namespace(runtime_dir, &service.name).to_string_lossy().into_owned(),
             cgroup,
         }
     }
@@ -156,7 +159,7 @@ pub(crate) fn spec(
         ),
         linux: Linux {
             cgroups_path: host.cgroup.clone(),
-            namespaces: namespaces(container.network),
+            namespaces: namespaces(container.network, &host.network),
             rootfs_propagation: mounts::propagation(container).map(Into::into),
             // Limits are written to the cgroup by PID 1, for containers as for processes.
             resources: Resources { devices: rules },
@@ -168,12 +171,27 @@ pub(crate) fn spec(
     })
 }
 
-fn namespaces(network: ContainerNetwork) -> Vec<Namespace> {
-    let mut kinds = vec!["pid", "ipc", "uts", "mount", "cgroup"];
-    if network == ContainerNetwork::None {
-        kinds.push("network");
+/// `file`: of its network namespace.
+fn namespaces(network: ContainerNetwork, file: &str) -> Vec<Namespace> {
+    let new = |kind: &'static str| Namespace { kind: kind.into(), path: None };
+    let mut all: Vec<Namespace> = ["pid", "ipc", "uts", "mount", "cgroup"].map(new).into();
+    match network {
+        ContainerNetwork::Host => {}
+        ContainerNetwork::None => all.push(new("network")),
+        ContainerNetwork::Bridge => {
+            all.push(Namespace { kind: "network".into(), path: Some(file.to_owned()) });
+        }
     }
-    kinds.into_iter().map(|kind| Namespace { kind: kind.into() }).collect()
+    all
+}
+
+/// The ports of its program, each by its name.
+fn ports(container: &ContainerSpec) -> impl Iterator<Item = String> {
+    container.ports.iter().flat_map(|port| {
+        let name = port.variable();
+        let host = port.host.map(|host| format!("KELSON_HOST_PORT_{name}={host}"));
+        [format!("KELSON_PORT_{name}={}", container.listens_on(port))].into_iter().chain(host)
+    })
 }
 
 fn process(
@@ -210,7 +228,7 @@ fn process(
         console_size: None,
         user: User { uid: image.uid, gid: image.gid, additional_gids: image.groups.clone() },
         args,
-        env: environment(service, image, host, run, hostname),
+        env: environment(service, container, image, host, run, hostname),
         cwd: directory,
         capabilities,
         rlimits: limits::rlimits(&service.limits, host.files),
@@ -222,6 +240,7 @@ fn process(
 /// Later values win.
 fn environment(
     service: &ServiceSpec,
+    container: &ContainerSpec,
     image: &ImageConfig,
     host: &Host,
     run: &Run,
@@ -239,6 +258,7 @@ fn environment(
         .cloned()
         .chain(service.environment.iter().map(named))
         .chain([format!("KELSON_SERVICE={}", service.name), format!("KELSON_RUN={mark}")])
+        .chain(ports(container))
         .chain(run.environment.iter().map(named));
     for entry in later {
         set(&mut environment, entry);
@@ -258,6 +278,7 @@ pub(crate) fn set(environment: &mut Vec<String>, entry: String) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use kelson_spec::container_network::{PortSpec, Protocol};
     use kelson_spec::service::{ContainerDevice, ContainerMount, ResourceLimit, Security, Workload};
 
     fn service() -> ServiceSpec {
@@ -292,6 +313,7 @@ mod tests {
             files: 1 << 20,
             incarnation: "abc-1".into(),
             secrets: None,
+            network: "/run/kelson/netns/web".into(),
             cgroup: "/kelson/web".into(),
         }
     }
@@ -341,6 +363,30 @@ mod tests {
     }
 
     #[test]
+    fn a_container_is_told_its_ports_and_joins_the_network_that_was_made_for_it() {
+        let port = |name: &str, container, host| PortSpec {
+            name: name.into(),
+            container,
+            host,
+            protocol: Protocol::Tcp,
+        };
+        let mut service = service();
+        change(&mut service).ports = vec![port("http", 80, Some(8080)), port("admin-ui", 9000, None)];
+        let told = |service: &ServiceSpec| {
+            let mut told = made(service, &image()).process.env;
+            told.retain(|entry| entry.contains("PORT_"));
+            told
+        };
+        let rest = ["KELSON_HOST_PORT_HTTP=8080", "KELSON_PORT_ADMIN_UI=9000"];
+        assert_eq!(told(&service), [["KELSON_PORT_HTTP=8080"].as_slice(), &rest].concat());
+        change(&mut service).network = ContainerNetwork::Bridge;
+        assert_eq!(told(&service), [["KELSON_PORT_HTTP=80"].as_slice(), &rest].concat());
+        let made = made(&service, &image());
+        let network = Namespace { kind: "network".into(), path: Some("/run/kelson/netns/web".into()) };
+        assert_eq!((made.linux.namespaces.last(), made.hostname.as_str()), (Some(&network), "web"));
+    }
+
+    #[test]
     fn the_service_file_is_on_top_of_the_image() {
         let plain = made(&service(), &image());
         assert_eq!(plain.process.args, ["/entry", "serve"]);
@@ -365,7 +411,7 @@ mod tests {
         assert_eq!((changed.process.cwd.as_str(), changed.hostname.as_str()), ("/srv", "web"));
         assert_eq!(changed.process.capabilities.bounding, ["CAP_CHOWN"]);
         assert!(!changed.process.no_new_privileges && changed.linux.seccomp.is_none());
-        assert_eq!(changed.linux.namespaces.last(), Some(&Namespace { kind: "network".into() }));
+        assert_eq!(changed.linux.namespaces.last(), Some(&Namespace { kind: "network".into(), path: None }));
         assert!(!changed.mounts.iter().any(|mount| mount.destination == "/etc/hosts"));
     }
 

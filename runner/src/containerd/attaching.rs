@@ -49,7 +49,13 @@ impl ContainerRunner {
         let main = TaskProcess::main(&self.spec.name);
         let ending = watch::begin(self.containerd.clone(), main, Arc::clone(&handle));
         // The earlier incarnation has written the signal down: containerd may be away.
-        let running = Running { pid, start_time, stop_signal: None, exit: ending.clone().into_future() };
+        let running = Running {
+            pid,
+            start_time,
+            stop_signal: None,
+            addresses: Vec::new(),
+            exit: ending.clone().into_future(),
+        };
         self.main = Some(Launched { pid, handle, ending, is_signalled: false });
         Ok(Some(running))
     }

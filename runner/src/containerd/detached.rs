@@ -37,7 +37,7 @@ impl DetachedContainer {
             // Its shim knows how.
             handle.exit().unwrap_or(Exit::Lost)
         });
-        Ok(Some(Running { pid, start_time, stop_signal: None, exit }))
+        Ok(Some(Running { pid, start_time, stop_signal: None, addresses: Vec::new(), exit }))
     }
 
     async fn end(&mut self, plan: StopPlan) -> Result<StopReport, RunnerError> {

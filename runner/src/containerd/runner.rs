@@ -125,6 +125,7 @@ impl ContainerRunner {
             pid: launched.pid,
             start_time: launched.handle.as_ref().as_ref().map_or(0, |handle| handle.start_time()),
             stop_signal: self.image_signal(),
+            addresses: Vec::new(),
             exit: launched.ending.clone().into_future(),
         };
         self.main = Some(launched);

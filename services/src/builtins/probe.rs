@@ -67,7 +67,7 @@ impl Probes {
         run: RunningProcess,
     ) -> Result<Arc<dyn Network>, ServicesError> {
         let RunningProcess { pid, start_time, .. } = run;
-        let apart = spec.container().is_some_and(|container| container.network == ContainerNetwork::None);
+        let apart = spec.container().is_some_and(|container| container.network != ContainerNetwork::Host);
         if !apart {
             return Ok(self.host());
         }

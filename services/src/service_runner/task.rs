@@ -5,6 +5,7 @@
 //! recorded, published and logged.
 
 use std::collections::VecDeque;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -93,6 +94,8 @@ struct Core {
     /// Rings at the first of its deadlines.
     sleep: Option<std::pin::Pin<Box<tokio::time::Sleep>>>,
     status_text: Option<Arc<str>>,
+    /// Of the run, where its network is not the host's.
+    addresses: Vec<IpAddr>,
     shown: State,
     spawned_after: Option<Duration>,
     up_after: Option<Duration>,

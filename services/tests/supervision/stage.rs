@@ -502,7 +502,7 @@ impl Player {
             }
             told.await
         });
-        Ok(Running { pid, start_time: START_TIME, stop_signal: None, exit })
+        Ok(Running { pid, start_time: START_TIME, stop_signal: None, addresses: Vec::new(), exit })
     }
 
     fn call(&self, call: impl Into<String>) -> Manners {
@@ -582,7 +582,7 @@ impl Runner for Player {
             self.pass("before a child is known").await;
             self.played().deed(run, What::MainKnown);
             let exit = ended(&self.played, &self.stage.fate, pid, exited);
-            Ok(Running { pid, start_time: START_TIME, stop_signal: None, exit })
+            Ok(Running { pid, start_time: START_TIME, stop_signal: None, addresses: Vec::new(), exit })
         })
     }
 
@@ -599,7 +599,13 @@ impl Runner for Player {
             drop(played);
             self.main = Some(exit.clone());
             let exit = ended(&self.played, &self.stage.fate, before.pid, exit);
-            Ok(Some(Running { pid: before.pid, start_time: before.start_time, stop_signal: None, exit }))
+            Ok(Some(Running {
+                pid: before.pid,
+                start_time: before.start_time,
+                stop_signal: None,
+                addresses: Vec::new(),
+                exit,
+            }))
         })
     }
 

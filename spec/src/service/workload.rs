@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::container_network::PortSpec;
 use crate::registries::PullPolicy;
 
 /// The workload: exactly one of these.
@@ -45,6 +46,8 @@ pub struct ContainerSpec {
     /// `None`: the host's with the host's network, else the service's name.
     pub hostname: Option<String>,
     pub network: ContainerNetwork,
+    /// With the host's network, or one of a bridge.
+    pub ports: Vec<PortSpec>,
     pub mounts: Vec<ContainerMount>,
     /// Devices of the host that it sees besides the usual harmless ones.
     pub devices: Vec<ContainerDevice>,
@@ -65,10 +68,19 @@ impl ContainerSpec {
             working_directory: None,
             hostname: None,
             network: ContainerNetwork::Host,
+            ports: Vec::new(),
             mounts: Vec::new(),
             devices: Vec::new(),
             user: None,
             stop_signal_of_image: true,
+        }
+    }
+
+    /// The port on which the program of one of its ports listens.
+    pub fn listens_on(&self, port: &PortSpec) -> u16 {
+        match (self.network, port.host) {
+            (ContainerNetwork::Host, Some(host)) => host,
+            _ => port.container,
         }
     }
 
@@ -112,6 +124,8 @@ pub enum ContainerRuntime {
 pub enum ContainerNetwork {
     Host,
     None,
+    /// One of its own, joined to the others by a bridge.
+    Bridge,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -100,7 +100,7 @@ impl View for v1::FileWarning {
 }
 
 /// The whole of `status`. `group`: null where it is a member of none. `lasts_ms`: how long it has been in its state, on a
-/// clock that nobody sets; null: an earlier release does not tell. `retry`: null unless it is on its way to another run.
+/// clock that nobody sets; null: an earlier release does not tell. `addresses`: those of its own network. `retry`: null unless it is on its way to another run.
 /// `spec`: as PID 1 holds it.
 impl View for v1::StatusResponse {
     fn view(&self) -> Value {
@@ -109,7 +109,7 @@ impl View for v1::StatusResponse {
             service.restarts_by.iter().map(|by| (by.reason.clone(), by.count)).collect();
         let own = object!(service =>
             description, oneshot, down, changed, status_text, run, restarts_by: by, group: some(&service.group),
-            required, faulty_file, lasts_ms: service.lasts, retry,
+            required, faulty_file, lasts_ms: service.lasts, retry, addresses,
         );
         let spec = match written_spec(&self.spec) {
             Some(spec) => serde_yaml::to_value(spec).unwrap_or_default(),

@@ -5,6 +5,7 @@ use std::path::{Component, Path, PathBuf};
 use super::at::At;
 use super::codec::{Codec, part};
 use super::mapping::{Mapping, keys};
+use super::ports::ports;
 use super::values::{choice, host_name, path, text, word};
 use crate::decode::{Decoder, quoted};
 use crate::json::Json;
@@ -56,7 +57,11 @@ fn mapping() -> Mapping<ContainerSpec> {
         strange.then(|| format!("{} is not a reference of an image, such as demo/nginx:1", quoted(image)))
     });
     let runtimes = [("containerd", ContainerRuntime::Containerd), ("kelson", ContainerRuntime::Kelson)];
-    let networks = [("host", ContainerNetwork::Host), ("none", ContainerNetwork::None)];
+    let networks = [
+        ("host", ContainerNetwork::Host),
+        ("none", ContainerNetwork::None),
+        ("bridge", ContainerNetwork::Bridge),
+    ];
     keys! {
         Mapping::new("container", ContainerSpec::default);
         needed "image" image = image, "image: NAME:TAG",
@@ -72,12 +77,20 @@ fn mapping() -> Mapping<ContainerSpec> {
         means "workingDirectory" working_directory = path().optional(), "the image's",
             "a path in the container";
         means "hostname" hostname = host_name().optional(),
-            "the host's; with `network: none` the service's name", "at most 64 letters";
+            "the host's; with another `network` the service's name", "at most 64 letters";
         key "network" network = choice(networks),
-            "`host`: the interfaces of the host. `none`: only a loopback interface of its own";
+            "`host`: the interfaces of the host. `none`: only a loopback interface of its own. `bridge`: \
+             [an address of its own](howto/container-network.md)";
+        key "ports" ports = ports(), "the ports of its program, [with those of the host that lead there](howto/container-network.md#ports)";
         key "mounts" mounts = Mapping::codec(mount).list("a list of mounts"), "the parts of the host that the container sees";
         key "devices" devices = device().list("a list of devices such as [/dev/ttyS0]"), "devices of the host";
     }
+    .check(|d, seen, container| {
+        if container.network == ContainerNetwork::None && !container.ports.is_empty() {
+            let text = "nothing reaches a port of a container with network: none; write network: bridge, or remove ports";
+            d.at_key("ports", |d| d.wrong(seen.position("ports"), text));
+        }
+    })
 }
 
 /// A program and its arguments; empty for those of the image.

@@ -20,6 +20,7 @@ use super::mapping::{Mapping, keys};
 use super::mount::mount;
 use super::network::interface;
 use super::partitions::{named_twice, partitions};
+use super::ports::container_network;
 use super::registries::registries;
 use super::requirement::{Use, requirements};
 use super::restart::restart;
@@ -131,6 +132,9 @@ pub fn machine_file(defaults: &Rc<MachineSpec>) -> Mapping<MachineSpec> {
             "the hardware watchdog";
         key "images" images = part(Feature::Containerd, || path().list("a list of directories")),
             "folders of [service images](images.md), read at the boot";
+        means "containerNetwork" container_network = part(Feature::Containerd, || Mapping::codec(container_network)),
+            "the bridge `kelson0` with 10.88.0.0/16 and fd6b:656c:736f::/64",
+            "the network of [containers with addresses of their own](howto/container-network.md)";
         means "registries" registries = part(Feature::Pull, || Mapping::codec(registries)), "public CAs, and no limit",
             "how images are [pulled from registries](howto/registry.md)";
         means "main" main = name().optional(), "none",

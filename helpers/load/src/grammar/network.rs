@@ -9,12 +9,13 @@ use super::seen::Seen;
 use super::values::{address, boolean, choice, number, some_text, word};
 use crate::decode::{Decoder, quoted};
 use crate::schema::Kind;
+use kelson_spec::container_network::first_of;
 use kelson_spec::features::Feature;
 use kelson_spec::network::{
     BondMode, BondSpec, BridgeSpec, Dhcp6Spec, DhcpSpec, InterfaceSpec, LinkKind, Matches, Prefixed,
     RouteSpec, RuleSpec, VlanSpec, is_pattern, mac, mac_text,
 };
-use kelson_sys::ipv4::{mask, same_network};
+use kelson_sys::ipv4::same_network;
 use kelson_sys::netlink::MAIN;
 
 /// The longest name of an interface, in bytes.
@@ -313,7 +314,7 @@ fn dhcp6() -> Codec<Option<Dhcp6Spec>> {
 }
 
 /// The pattern of an address with its prefix.
-const PREFIXED: &str = "^[0-9A-Fa-f]*[.:][0-9A-Fa-f.:]*/[0-9]+$";
+pub const PREFIXED: &str = "^[0-9A-Fa-f]*[.:][0-9A-Fa-f.:]*/[0-9]+$";
 
 /// An address with its prefix.
 fn prefixed() -> Codec<Prefixed> {
@@ -340,15 +341,11 @@ fn destination() -> Codec<Prefixed> {
     )
 }
 
-fn network(text: &str) -> Result<Prefixed, String> {
+pub fn network(text: &str) -> Result<Prefixed, String> {
     let known: Prefixed = text
         .parse()
         .map_err(|_| format!("{} is not a network; write such as 198.51.100.0/24", quoted(text)))?;
-    let address = match known.0 {
-        IpAddr::V4(v4) => IpAddr::from((v4.to_bits() & mask(known.1)).to_be_bytes()),
-        IpAddr::V6(v6) => IpAddr::from((v6.to_bits() & mask_of_ipv6(known.1)).to_be_bytes()),
-    };
-    let right = Prefixed(address, known.1);
+    let right = Prefixed(first_of(known), known.1);
     if right == known { Ok(known) } else { Err(format!("{known} is not a whole network; write {right}")) }
 }
 

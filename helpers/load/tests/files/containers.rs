@@ -2,6 +2,7 @@
 use crate::folder::{Folder, each_case};
 use kelson_load::written;
 use kelson_load::{Mode, Sources, Switch, load_with};
+use kelson_spec::container_network::{PortSpec, Protocol};
 use kelson_spec::registries::PullPolicy;
 use kelson_spec::service::*;
 use kelson_spec::{CONTAINER_CAPABILITIES, Loaded, ServiceSpec, wire};
@@ -13,7 +14,11 @@ container:
   command: [nginx, -g, "daemon off;"]
   workingDirectory: /srv
   hostname: web-1
-  network: none
+  network: bridge
+  ports:
+    - {name: http, container: 80, host: 8080}
+    - {name: dns-alt, container: 53, host: 53, protocol: udp}
+    - {name: admin, container: 9000}
   mounts:
     - {source: /var/www, target: /srv, options: [ro, rbind, nosuid, nodev, noexec, rslave]}
     - {source: /etc/hosts, target: /etc/hosts}
@@ -103,6 +108,8 @@ fn every_key_of_a_container_is_read() {
         target: target.into(),
         permissions: permissions.into(),
     };
+    let port =
+        |name: &str, container, host, protocol| PortSpec { name: name.to_owned(), container, host, protocol };
     let expected = ContainerSpec {
         image: "demo/nginx:1".into(),
         runtime: Some(ContainerRuntime::Containerd),
@@ -110,7 +117,12 @@ fn every_key_of_a_container_is_read() {
         command: vec!["nginx".into(), "-g".into(), "daemon off;".into()],
         working_directory: Some("/srv".into()),
         hostname: Some("web-1".into()),
-        network: ContainerNetwork::None,
+        network: ContainerNetwork::Bridge,
+        ports: vec![
+            port("http", 80, Some(8080), Protocol::Tcp),
+            port("dns-alt", 53, Some(53), Protocol::Udp),
+            port("admin", 9000, None, Protocol::Tcp),
+        ],
         mounts: vec![
             mount("/var/www", "/srv", &["ro", "rbind", "nosuid", "nodev", "noexec", "rslave"]),
             mount("/etc/hosts", "/etc/hosts", &[]),
@@ -194,6 +206,33 @@ fn what_is_rendered_is_read_again() {
     ] {
         assert!(text.contains(line), "{line} is not in\n{text}");
     }
+}
+
+#[test]
+fn services_that_want_one_port_of_the_host_are_mistakes_that_name_each_other() {
+    let web = |ports: &str| format!("container: {{image: a, network: bridge, ports: [{ports}]}}");
+    let named = |name: &str, text: String| format!("name: {name}\n{text}\n");
+    let tcp = "{name: http, container: 80, host: 8080}";
+    let folder = folder(&[
+        ("one", &named("one", web(tcp))),
+        ("two", &named("two", web(&format!("{tcp}, {{name: more, container: 80, host: 81}}")))),
+        ("other", &named("other", web("{name: http, container: 80, host: 8080, protocol: udp}"))),
+        ("inner", &named("inner", web("{name: http, container: 8080}"))),
+        ("third", &named("third", web("{name: http, container: 80, host: 81}"))),
+    ]);
+    let loaded = folder.load();
+    let mistakes: Vec<String> = loaded.diagnostics.iter().map(ToString::to_string).collect();
+    let wants = |name: &str, port: u16| {
+        format!(
+            "container.ports: service \"{name}\" has port {port}/tcp of the host too; give one of both another port"
+        )
+    };
+    assert_eq!(mistakes.len(), 3, "{mistakes:#?}");
+    for (mistake, wanted) in mistakes.iter().zip([wants("two", 8080), wants("two", 81), wants("one", 8080)]) {
+        assert!(mistake.ends_with(&wanted), "{mistake}");
+    }
+    let sound: Vec<&str> = loaded.services.iter().map(|spec| spec.name.as_str()).collect();
+    assert_eq!((loaded.faulty(), sound), (vec!["one", "third", "two"], vec!["inner", "other"]));
 }
 
 #[test]
@@ -331,12 +370,31 @@ container: {image: a, hostname: -a}
 => 2:33: container.hostname: "-a" is not a host name; use letters, digits, - and ., at most 64
 
 name: box
-container: {image: a, network: bridge}
-=> 2:32: container.network: "bridge" is not one of host, none
+container: {image: a, network: bridged}
+=> 2:32: container.network: "bridged" is not one of host, none, bridge; did you mean bridge?
+
+name: box
+container: {image: a, network: none, ports: [{name: http, container: 80}]}
+=> 2:38: container.ports: nothing reaches a port of a container with network: none; write network: bridge, or remove ports
+
+name: box
+container: {image: a, ports: [{name: http, container: 80}, {name: http, container: 81}]}
+=> 2:30: container.ports: two ports have the name "http"; give each another one
+
+name: box
+container: {image: a, ports: [{name: a, container: 80, host: 80}, {name: b, container: 81, host: 80}]}
+=> 2:30: container.ports: port 80 of the host stands here twice; keep one
+
+name: box
+container: {image: a, ports: [{name: a b, container: 0, host: 65536, protocol: sctp}]}
+=> 2:38: container.ports[0].name: "a b" is not a name; use small letters, digits and -, no - first, at most 63
+=> 2:54: container.ports[0].container: 0 is out of range; write a number from 1 to 65535
+=> 2:63: container.ports[0].host: 65536 is out of range; write a number from 1 to 65535
+=> 2:80: container.ports[0].protocol: "sctp" is not one of tcp, udp
 
 name: box
 container: {image: a, mount: []}
-=> 2:23: container.mount: this key is not known; did you mean mounts? Allowed here: image, runtime, pull, command, workingDirectory, hostname, network, mounts, devices
+=> 2:23: container.mount: this key is not known; did you mean mounts? Allowed here: image, runtime, pull, command, workingDirectory, hostname, network, ports, mounts, devices
 
 name: box
 container: {image: a, mounts: [{source: data, target: /b}]}

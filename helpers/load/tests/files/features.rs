@@ -7,7 +7,7 @@ use crate::folder::Folder;
 fn folder() -> Folder {
     let folder = Folder::new();
     folder.machine(
-        "api: {listen: [\"0.0.0.0:1\"], ca: /a, certificate: /b, key: /c}\nimages: [/images]\nregistries: {}\nhostname: small\ntime: {servers: [192.0.2.1]}\nnetwork: [{interface: eth0, dhcp: true}, {interface: br0, bridge: {}}]\ndevices: {}\nsources: {from: [disk]}\n\
+        "api: {listen: [\"0.0.0.0:1\"], ca: /a, certificate: /b, key: /c}\nimages: [/images]\ncontainerNetwork: {}\nregistries: {}\nhostname: small\ntime: {servers: [192.0.2.1]}\nnetwork: [{interface: eth0, dhcp: true}, {interface: br0, bridge: {}}]\ndevices: {}\nsources: {from: [disk]}\n\
          nftables: /etc/rules\nmounts: [{source: SERIAL=S, target: /srv, type: ext4, format: ifBlank}]\nswap: [{zram: 50}]\npartitions: [{disk: SERIAL=S, create: [{label: A}]}]\nkexec: {kernel: /boot/vmlinuz}\n\
          builtins: {apid: {required: false}, containerd: {enabled: true}, devlog: {enabled: true}, probe: {resources: {}}}\n",
     );
@@ -40,6 +40,7 @@ fn each_key_is_rejected_with_the_feature_that_it_needs() {
             without("health[0].grpc", Feature::Probes),
             without("api", Feature::Apid),
             without("images", Feature::Containerd),
+            without("containerNetwork", Feature::Containerd),
             without("registries", Feature::Pull),
             without("time", Feature::Timesync),
             without("network[0].dhcp", Feature::Net),

@@ -135,6 +135,7 @@ console: disk
 kexec: {initramfs: boot}
 sources: {from: [disc], wait: 1, server: localhost:80}
 registries: {mirrors: {a/b: [x], docker.io: []}, proxy: "https://proxy:1", insecure: ["http://x"], maxSize: 1, secret: a/b, user: ann}
+containerNetwork: {bridge: kelson-1, subnet: 10.88.0.0/30, subnet6: 10.88.0.0/16, dns: true}
 "#,
     );
     assert_eq!(
@@ -191,7 +192,7 @@ registries: {mirrors: {a/b: [x], docker.io: []}, proxy: "https://proxy:1", insec
             "machine.yaml:24:82: devices.rules[2].link: \"../x\" is not a name below /dev; write such as serial/gps",
             "machine.yaml:24:95: devices.rules[2].group: group \"nobodys\" is not in /etc/group",
             "machine.yaml:24:117: devices.rules[2].attributes: \"../a\" is not the name of an attribute, such as idVendor",
-            "machine.yaml:25:1: hostnmae: this key is not known; did you mean hostname? Allowed here: hostname, modules, sysctl, network, nftables, partitions, encryption, mounts, swap, api, builtins, health, shutdown, watchdog, images, registries, main, time, devices, console, kexec, sources, logs",
+            "machine.yaml:25:1: hostnmae: this key is not known; did you mean hostname? Allowed here: hostname, modules, sysctl, network, nftables, partitions, encryption, mounts, swap, api, builtins, health, shutdown, watchdog, images, containerNetwork, registries, main, time, devices, console, kexec, sources, logs",
             "machine.yaml:26:10: console: \"disk\" is not one of dashboard, shell",
             "machine.yaml:27:8: kexec.kernel: this key is missing; write kernel: PATH",
             "machine.yaml:27:20: kexec.initramfs: \"boot\" is not a path from the root; write it with / first",
@@ -205,6 +206,10 @@ registries: {mirrors: {a/b: [x], docker.io: []}, proxy: "https://proxy:1", insec
             "machine.yaml:29:109: registries.maxSize: 1 is out of range; write at least 1Mi",
             "machine.yaml:29:120: registries.secret: \"a/b\" is not the name of a secret; use letters, digits, _, . and -, at most 64, not . or - first",
             "machine.yaml:29:125: registries.user: this key is not known; allowed here: mirrors, ca, proxy, insecure, maxSize, credentials, secret",
+            "machine.yaml:30:28: containerNetwork.bridge: \"kelson-1\" is no name for the bridge; use letters, digits, ., _ and -, and do not begin with kelson-",
+            "machine.yaml:30:46: containerNetwork.subnet: \"10.88.0.0/30\" is no network for containers; write such as 10.88.0.0/16, with a prefix from /8 to /29",
+            "machine.yaml:30:69: containerNetwork.subnet6: \"10.88.0.0/16\" is no network for containers; write such as fd00:88::/64, with a prefix from /8 to /104",
+            "machine.yaml:30:83: containerNetwork.dns: this key is not known; allowed here: bridge, subnet, subnet6",
         ]
     );
     let loaded = folder.load();

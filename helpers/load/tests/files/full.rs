@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::folder::Folder;
 use kelson_load::written;
+use kelson_spec::container_network::ContainerNetworkSpec;
 use kelson_spec::devices::{DeviceRule, DevicesSpec};
 use kelson_spec::encryption::{EncryptionSpec, Tpm2Spec};
 use kelson_spec::machine::{
@@ -448,6 +449,7 @@ health: {minimum: 3s, deadline: 2m}
 shutdown: {timeout: 2m}
 watchdog: {device: /dev/watchdog1, timeout: 1m}
 images: [/images, /more]
+containerNetwork: {bridge: containers, subnet: 172.20.0.0/24, subnet6: "fd00:20::/64"}
 registries: {mirrors: {docker.io: [mirror.example, "other:5000"]}, ca: /ca.pem, proxy: "http://proxy:3128", insecure: ["lab:5000"], maxSize: 2Gi, credentials: /auth.json, secret: registries}
 main: web
 time: {servers: [ntp.example.com, "[2001:db8::7]:1123"]}
@@ -641,6 +643,11 @@ logs: {stdout: only}
             expected: true,
         }),
         images: vec!["/images".into(), "/more".into()],
+        container_network: ContainerNetworkSpec {
+            bridge: "containers".into(),
+            subnet: "172.20.0.0/24".parse().unwrap(),
+            subnet6: "fd00:20::/64".parse().unwrap(),
+        },
         registries: RegistriesSpec {
             mirrors: vec![(
                 "docker.io".to_owned(),

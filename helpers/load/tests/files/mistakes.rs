@@ -633,8 +633,8 @@ container: {image: a b}
 => 2:20: container.image: "a b" is not a reference of an image, such as demo/nginx:1
 
 name: web
-container: {image: a, network: bridge}
-=> 2:32: container.network: "bridge" is not one of host, none
+container: {image: a, network: ring}
+=> 2:32: container.network: "ring" is not one of host, none, bridge
 
 name: web
 container: {image: a, mounts: [{source: /a}]}

@@ -100,6 +100,7 @@ pub(super) fn make(
         post_start_of: 0,
         sleep: None,
         status_text: None,
+        addresses: Vec::new(),
         shown: State::Initialized,
         spawned_after: None,
         up_after: None,

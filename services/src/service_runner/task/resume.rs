@@ -183,9 +183,10 @@ impl Core {
     ) -> (Work, bool) {
         let spawning = matches!(self.service.phase, Phase::Spawning { .. });
         let input = match (running, making) {
-            (Some(Running { pid, start_time, exit, .. }), _) => {
+            (Some(Running { pid, start_time, addresses, exit, .. }), _) => {
                 self.exit = Some(exit);
                 self.start_time = start_time;
+                self.addresses = addresses;
                 match spawning {
                     true => Input::Spawned(Ok(pid)),
                     false => Input::Attached { found: Ok(pid), closing },
@@ -199,6 +200,10 @@ impl Core {
             (None, _) => Input::Attached { found: Err(exit), closing },
         };
         let next = self.step(input);
+        if !self.addresses.is_empty() {
+            // Its state may be the one that was published without them.
+            self.publish();
+        }
         if spawning && closing {
             // Its process is known by now, and stops in its turn.
             self.step(Input::Closing);

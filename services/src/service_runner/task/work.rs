@@ -162,9 +162,10 @@ impl Core {
                 self.step(Input::Opened(Ok(())))
             }
             Outcome::Run(running) => {
-                let Running { pid, start_time, stop_signal, exit } = *running;
+                let Running { pid, start_time, stop_signal, addresses, exit } = *running;
                 self.exit = Some(exit);
                 self.start_time = start_time;
+                self.addresses = addresses;
                 self.service.stop_signal = stop_signal;
                 // The boot's part alone: what restarts later keeps its first times.
                 if self.up_after.is_none() {

@@ -43,6 +43,8 @@
 //! | `hog=N` | N MiB of memory, all of it written |
 //! | `knock=N:PORT` | connects to a port of the loopback and closes, N times a second, for ever |
 //! | `tcp=PORT` | takes connections on the loopback and closes them, for ever |
+//! | `mirror=PORT` | tells all who connect where they come from, and gives back what they send, for ever |
+//! | `ask=ADDRESS:PORT` | a line: what is answered there first, or what is wrong |
 //! | `http=PORT:PATH` | answers with `STATUS BODY`, which stands in PATH; `200 ok` where it is not there |
 //! | `grpc=PORT:PATH` | `grpc.health.v1`: the status whose number stands in PATH; SERVING where it is not there |
 //! | `bomb` | forks without end, as each of the children does |
@@ -168,6 +170,8 @@ fn run(steps: &[&str]) {
             "hog" => hog(number(value)),
             "knock" => knock(value),
             "tcp" => server::serve(value, server::tcp),
+            "mirror" => server::mirror(value),
+            "ask" => put(1, &server::ask(value)),
             "http" => server::serve(value, server::http),
             "grpc" => server::serve(value, server::grpc),
             "bomb" => loop {

@@ -2,15 +2,42 @@
 //!
 //! Their answer stands in a file, which a test may write at any time.
 
-use std::io::{Read, Result, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::io::{BufRead as _, BufReader, Error, Read, Result, Write, copy};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
+
+/// How long an answer may take.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Answers each connection to `PORT` of the loopback, for ever.
 pub fn serve(value: &str, answer: fn(&mut TcpStream, &str) -> Result<()>) -> ! {
+    serve_at(Ipv4Addr::LOCALHOST.into(), value, answer)
+}
+
+/// Tells all who connect to `PORT` where they come from, and then gives back what they send.
+pub fn mirror(value: &str) -> ! {
+    serve_at(Ipv6Addr::UNSPECIFIED.into(), value, |stream, _| {
+        writeln!(stream, "{}", stream.peer_addr()?.ip().to_canonical())?;
+        stream.set_read_timeout(None)?;
+        copy(&mut stream.try_clone()?, stream).map(drop)
+    })
+}
+
+/// The first line of what `ADDRESS:PORT` answers, or why it does not.
+pub fn ask(value: &str) -> String {
+    let address = super::or_die(value, value.parse::<SocketAddr>().map_err(Error::other));
+    let asked = TcpStream::connect_timeout(&address, PATIENCE).and_then(|stream| {
+        stream.set_read_timeout(Some(PATIENCE))?;
+        let mut line = String::new();
+        BufReader::new(stream).read_line(&mut line)?;
+        Ok(line)
+    });
+    asked.unwrap_or_else(|error| format!("{error}\n"))
+}
+
+fn serve_at(address: IpAddr, value: &str, answer: fn(&mut TcpStream, &str) -> Result<()>) -> ! {
     let (port, file) = value.split_once(':').unwrap_or((value, ""));
-    let address = (Ipv4Addr::LOCALHOST, super::number::<u16>(port));
-    let listener = super::or_die(value, TcpListener::bind(address));
+    let listener = super::or_die(value, TcpListener::bind((address, super::number::<u16>(port))));
     for connection in listener.incoming() {
         let Ok(mut stream) = connection else { continue };
         let file = file.to_owned();
