@@ -12,18 +12,18 @@ use super::rules::{self, Family};
 use crate::firewall;
 
 /// Of kernels that have these as modules. One that has no program to load them finds nft's own only if they are loaded.
-const MODULES: [&str; 8] =
-    ["bridge", "veth", "nft_chain_nat", "nft_nat", "nft_masq", "nft_ct", "nft_fib_inet", "nft_reject_inet"];
+const MODULES: [&str; 7] =
+    ["bridge", "veth", "nft_chain_nat", "nft_nat", "nft_masq", "nft_ct", "nft_fib_inet"];
 
 /// Makes the bridge if it is not there. Returns its number.
 pub fn make_bridge(network: &ContainerNetworkSpec) -> Result<u32, String> {
     let name = network.bridge.as_str();
     let failed = |error| format!("cannot make the bridge {name}: {error}");
-    for module in MODULES {
-        // A kernel that has it built in does not know the name.
-        let _ = modules::load(&[module.to_owned()]);
-    }
     if netlink::index_of(name).is_none() {
+        for module in MODULES {
+            // A kernel that has it built in does not know the name.
+            let _ = modules::load(&[module.to_owned()]);
+        }
         match netlink::create_link(name, NewLink::Bridge { stp: false }) {
             // For another container.
             Err(error) if error.raw_os_error() == Some(libc::EEXIST) => {}
