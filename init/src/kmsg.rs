@@ -109,8 +109,9 @@ impl Console {
     fn line(&self, level: Level, line: &str) -> bool {
         if let Some(mut kmsg) = self.kmsg() {
             let mut message = String::with_capacity(line.len().saturating_add(16));
-            // `3 << 3` is the facility "daemon", so that the kernel does not take it for its own.
-            let _ = write!(message, "<{}>kelson: {line}", 3 << 3 | number(level));
+            // `3 << 3` is the facility "daemon", so that the kernel does not take it for its own. Without the line end the
+            // kernel would show the record to nobody until another one follows.
+            let _ = writeln!(message, "<{}>kelson: {line}", 3 << 3 | number(level));
             match kmsg.write(message.as_bytes()) {
                 Ok(_) => return true,
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return false,
@@ -281,6 +282,17 @@ mod tests {
         let console = Console::new(true);
         console.kmsg.set(writer).unwrap();
         never_waits(&console, reader);
+    }
+
+    #[test]
+    fn a_record_of_the_kernel_log_is_complete() {
+        let (mut reader, writer) = std::io::pipe().unwrap();
+        let console = Console::new(true);
+        console.kmsg.set(File::from(std::os::fd::OwnedFd::from(writer))).unwrap();
+        console.write(Level::WARN, "ready");
+        let mut text = [0; 64];
+        let read = reader.read(&mut text).unwrap();
+        assert_eq!(&text[..read], b"<28>kelson: ready\n");
     }
 
     #[test]

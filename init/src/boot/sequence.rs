@@ -18,6 +18,9 @@ use crate::task::{self, Request};
 /// No task of the boot waits longer, unless it says otherwise.
 const USUAL_DEADLINE: Duration = Duration::from_secs(30);
 
+/// A task that runs as long is reported.
+const SLOW: Duration = Duration::from_secs(3);
+
 /// The work of a task: `Ok` says what it did, or why there was nothing to do.
 type Work = Pin<Box<dyn Future<Output = Result<String, TaskFailure>> + Send>>;
 
@@ -275,8 +278,16 @@ impl Sequence {
     }
 }
 
-async fn work_of(task: Task) -> Result<String, TaskFailure> {
-    match tokio::time::timeout(task.deadline, task.work).await {
+async fn work_of(mut task: Task) -> Result<String, TaskFailure> {
+    let slow = SLOW.min(task.deadline);
+    if let Ok(result) = tokio::time::timeout(slow, task.work.as_mut()).await {
+        return result;
+    }
+    // Who looks at the console learns what the boot waits for.
+    if slow < task.deadline {
+        tracing::warn!("boot: {}: has not ended after {} s", task.name, slow.as_secs());
+    }
+    match tokio::time::timeout(task.deadline.saturating_sub(slow), task.work.as_mut()).await {
         Ok(result) => result,
         Err(_) => Err(TaskFailure::from(format!("it took longer than {} s", task.deadline.as_secs_f32()))),
     }

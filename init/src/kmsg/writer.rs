@@ -137,7 +137,7 @@ mod tests {
         let room = nix::fcntl::fcntl(&kmsg, nix::fcntl::FcntlArg::F_GETPIPE_SZ).unwrap();
         let mut kmsg = File::from(OwnedFd::from(kmsg));
         let mut full = vec![b' '; usize::try_from(room).unwrap()];
-        *full.last_mut().unwrap() = b';';
+        *full.last_mut().unwrap() = b'\n';
         kmsg.write_all(&full).unwrap();
         let console = Box::leak(Box::new(Console::new(true)));
         console.kmsg.set(kmsg).unwrap();
@@ -145,12 +145,11 @@ mod tests {
         (console, BufReader::new(reader))
     }
 
-    /// Level and text; what is written to the kernel's log has no line ends, and the tests' lines end with a semicolon.
+    /// Level and text.
     fn next(reader: &mut BufReader<impl io::Read>) -> (u8, String) {
-        let mut line = Vec::new();
-        reader.read_until(b';', &mut line).unwrap();
-        let line = String::from_utf8(line).unwrap();
-        let (level, text) = line.strip_prefix('<').unwrap().split_once(">kelson: ").unwrap();
+        let mut line = String::new();
+        reader.read_line(&mut line).unwrap();
+        let (level, text) = line.trim_end().strip_prefix('<').unwrap().split_once(">kelson: ").unwrap();
         (level.parse::<u8>().unwrap() & 7, text.to_owned())
     }
 
@@ -180,7 +179,7 @@ mod tests {
     #[test]
     fn a_console_that_takes_nothing_is_waited_for_by_the_thread_alone() {
         let (console, mut reader) = stuck();
-        let text = |number: usize| format!("{number} {};", "x".repeat(200));
+        let text = |number: usize| format!("{number} {}", "x".repeat(200));
         // Four times what may wait.
         let all = 4 * MOST / 200;
         for number in 0..all {
@@ -188,12 +187,17 @@ mod tests {
         }
         assert!(!console.settle(Duration::from_millis(20)), "it still waits");
 
-        reader.read_until(b';', &mut Vec::new()).unwrap();
-        let (mut seen, mut past) = (0, 0);
-        let lost = loop {
+        reader.read_line(&mut String::new()).unwrap();
+        let (mut seen, mut past, mut lost) = (0, 0, 0);
+        loop {
             let (level, said) = next(&mut reader);
-            if said.contains("lines of this log were lost") {
-                break said;
+            // A short line may have found room while a long one did not.
+            if let Some(count) = said.strip_suffix(" lines of this log were lost") {
+                lost += count.parse::<usize>().unwrap();
+                continue;
+            }
+            if said == "room again" {
+                break;
             }
             assert_eq!(said, text(seen), "in order, and none is missing before there is no room");
             match (seen % 2 == 0, level) {
@@ -204,16 +208,12 @@ mod tests {
             seen += 1;
             // Once there is room again the loss is reported before the next line.
             if console.writer.get().unwrap().waiting.load(Ordering::Acquire) < MUCH {
-                console.write(Level::WARN, "room again;");
+                console.write(Level::WARN, "room again");
             }
-        };
+        }
         assert!(seen >= MOST / (200 + LINE + 10) && seen < all, "{seen} of {all}");
         assert!(past > 0 && past < seen, "what is mere information goes past the console: {past}");
-        // A short line may still have found room while a long one did not.
-        let told =
-            lost.split("<28>kelson: ").filter_map(|said| said.strip_suffix(" lines of this log were lost"));
-        let told: usize = told.map(|count| count.parse::<usize>().unwrap()).sum();
-        assert_eq!(told, all - seen, "{lost}");
+        assert_eq!(lost, all - seen);
         assert!(console.settle(Duration::from_secs(10)));
         assert_eq!(console.writer.get().unwrap().waiting.load(Ordering::Acquire), 0);
     }
