@@ -3,6 +3,8 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use kelson_spec::verify::{Demand, VerifyRule};
+
 /// The request to one `kelson-unpack`, and its paths.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Arguments {
@@ -20,6 +22,8 @@ pub struct UnpackerOptions {
     pub runtime_dir: PathBuf,
     /// The folder in which facts about archives are remembered between boots.
     pub state_dir: PathBuf,
+    /// Which images may run.
+    pub verify: Vec<VerifyRule>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,7 +52,8 @@ pub const NAME: &str = "kelson-unpack";
 pub const REPORT_DESCRIPTOR: i32 = 3;
 
 const USAGE: &str = "usage: kelson-unpack unpack|list|look|prune --containerd SOCKET --runtime-dir DIR --state-dir DIR \
-                     [--images DIR]… [--user USER] [--native SERVICE] [--dry-run] [--] [IMAGE…]";
+                     [--images DIR]… [--verify PATTERN DEMAND KEY SIGNED-AS]… [--user USER] [--native SERVICE] [--dry-run] \
+                     [--] [IMAGE…]";
 
 impl Arguments {
     /// The words behind `argv[0]`.
@@ -71,6 +76,11 @@ impl Arguments {
         flag("--state-dir", &places.state_dir);
         for folder in &places.images {
             flag("--images", folder);
+        }
+        for VerifyRule { pattern, demand, signed_as } in &places.verify {
+            let text = |text: &Option<String>| text.clone().unwrap_or_default().into();
+            let key = demand.key().map(|key| key.as_os_str().to_owned()).unwrap_or_default();
+            words.extend(["--verify".into(), text(pattern), demand.word().into(), key, text(signed_as)]);
         }
         match &self.work {
             Work::Unpack { image, user, native } => {
@@ -102,6 +112,7 @@ impl Arguments {
         let work = words.next().ok_or("nothing to do was named")?;
         let (mut images, mut socket, mut runtime_dir, mut state_dir) = (Vec::new(), None, None, None);
         let (mut user, mut native, mut dry_run, mut names) = (None, None, false, Vec::new());
+        let mut verify = Vec::new();
         while let Some(word) = words.next() {
             let mut value = || words.next().ok_or_else(|| format!("{} needs a value", word.display()));
             match word.to_str() {
@@ -111,6 +122,13 @@ impl Arguments {
                 Some("--state-dir") => state_dir = Some(PathBuf::from(value()?)),
                 Some("--user") => user = Some(text(value()?)?),
                 Some("--native") => native = Some(text(value()?)?),
+                Some("--verify") => {
+                    let given = |word| text(word).map(|text| Some(text).filter(|text| !text.is_empty()));
+                    let (pattern, demand) = (given(value()?)?, text(value()?)?);
+                    let demand =
+                        Demand::of(&demand, value()?.into()).ok_or(format!("{demand} is no demand"))?;
+                    verify.push(VerifyRule { pattern, demand, signed_as: given(value()?)? });
+                }
                 Some("--dry-run") => dry_run = true,
                 Some("--") => {
                     for name in words.by_ref() {
@@ -136,6 +154,7 @@ impl Arguments {
             containerd_socket: socket.ok_or("--containerd is missing")?,
             runtime_dir: runtime_dir.ok_or("--runtime-dir is missing")?,
             state_dir: state_dir.ok_or("--state-dir is missing")?,
+            verify,
         };
         Ok(Self { work, places })
     }
@@ -155,6 +174,14 @@ mod tests {
             containerd_socket: "/run/c.sock".into(),
             runtime_dir: "/run/kelson".into(),
             state_dir: "/var/lib/kelson".into(),
+            verify: vec![
+                VerifyRule {
+                    pattern: Some("registry.example/*".to_owned()),
+                    demand: Demand::CosignKey("/etc/release.pem".into()),
+                    signed_as: Some("-odd".to_owned()),
+                },
+                VerifyRule { pattern: None, demand: Demand::DigestOnly, signed_as: None },
+            ],
         };
         Arguments { work, places }
     }
@@ -186,6 +213,8 @@ mod tests {
             (vec!["list", "--what"], "--what"),
             (vec!["list", "--runtime-dir", "/r", "--state-dir", "/s"], "--containerd"),
             (vec!["unpack", "a", "b"], "one image"),
+            (vec!["list", "--verify", "*", "trust", "", ""], "trust is no demand"),
+            (vec!["list", "--verify", "*", "accept"], "--verify needs a value"),
         ] {
             let error = Arguments::parse(words.into_iter().map(OsString::from)).unwrap_err();
             assert!(error.contains(names) && error.contains("usage:"), "{error}");

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use kelson_helper::answer::input;
 use kelson_helper::{Launcher, Start};
 use kelson_spec::registries::RegistriesSpec;
+use kelson_spec::verify::VerifyRule;
 use kelson_spec::wire;
 use serde::{Deserialize, Serialize};
 
@@ -41,6 +42,8 @@ pub struct PullerOptions {
     pub state_dir: PathBuf,
     /// It has the secrets of sources.
     pub runtime_dir: PathBuf,
+    /// Which images may run: the others are not pulled.
+    pub verify: Vec<VerifyRule>,
 }
 
 impl PullerOptions {

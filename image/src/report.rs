@@ -67,6 +67,8 @@ pub struct Pulled {
     /// Bytes of all its blobs, and of those of the image before.
     pub size: u64,
     pub size_before: u64,
+    /// The name of the key whose signature it needs and has.
+    pub signer: Option<String>,
 }
 
 /// One image, of an archive or of containerd.
@@ -83,8 +85,10 @@ pub struct ImageRow {
     pub size: u64,
     /// All of it is in containerd, and its layers are unpacked.
     pub unpacked: bool,
-    /// Why it cannot be used: another platform, a broken archive.
+    /// Why it cannot be used: another platform, a broken archive, no signature.
     pub trouble: Option<String>,
+    /// The name of the key whose signature it needs and has.
+    pub signer: Option<String>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

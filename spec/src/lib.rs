@@ -30,6 +30,7 @@ pub mod secrets;
 pub mod service;
 pub mod sources;
 pub mod units;
+pub mod verify;
 pub mod vsock;
 pub mod wire;
 

@@ -17,6 +17,7 @@ use crate::service::{
     Check, Hooks, LogSpec, Requirement, ResourceLimit, Resources, RestartSpec, ServiceSpec, Stdout, StopSpec,
 };
 use crate::sources::SourcesSpec;
+use crate::verify::VerifyRule;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -71,6 +72,9 @@ pub struct MachineSpec {
     /// `None`: nothing but the configuration folder counts.
     #[cfg_attr(not(feature = "sources"), serde(skip))]
     pub sources: Option<SourcesSpec>,
+    /// Which images may run; without a rule all may. In the file they are a part of `images`.
+    #[cfg_attr(not(feature = "containerd"), serde(skip))]
+    pub verify: Vec<VerifyRule>,
 }
 
 /// A program on a terminal of the machine.
@@ -162,6 +166,7 @@ impl Default for MachineSpec {
             kexec: None,
             console: None,
             sources: None,
+            verify: Vec::new(),
         }
     }
 }

@@ -42,6 +42,7 @@ impl MachineSpec {
             kexec,
             console,
             sources,
+            verify,
         } = read;
         let live = [
             ("health", self.health != *health),
@@ -61,7 +62,7 @@ impl MachineSpec {
             ("api", self.api != *api),
             ("builtins", self.builtins != *builtins),
             ("watchdog", self.watchdog != *watchdog),
-            ("images", self.images != *images),
+            ("images", self.images != *images || self.verify != *verify),
             ("containerNetwork", self.container_network != *container_network),
             ("registries", self.registries != *registries),
             ("main", self.main != *main),

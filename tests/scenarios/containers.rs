@@ -31,6 +31,7 @@ mod network;
 mod refused;
 mod registry;
 mod stopping;
+mod trust;
 mod v1_crashes;
 mod x1_what_a_process_sees;
 mod x2_ways_out;

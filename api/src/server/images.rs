@@ -26,6 +26,7 @@ fn image(listed: Listed) -> v1::Image {
         unpacked: row.unpacked,
         trouble: row.trouble.unwrap_or_default(),
         services,
+        signer: row.signer.unwrap_or_default(),
     }
 }
 

@@ -69,6 +69,7 @@ pub fn store(events: EventLog, registry: Registry) -> ImageStore {
         containerd_socket: "/containerd.sock".into(),
         runtime_dir: "/run".into(),
         state_dir: "/state".into(),
+        verify: Vec::new(),
     };
     ImageStore::new(Unpacker::new(Arc::new(Played), options), None, events, registry)
 }

@@ -60,10 +60,10 @@ enum Action {
 
 views! {
     // `archive`: null where no archive holds it, only containerd. `trouble`: null where it can be used. `services`: those
-    // whose files name it.
+    // whose files name it. `signer`: null where it needs no signature or has none.
     Image: image {
         reference, digest, archive: some(&image.archive), platform, size, unpacked, trouble: some(&image.trouble),
-        services,
+        services, signer: some(&image.signer),
     }
     // `size`: bytes of its blobs; other images may still need some of them.
     PrunedImage: image { reference, size }
@@ -175,11 +175,14 @@ fn changes(reference: &str, update: &UpdateImageResponse, dry_run: bool) -> Stri
 }
 
 fn table(images: &[Image]) -> Table {
-    Table::of(images)
+    let signed = images.iter().any(|image| !image.signer.is_empty());
+    let table = Table::of(images)
         .left("IMAGE", |image| &image.reference)
         .cut("ARCHIVE", |image| or_dash(archive(image)))
         .right("SIZE", |image| size(image.size))
-        .left("UNPACKED", |image| if image.unpacked { toned(Tone::Good, "yes") } else { cell("no") })
+        .left("UNPACKED", |image| if image.unpacked { toned(Tone::Good, "yes") } else { cell("no") });
+    let table = if signed { table.cut("SIGNER", |image| or_dash(some(&image.signer))) } else { table };
+    table
         .cut("SERVICES", |image| image.services.join(", "))
         .cut("TROUBLE", |image| toned(Tone::Bad, &image.trouble))
         .into()

@@ -21,6 +21,7 @@ fn state() -> State {
                     unpacked: true,
                     trouble: String::new(),
                     services: vec!["front".to_owned(), "web".to_owned()],
+                    signer: String::new(),
                 },
                 Image {
                     reference: "demo/arm:1\x1b[2J".to_owned(),
@@ -50,6 +51,13 @@ fn images_are_listed_and_removed() {
     Fake::start(state()).transcript("images");
     let fake = Fake::start(State::default());
     fake.transcript("images-none");
+}
+
+#[test]
+fn the_signer_of_an_image_is_shown_where_there_is_one() {
+    let mut state = state();
+    state.images.images[0].signer = "release.pem".to_owned();
+    Fake::start(state).transcript("images-signed");
 }
 
 #[test]

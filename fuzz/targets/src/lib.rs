@@ -31,6 +31,7 @@ mod probe;
 mod registry;
 mod routers;
 mod secrets;
+mod signatures;
 mod sources;
 mod spawns;
 mod state;
@@ -87,6 +88,7 @@ pub const TARGETS: &[Target] = &[
     target("machine_words", sources::machine_words, 2048, Some("kernel")),
     target("metadata_answer", sources::answer, 1024, None),
     target("metrics_text", metrics::text, 4096, None),
+    target("minisign", signatures::by_minisign, 1024, None),
     target("mountinfo", mounts::mountinfo, 8192, Some("mountinfo")),
     target("netlink", network::rtnetlink, 4096, None),
     target("notify", notify::datagram, 4096, Some("notify")),
@@ -100,6 +102,7 @@ pub const TARGETS: &[Target] = &[
     target("seed", sources::seed, 4096, Some("yaml")),
     target("serial_page", superblock::serial_page, 512, None),
     target("service_file", configuration::service_file, 4096, Some("yaml")),
+    target("signatures", signatures::by_cosign, 4096, Some("oci")),
     target("smbios", sources::tables, 4096, None),
     target("spawns", spawns::file, 5000, None),
     target("state_files", state::files, 8192, None),

@@ -76,6 +76,7 @@ pub async fn host(folder: &Path, socket: &Path) {
         containerd_socket: "/containerd.sock".into(),
         runtime_dir: "/run".into(),
         state_dir: "/var".into(),
+        verify: Vec::new(),
     };
     let unpacker = Unpacker::new(Arc::new(Nothing), options);
     let images = ImageStore::new(unpacker, None, host_context.events.clone(), host_context.registry.clone());

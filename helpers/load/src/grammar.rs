@@ -15,6 +15,7 @@ mod encryption;
 mod environment;
 mod group;
 mod hooks;
+mod images;
 mod kexec;
 mod machine;
 mod mapping;

@@ -61,6 +61,8 @@ pub enum Kind {
     Text,
     Form(Form),
     Boolean,
+    /// `true` alone.
+    True,
     Number(RangeInclusive<u64>),
     Duration(RangeInclusive<Duration>),
     /// Bytes, at least this number.

@@ -8,6 +8,7 @@ use kelson_image::{Digest, ReferenceError};
 use kelson_secrets::SecretError;
 use kelson_sys::units;
 use kelson_unpack::archive::{Platform, Trouble};
+use kelson_unpack::trust::TrustError;
 use thiserror::Error;
 
 #[derive(Debug, Error)]
@@ -38,6 +39,10 @@ pub enum PullError {
     Denied { host: String, what: String, why: &'static str },
     #[error("{host} does not have {what}")]
     Missing { host: String, what: String },
+    #[error("{0}")]
+    Trust(TrustError),
+    #[error("{host}: {error}")]
+    Signature { host: String, error: TrustError },
     #[error("{host} redirects {what} to {to}, which is not followed: {why}")]
     Redirect { host: String, what: String, to: String, why: &'static str },
     #[error("{host} cut {what} off: {text}")]

@@ -18,6 +18,7 @@ mod pull;
 mod registry;
 mod retry;
 mod sandbox;
+mod signature;
 mod store;
 
 use std::fs::File;
@@ -27,12 +28,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kelson_helper::answer;
-use kelson_image::{PULL, PullQuestion, PullWork, PullerOptions, Report};
+use kelson_image::{PULL, PullQuestion, PullWork, PullerOptions, Reference, Report};
 use kelson_resolver::Resolver;
 use kelson_spec::registries::RegistriesSpec;
 use kelson_spec::wire;
 use kelson_unpack::archive::Platform;
 use kelson_unpack::reporter::Reporter;
+use kelson_unpack::trust::{self, Needed, TrustError};
 
 use connection::Network;
 use credentials::Credentials;
@@ -53,6 +55,8 @@ pub(crate) struct Context {
     pub(crate) credentials: Credentials,
     pub(crate) store: Arc<Store>,
     pub(crate) host: Platform,
+    /// What the image has to show besides its name.
+    pub(crate) needed: Needed,
 }
 
 /// Runs `kelson-pull`, which reads its question from standard input and reports to descriptor 3. The result is the exit
@@ -78,6 +82,7 @@ fn run(reporter: &Arc<Reporter>) -> Result<Report, PullError> {
     if matches!(work, PullWork::Prune { .. }) && !folder.exists() {
         return Ok(Report::Done);
     }
+    let needed = needed(&work, &places)?;
     let credentials = credentials(&places)?;
     let registries = places.registries;
     let authorities = authorities(registries.ca.as_deref())?;
@@ -91,7 +96,7 @@ fn run(reporter: &Arc<Reporter>) -> Result<Report, PullError> {
         Network::new(resolver, &authorities, registries.proxy.as_deref()).map_err(PullError::Tls)?;
     let store = Arc::new(Store::open(Path::new(".")).map_err(in_folder)?);
     let (reporter, host) = (Arc::clone(reporter), Platform::host());
-    let context = Context { reporter, network, registries, credentials, store, host };
+    let context = Context { reporter, network, registries, credentials, store, host, needed };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let end = runtime.block_on(answer(&context, work, keep.as_deref()));
     // A thread may still wait for a name server.
@@ -124,6 +129,15 @@ fn question() -> Result<PullQuestion, PullError> {
     wire::decode(&bytes).map_err(|error| PullError::Question(error.to_string()))
 }
 
+/// What the rules want of the image. Reads the key, as root.
+fn needed(work: &PullWork, places: &PullerOptions) -> Result<Needed, PullError> {
+    let PullWork::Pull { image, .. } = work else { return Ok(Needed::Nothing) };
+    match trust::needed(&places.verify, &Reference::parse(image)?).map_err(PullError::Trust)? {
+        Needed::Minisign(_) => Err(PullError::Trust(TrustError::NoArchive)),
+        needed => Ok(needed),
+    }
+}
+
 /// The CAs; none where the distribution has none and no file is named.
 fn authorities(named: Option<&Path>) -> Result<Vec<u8>, PullError> {
     match (named, read(named.unwrap_or(Path::new(RegistriesSpec::CA)))) {
@@ -138,7 +152,7 @@ fn authorities(named: Option<&Path>) -> Result<Vec<u8>, PullError> {
 
 /// The names and passwords. The one place that knows where they come from.
 fn credentials(places: &PullerOptions) -> Result<Credentials, PullError> {
-    let PullerOptions { registries, state_dir, runtime_dir } = places;
+    let PullerOptions { registries, state_dir, runtime_dir, .. } = places;
     let mut credentials = Credentials::default();
     if let Some(path) = &registries.credentials {
         let bytes = read(path).map_err(|error| PullError::File { path: path.clone(), error })?;

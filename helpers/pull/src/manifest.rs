@@ -56,7 +56,7 @@ pub(crate) async fn resolve(
         Version::Digest(digest) => Some(*digest),
         Version::Tag(_) => None,
     };
-    let top = document(registry, &version.to_string(), expected, None, tries).await?;
+    let top = manifest(registry, &version.to_string(), expected, None, tries).await?;
     let at = |trouble| PullError::Document(Box::new(trouble), registry.host.clone());
     let file = format!("manifest {}", top.digest);
     let child = match form(&file, &top).map_err(at)? {
@@ -69,7 +69,7 @@ pub(crate) async fn resolve(
                 wanted: host.clone(),
             })?;
             let name = chosen.digest.to_string();
-            let child = document(registry, &name, Some(chosen.digest), Some(chosen.size), tries).await?;
+            let child = manifest(registry, &name, Some(chosen.digest), Some(chosen.size), tries).await?;
             if form(&format!("manifest {name}"), &child).map_err(at)? != Form::Manifest {
                 let text = "an index in an index".to_owned();
                 return Err(at(Trouble::Unsupported { file, text }));
@@ -84,23 +84,50 @@ pub(crate) async fn resolve(
     Ok(Resolved { manifest, digest, top, child })
 }
 
-async fn document(
+/// A document that is wanted, and what is known of it.
+pub(crate) struct Wanted {
+    /// `manifests/…` or `blobs/…`.
+    pub(crate) path: String,
+    /// In an error.
+    pub(crate) what: String,
+    pub(crate) accept: Option<HeaderValue>,
+    pub(crate) expected: Option<Digest>,
+    pub(crate) size: Option<u64>,
+    /// Bytes that are read at most.
+    pub(crate) most: u64,
+}
+
+impl Wanted {
+    pub(crate) fn new(path: String, what: String) -> Wanted {
+        Wanted { path, what, accept: None, expected: None, size: None, most: MAX_JSON }
+    }
+}
+
+async fn manifest(
     registry: &Registry<'_>,
     name: &str,
     expected: Option<Digest>,
     size: Option<u64>,
     tries: u32,
 ) -> Result<Document, PullError> {
-    let what = format!("manifest {name}");
-    let asked = Asked {
-        path: format!("manifests/{name}"),
-        what: what.clone(),
-        accept: Some(ACCEPT),
-        ..Asked::default()
-    };
+    let wanted = Wanted::new(format!("manifests/{name}"), format!("manifest {name}"));
+    document(registry, Wanted { accept: Some(ACCEPT), expected, size, ..wanted }, tries).await
+}
+
+/// Fetches a small document, and proves what is known of it.
+///
+/// # Errors
+/// Why this registry does not give it.
+pub(crate) async fn document(
+    registry: &Registry<'_>,
+    wanted: Wanted,
+    tries: u32,
+) -> Result<Document, PullError> {
+    let Wanted { path, what, accept, expected, size, most } = wanted;
+    let asked = Asked { path, what: what.clone(), accept, ..Asked::default() };
     let mut retry = Retry::new(tries);
     let (media_type, reported, bytes) = loop {
-        match read(registry, &asked).await {
+        match read(registry, &asked, most).await {
             Ok(read) => break read,
             Err(error) => retry.after(error).await?,
         }
@@ -121,12 +148,13 @@ async fn document(
 async fn read(
     registry: &Registry<'_>,
     asked: &Asked,
+    most: u64,
 ) -> Result<(String, Option<Digest>, Vec<u8>), PullError> {
     let answer = registry.get(asked).await?;
     let media_type =
         header(&answer, CONTENT_TYPE.as_str()).split(';').next().unwrap_or_default().trim().to_owned();
     let reported = Digest::parse(&header(&answer, DIGEST)).ok();
-    let bytes = Body::of(answer, &registry.host, &asked.what).whole(MAX_JSON).await?;
+    let bytes = Body::of(answer, &registry.host, &asked.what).whole(most).await?;
     Ok((media_type, reported, bytes))
 }
 

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use kelson_image::{Digest, Pulled, Reference, Remote, Report};
+use kelson_unpack::trust::Needed;
 
 use crate::Context;
 use crate::blob::{Wanted, fetch};
@@ -11,6 +12,7 @@ use crate::error::PullError;
 use crate::manifest::{Document, Resolved, judge, resolve};
 use crate::registry::Registry;
 use crate::retry::Retry;
+use crate::signature;
 use crate::store::{Entries, Entry, Name};
 
 /// Layers that arrive at the same time.
@@ -89,6 +91,14 @@ impl Pull<'_> {
     async fn run(&self, remote: &Remote, keep: Option<&HashSet<Reference>>) -> Result<Pulled, PullError> {
         let Context { store, reporter, host, .. } = self.context;
         let resolved = resolve(&self.registry, &remote.version, host, self.tries).await?;
+        let signed = match &self.context.needed {
+            Needed::Cosign(key, signed_as) => {
+                let signed = resolved.top.digest;
+                let signatures = signature::fetch(&self.registry, key, signed_as, signed, self.tries).await?;
+                Some((signatures, key.name()))
+            }
+            _ => None,
+        };
         let mut entries = store.entries()?;
         let before = entries.find(self.name).map(|entry| entry.digest);
         let size_before = before.map_or(0, |digest| store.size(digest));
@@ -110,6 +120,7 @@ impl Pull<'_> {
             bytes,
             size: documents(&resolved).fold(total, |sum, one| sum.saturating_add(one.bytes.len() as u64)),
             size_before,
+            signer: signed.as_ref().map(|(_, signer)| signer.clone()),
         };
         reporter.begin(total, resolved.manifest.layers.0.len());
         reporter.add_bytes(there);
@@ -118,7 +129,8 @@ impl Pull<'_> {
             return Ok(pulled(needed));
         }
         self.make_room(&mut entries, &resolved, &blobs, needed, keep)?;
-        for Document { digest, bytes, .. } in documents(&resolved) {
+        let signatures = signed.iter().flat_map(|(signatures, _)| signatures.documents());
+        for Document { digest, bytes, .. } in documents(&resolved).chain(signatures) {
             if !store.has(*digest, bytes.len() as u64, true) {
                 store.put(*digest, bytes)?;
             }
@@ -139,8 +151,12 @@ impl Pull<'_> {
         });
         let came: Vec<u64> = stream::iter(fetches).buffer_unordered(TOGETHER).try_collect().await?;
         let bytes = came.into_iter().fold(bytes, u64::saturating_add);
-        if !known {
-            entries.take(self.entry(&resolved.top));
+        let held = entries.find(self.name).filter(|entry| entry.digest == resolved.top.digest);
+        let held = held.and_then(|entry| entry.annotations.signature);
+        let signature = signed.as_ref().map(|(signatures, _)| signatures.list.digest).or(held);
+        let entry = self.entry(&resolved.top, signature);
+        if !entries.manifests.contains(&entry) {
+            entries.take(entry);
             store.save(&entries)?;
         }
         store.collect(&entries, &[], false)?;
@@ -190,12 +206,12 @@ impl Pull<'_> {
         }
     }
 
-    fn entry(&self, top: &Document) -> Entry {
+    fn entry(&self, top: &Document, signature: Option<Digest>) -> Entry {
         Entry {
             media_type: top.media_type.clone(),
             digest: top.digest,
             size: top.bytes.len() as u64,
-            annotations: Name { name: self.name.clone() },
+            annotations: Name { name: self.name.clone(), signature },
         }
     }
 }

@@ -50,6 +50,9 @@ pub struct Entry {
 pub struct Name {
     #[serde(rename = "io.containerd.image.name")]
     pub name: Reference,
+    /// The document that lists its signatures, where it needed one.
+    #[serde(rename = "kelson.signature", default, skip_serializing_if = "Option::is_none")]
+    pub signature: Option<Digest>,
 }
 
 impl Entries {
@@ -65,6 +68,10 @@ impl Entries {
     /// Takes an image in. What its name led to before keeps a name by its digest.
     pub fn take(&mut self, entry: Entry) {
         let name = &entry.annotations.name;
+        if let Some(same) = self.manifests.iter_mut().find(|old| old.is_same(&entry)) {
+            same.annotations.signature = entry.annotations.signature;
+            return;
+        }
         for old in self.manifests.iter_mut().filter(|old| old.annotations.name == *name) {
             old.annotations.name = name.by_digest(old.digest);
         }
@@ -73,6 +80,13 @@ impl Entries {
         self.manifests.reverse();
         self.manifests.retain(|entry| seen.insert(entry.annotations.name.clone()));
         self.manifests.reverse();
+    }
+}
+
+impl Entry {
+    /// Whether it is the same image under the same name.
+    fn is_same(&self, other: &Entry) -> bool {
+        self.digest == other.digest && self.annotations.name == other.annotations.name
     }
 }
 
@@ -222,6 +236,7 @@ impl Store {
         let mut needed: HashSet<Digest> = also.iter().copied().collect();
         for entry in &entries.manifests {
             needed.extend(self.parts(entry.digest));
+            needed.extend(entry.annotations.signature.into_iter().flat_map(|list| self.parts(list)));
         }
         for file in fs::read_dir(&self.blobs)? {
             let file = file?;

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that panics has failed, as it should")]
 
+mod signatures;
 mod site;
 
 use std::time::{Duration, Instant};

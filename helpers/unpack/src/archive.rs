@@ -34,6 +34,7 @@ mod testing;
 #[allow(clippy::arithmetic_side_effects, clippy::cast_possible_truncation)]
 mod tests;
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use kelson_image::{Digest, Reference};
@@ -55,6 +56,8 @@ pub use platform::Platform;
 use draft::Documents;
 pub use store::BlobSink;
 use store::{Stop, Store};
+
+use crate::trust::Signature;
 
 /// An archive or a directory of images, open.
 pub struct Archive {
@@ -106,6 +109,22 @@ impl Archive {
     fn build(&self, image: &Listed, host: &Platform, digest: Option<Digest>) -> Result<Image, ArchiveError> {
         let candidate = image.best(host, digest).map_err(|trouble| self.error(trouble))?;
         candidate.image(image).map_err(|trouble| self.error(trouble))
+    }
+
+    /// The signatures that were pulled with the image of this digest; none where it has none.
+    ///
+    /// # Errors
+    /// The archive cannot be read, or what it holds of them is not whole.
+    pub fn signatures(&self, signed: Digest) -> Result<Vec<Signature>, ArchiveError> {
+        layout::signatures(&self.store, signed).map_err(|trouble| self.error(trouble))
+    }
+
+    /// Its file; `None`: it is a directory.
+    pub fn file(&self) -> Option<&File> {
+        match &self.store {
+            Store::Tar { file, .. } => Some(file),
+            Store::Directory(_) => None,
+        }
     }
 
     /// Whether several threads may call [`read`](Self::read) at once without each reading the whole archive: of a

@@ -10,6 +10,7 @@ use thiserror::Error;
 use crate::account::AccountError;
 use crate::archive::{ArchiveError, LayerError};
 use crate::native::ExtractError;
+use crate::trust::TrustError;
 
 #[derive(Debug, Error)]
 pub enum UnpackError {
@@ -48,6 +49,10 @@ pub enum UnpackError {
     Extract { at: Box<LayerOf>, error: ExtractError },
     #[error("{}: {error}", path.display())]
     Store { path: PathBuf, error: io::Error },
+    #[error("image {image} may not run: {error}")]
+    Untrusted { image: String, error: TrustError },
+    #[error("archive {} changes while it is read; try again", .0.display())]
+    Changing(PathBuf),
     #[error("a thread ended before its work was done")]
     Thread,
 }
@@ -88,6 +93,7 @@ impl UnpackError {
     pub fn lasts(&self) -> bool {
         match self {
             Self::Archive { error, .. } => error.trouble.lasts(),
+            Self::Untrusted { error, .. } => error.lasts(),
             Self::Layer { error, .. } => !matches!(**error, LayerError::Space { .. }),
             Self::Reference(_) | Self::DiffId { .. } | Self::Account { .. } | Self::StopSignal { .. } => true,
             _ => false,

@@ -12,6 +12,7 @@ mod blocking;
 mod chain;
 mod durable;
 mod error;
+mod judge;
 mod layers;
 mod lease;
 mod list;
@@ -24,6 +25,7 @@ pub mod reporter;
 mod rootfs;
 mod sandbox;
 mod stop_signal;
+pub mod trust;
 mod unpack;
 
 use std::ffi::OsString;
@@ -35,6 +37,7 @@ use blocking::blocking;
 use error::UnpackError;
 use kelson_containerd::Containerd;
 use kelson_image::{Arguments, NAME, Reference, Report, Work};
+use kelson_spec::verify::VerifyRule;
 use locks::Locks;
 use reporter::Reporter;
 
@@ -50,6 +53,8 @@ pub(crate) struct Context {
     pub(crate) locks: Locks,
     pub(crate) host: Platform,
     pub(crate) images: Vec<PathBuf>,
+    /// Which images may run.
+    pub(crate) verify: Vec<VerifyRule>,
     pub(crate) state_dir: PathBuf,
     /// Where there is a containerd.
     pub(crate) socket: PathBuf,
@@ -120,8 +125,9 @@ async fn run(arguments: Arguments, reporter: &Arc<Reporter>) -> Report {
             }
             Work::List => list::run(&context).await,
             Work::Look => {
-                let folders = context.images.clone();
-                blocking(move || archive::archives(&folders)).await.map(Report::Archives)
+                let (folders, rules) = (context.images.clone(), context.verify.clone());
+                let look = move || judge::with_keys(archive::archives(&folders), &rules);
+                blocking(look).await.map(Report::Archives)
             }
             Work::Prune { keep, dry_run } => prune::run(&context, keep, dry_run).await,
         },
@@ -140,6 +146,7 @@ impl Context {
             locks: Locks::below(&folder)?,
             host: Platform::host(),
             images: arguments.places.images,
+            verify: arguments.places.verify,
             state_dir: arguments.places.state_dir,
             containers: arguments.places.runtime_dir.join("containers"),
             socket: arguments.places.containerd_socket,
@@ -154,7 +161,11 @@ impl Context {
         wanted: Option<Reference>,
     ) -> Result<(Scan, Option<Archive>), UnpackError> {
         let (state_dir, images, host) = (self.state_dir.clone(), self.images.clone(), self.host.clone());
-        let scan = move || Catalog::open(&state_dir).scan_for(&images, &host, wanted.as_ref());
+        let rules = self.verify.clone();
+        let scan = move || {
+            let (scan, opened) = Catalog::open(&state_dir).scan_for(&images, &host, wanted.as_ref());
+            (Scan { archives: judge::with_keys(scan.archives, &rules), ..scan }, opened)
+        };
         let (scan, opened) = blocking(scan).await?;
         for note in &scan.notes {
             self.reporter.send(&Report::Note(note.clone()));

@@ -8,7 +8,9 @@ use kelson_image::{ImageRow, Reference, Report};
 
 use crate::Context;
 use crate::archive::Found;
+use crate::blocking::blocking;
 use crate::error::UnpackError;
+use crate::judge::Judge;
 use crate::native::Store;
 use crate::present::{self, Present};
 
@@ -24,6 +26,7 @@ pub async fn run(context: &Context) -> Result<Report, UnpackError> {
             HashMap::new()
         }
     };
+    let mut judge = Judge::new(context);
     for found in &scan.images {
         for reference in &found.references {
             let name = reference.to_string();
@@ -37,15 +40,38 @@ pub async fn run(context: &Context) -> Result<Report, UnpackError> {
             if present.get(reference).is_some_and(|(_, image)| same(image)) {
                 present.remove(reference);
             }
-            context.reporter.send(&Report::Image(archive_row(found, reference, unpacked)));
+            let row = archive_row(found, reference, unpacked);
+            context.reporter.send(&Report::Image(judged(&mut judge, row, reference, Some(found)).await?));
         }
     }
     let mut rest: Vec<_> = present.into_iter().collect();
     ordered::sort_by(&mut rest, |(a, _), (b, _)| a.cmp(b));
-    for (_, (record, image)) in rest {
-        context.reporter.send(&Report::Image(containerd_row(record, image)));
+    for (reference, (record, image)) in rest {
+        let row = containerd_row(record, image);
+        context.reporter.send(&Report::Image(judged(&mut judge, row, &reference, None).await?));
     }
     Ok(Report::Done)
+}
+
+/// A row with what the rules say of its image; what is wrong with the image itself goes before that.
+async fn judged(
+    judge: &mut Judge,
+    row: ImageRow,
+    name: &Reference,
+    found: Option<&Found>,
+) -> Result<ImageRow, UnpackError> {
+    let (mut own, name, found) = (std::mem::take(judge), name.clone(), found.cloned());
+    // It may read a whole archive.
+    let work = move || {
+        let signer = own.signer(&name, found.as_ref());
+        (own, signer)
+    };
+    let signer;
+    (*judge, signer) = blocking(work).await?;
+    Ok(match signer {
+        Ok(signer) => ImageRow { signer, ..row },
+        Err(trouble) => ImageRow { trouble: row.trouble.or(Some(trouble)), ..row },
+    })
 }
 
 type Looked = (Record, Result<Present, UnpackError>);
@@ -73,6 +99,7 @@ fn archive_row(found: &Found, reference: &Reference, unpacked: bool) -> ImageRow
         size: found.size,
         unpacked,
         trouble: found.trouble.clone(),
+        signer: None,
     }
 }
 
@@ -86,6 +113,7 @@ fn containerd_row(record: Record, image: Result<Present, UnpackError>) -> ImageR
             size: image.size,
             unpacked: image.complete,
             trouble: (!image.complete).then(|| UnpackError::Incomplete.to_string()),
+            signer: None,
         },
         Err(trouble) => ImageRow {
             reference: record.name,

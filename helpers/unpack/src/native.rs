@@ -17,6 +17,7 @@ use crate::archive::{Archive, ArchiveError, Config, Found, Layer, ReadError};
 use crate::blocking::blocking;
 use crate::chain::chain_ids;
 use crate::error::{LayerOf, UnpackError};
+use crate::judge::judge;
 use crate::reporter::Reporter;
 use crate::unpack::{self, Described};
 pub use extract::ExtractError;
@@ -36,6 +37,8 @@ pub async fn run(
     let (scan, opened) = context.scan(Some(wanted.clone())).await?;
     let archives = scan.archives;
     let work = async {
+        let missing = || unpack::no_archive(context, &wanted, &scan);
+        let opened = judge(context, &wanted, &scan, opened, missing).await?;
         let store = Store::below(&context.state_dir)?;
         let (of_service, service_name) = (store.clone(), service.to_owned());
         blocking(move || of_service.discard(&service_name)).await??;
@@ -47,7 +50,7 @@ pub async fn run(
         let (record, was_there) = match (record, found) {
             (Some(record), _) => (record, true),
             (None, Some(found)) => (bring(context, &store, &wanted, found, opened).await?, false),
-            (None, None) => return Err(unpack::no_archive(context, &wanted, &scan)),
+            (None, None) => return Err(missing()),
         };
         context.reporter.begin(record.size, record.chain_ids.len());
         context.reporter.add_bytes(record.size);

@@ -17,6 +17,7 @@ use crate::blobs::Uploader;
 use crate::blocking::blocking;
 use crate::chain::chain_ids;
 use crate::error::UnpackError;
+use crate::judge::judge;
 use crate::lease::Lease;
 use crate::nearest::nearest;
 use crate::present::{self, Present};
@@ -45,7 +46,12 @@ pub async fn run(context: &Context, image: &str, user: Option<&str>) -> Result<R
     let wanted = Reference::parse(image)?;
     let (scan, opened) = context.scan(Some(wanted.clone())).await?;
     let archives = scan.archives;
-    report(bring(context, &wanted, user, scan, opened).await, archives)
+    let missing = || no_archive(context, &wanted, &scan);
+    let end = match judge(context, &wanted, &scan, opened, missing).await {
+        Ok(opened) => bring(context, &wanted, user, scan, opened).await,
+        Err(error) => Err(error),
+    };
+    report(end, archives)
 }
 
 /// What PID 1 gets to know of the end, with the number that stands for the archives.

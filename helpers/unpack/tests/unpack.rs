@@ -94,6 +94,7 @@ impl Host {
             containerd_socket: at("c.sock"),
             runtime_dir: at("run"),
             state_dir: at("state"),
+            verify: Vec::new(),
         };
         Unpacker::new(Arc::new(self.launcher.clone()), options)
     }

@@ -28,6 +28,7 @@ fn unpacker(act: impl FnOnce(File) + Send + 'static) -> (Unpacker, Arc<Fake>) {
         containerd_socket: "/c".into(),
         runtime_dir: "/r".into(),
         state_dir: "/s".into(),
+        verify: Vec::new(),
     };
     (Unpacker::new(Arc::clone(&fake) as Arc<dyn Launcher>, options), fake)
 }

@@ -71,6 +71,7 @@ fn unpacker(options: &Options, personalities: &Personalities, machine: &MachineS
         containerd_socket: containerd::socket(&options.runtime_dir),
         runtime_dir: options.runtime_dir.clone(),
         state_dir: options.state_dir.clone(),
+        verify: machine.verify.clone(),
     };
     Unpacker::new(personalities.helpers(UNPACK), places)
 }
@@ -82,6 +83,7 @@ fn puller(options: &Options, personalities: &Personalities, machine: &MachineSpe
             registries: machine.registries.clone(),
             state_dir: options.state_dir.clone(),
             runtime_dir: options.runtime_dir.clone(),
+            verify: machine.verify.clone(),
         };
         Some(Puller::new(personalities.helpers(PULLS), places))
     } else {

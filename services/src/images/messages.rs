@@ -87,16 +87,17 @@ impl Messages {
 
     /// How a pull ended well.
     pub fn pulled(&self, pulled: &Pulled) -> String {
-        let Pulled { digest, before, bytes, .. } = pulled;
+        let Pulled { digest, before, bytes, signer, .. } = pulled;
         let image = &self.image;
+        let signed = signer.as_ref().map(|signer| format!(", signed by {signer}")).unwrap_or_default();
         if before.as_ref() == Some(digest) && *bytes == 0 {
-            return format!("image {image} is {digest} at the registry, as before");
+            return format!("image {image} is {digest} at the registry, as before{signed}");
         }
         let time = units::duration(self.began.elapsed());
         let bytes = units::size(*bytes);
         match before.as_ref().filter(|before| *before != digest) {
-            Some(before) => format!("pulled {image} ({bytes}) in {time}: {digest}, before {before}"),
-            None => format!("pulled {image} ({bytes}) in {time}: {digest}"),
+            Some(before) => format!("pulled {image} ({bytes}) in {time}: {digest}{signed}, before {before}"),
+            None => format!("pulled {image} ({bytes}) in {time}: {digest}{signed}"),
         }
     }
 }

@@ -48,6 +48,7 @@ fn world() -> World {
         containerd_socket: "/containerd.sock".into(),
         runtime_dir: "/run".into(),
         state_dir: "/state".into(),
+        verify: Vec::new(),
     };
     let launcher = Played { started: sender, killed: Arc::clone(&killed) };
     let (events, registry) = (EventLog::new(None), Registry::default());

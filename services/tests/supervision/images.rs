@@ -54,6 +54,7 @@ fn store(house: &House) -> (ImageStore, Arc<Played>) {
         containerd_socket: "/containerd.sock".into(),
         runtime_dir: "/run".into(),
         state_dir: "/state".into(),
+        verify: Vec::new(),
     };
     let unpacker = Unpacker::new(Arc::clone(&played) as Arc<dyn Launcher>, options);
     let host_context = &house.host_context;

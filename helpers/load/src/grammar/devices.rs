@@ -46,8 +46,8 @@ fn rule() -> Mapping<DeviceRule> {
     .strict()
 }
 
-/// A pattern as fnmatch(3) has it, without a space: the rule is a word of a command line.
-fn pattern(sample: &'static str) -> Codec<String> {
+/// A pattern as fnmatch(3) has it, without a space.
+pub fn pattern(sample: &'static str) -> Codec<String> {
     word("pattern", r"^[^ ]+$", sample)
         .but(|text| text.contains(char::is_whitespace).then_some("a pattern has no space; write ? for one"))
 }

@@ -15,6 +15,7 @@ use super::encryption::{encryption, name_of_two};
 use super::environment::environments;
 use super::group::{LEAST_DEADLINE, within_deadline};
 use super::hooks::hooks;
+use super::images::{Images, images};
 use super::kexec::kexec;
 use super::mapping::{Mapping, keys};
 use super::mount::mount;
@@ -99,6 +100,12 @@ pub fn machine_file(defaults: &Rc<MachineSpec>) -> Mapping<MachineSpec> {
     let partitions = part(Feature::Disks, || {
         Mapping::codec(partitions).list("a list of disks").but(|disks| named_twice(disks))
     });
+    let defaults = Images { folders: defaults.images.clone(), verify: defaults.verify.clone() };
+    let images = part(Feature::Containerd, || images(&defaults));
+    let images_at = At::new(
+        |spec: &MachineSpec| Some(Images { folders: spec.images.clone(), verify: spec.verify.clone() }),
+        |spec: &mut MachineSpec, images| (spec.images, spec.verify) = (images.folders, images.verify),
+    );
     keys! {
         Mapping::new("machine", move || (*initial).clone());
         means "hostname" hostname = host_name().optional(),
@@ -130,8 +137,8 @@ pub fn machine_file(defaults: &Rc<MachineSpec>) -> Mapping<MachineSpec> {
             "how long [a shutdown](shutdown.md) may take";
         means "watchdog" watchdog = watchdog, "`/dev/watchdog`, if there is one, with 30 s",
             "the hardware watchdog";
-        key "images" images = part(Feature::Containerd, || path().list("a list of directories")),
-            "folders of [service images](images.md), read at the boot";
+        key "images" (images_at) = images,
+            "folders of [service images](images.md), or with `verify` also which images may run";
         means "containerNetwork" container_network = part(Feature::Containerd, || Mapping::codec(container_network)),
             "the bridge `kelson0` with 10.88.0.0/16 and fd6b:656c:736f::/64",
             "the network of [containers with addresses of their own](howto/container-network.md)";

@@ -73,7 +73,7 @@ impl Definitions {
         );
         text += ".";
         // The others an editor shows by itself.
-        if !matches!(key.kind, Kind::Mapping(_) | Kind::Choice(_) | Kind::Boolean) {
+        if !matches!(key.kind, Kind::Mapping(_) | Kind::Choice(_) | Kind::Boolean | Kind::True) {
             text += &format!("\n\nWritten as: {}.", plain(&words(&key.kind)));
         }
         if let Absent::Means(absent) = key.default {
@@ -94,6 +94,7 @@ impl Definitions {
             Kind::Text => Json::map([("type", Json::texts(["string", "number", "boolean"]))]),
             Kind::Form(form) => Json::Map(of_form(form)),
             Kind::Boolean => Json::map([("type", Json::text("boolean"))]),
+            Kind::True => Json::map([("const", Json::Bool(true))]),
             Kind::Number(range) => Json::map([
                 ("type", Json::text("integer")),
                 ("minimum", Json::Number(*range.start())),

@@ -113,6 +113,7 @@ pub fn words(kind: &Kind) -> String {
         Kind::Text => "text".to_owned(),
         Kind::Form(form) => form.name.to_owned(),
         Kind::Boolean => "`true`, `false`".to_owned(),
+        Kind::True => "`true`".to_owned(),
         Kind::Number(range) => format!("{} to {}", range.start(), range.end()),
         Kind::Duration(range) => {
             let (least, most) = (duration_text(*range.start()), duration_text(*range.end()));

@@ -20,6 +20,7 @@ use kelson_spec::registries::RegistriesSpec;
 use kelson_spec::secrets::{OnChange, SecretUse};
 use kelson_spec::service::*;
 use kelson_spec::sources::{SourceKind, SourcesSpec};
+use kelson_spec::verify::{Demand, VerifyRule};
 use kelson_spec::{Loaded, wire};
 
 const WEB: &str = r#"
@@ -448,7 +449,7 @@ builtins:
 health: {minimum: 3s, deadline: 2m}
 shutdown: {timeout: 2m}
 watchdog: {device: /dev/watchdog1, timeout: 1m}
-images: [/images, /more]
+images: {folders: [/images, /more], verify: [{match: "registry.example/*", cosignKey: /release.pem, signedAs: "dev.example/*"}, {match: "app:*", minisignKey: /release.pub}, {match: "a*", reject: true}, {match: "b*", accept: true}, {digestOnly: true}]}
 containerNetwork: {bridge: containers, subnet: 172.20.0.0/24, subnet6: "fd00:20::/64"}
 registries: {mirrors: {docker.io: [mirror.example, "other:5000"]}, ca: /ca.pem, proxy: "http://proxy:3128", insecure: ["lab:5000"], maxSize: 2Gi, credentials: /auth.json, secret: registries}
 main: web
@@ -643,6 +644,17 @@ logs: {stdout: only}
             expected: true,
         }),
         images: vec!["/images".into(), "/more".into()],
+        verify: vec![
+            VerifyRule {
+                pattern: Some("registry.example/*".into()),
+                demand: Demand::CosignKey("/release.pem".into()),
+                signed_as: Some("dev.example/*".into()),
+            },
+            verify("app:*", Demand::MinisignKey("/release.pub".into())),
+            verify("a*", Demand::Reject),
+            verify("b*", Demand::Accept),
+            VerifyRule { pattern: None, demand: Demand::DigestOnly, signed_as: None },
+        ],
         container_network: ContainerNetworkSpec {
             bridge: "containers".into(),
             subnet: "172.20.0.0/24".parse().unwrap(),
@@ -869,4 +881,8 @@ fn a_variable_in_a_command_is_warned_of() {
         home.contains("services/web.yaml:3:") && home.contains("command[1]: ${HOME} is not expanded"),
         "{home}"
     );
+}
+
+fn verify(pattern: &str, demand: Demand) -> VerifyRule {
+    VerifyRule { pattern: Some(pattern.to_owned()), demand, signed_as: None }
 }

@@ -18,6 +18,7 @@ mod full;
 mod group_files;
 mod groups;
 mod hostile;
+mod images;
 mod large;
 mod layers;
 mod mistakes;

@@ -130,6 +130,7 @@ fn samples(kind: &Kind) -> Vec<String> {
         }
         Kind::Form(form) => vec![format!("{:?}", form.sample)],
         Kind::Boolean => vec!["true".into(), "false".into()],
+        Kind::True => vec!["true".into()],
         Kind::Number(range) => vec![range.start().to_string(), range.end().to_string()],
         // The default of one may bound the other: the longest first.
         Kind::Duration(range) => vec![duration_text(*range.end()), duration_text(*range.start())],
@@ -159,6 +160,7 @@ fn beyond(kind: &Kind) -> Vec<String> {
         Kind::Text => vec!["[]".into(), "{}".into()],
         Kind::Form(_) => vec!["\"\"".into(), "[]".into()],
         Kind::Boolean => vec!["maybe".into()],
+        Kind::True => vec!["false".into()],
         Kind::Number(range) => {
             let below = range.start().checked_sub(1).map_or("-1".to_owned(), |below| below.to_string());
             vec![below, (range.end() + 1).to_string(), "many".into()]

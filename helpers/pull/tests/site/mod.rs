@@ -9,13 +9,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use kelson_helper::{BoxFuture, CONTROL, Launched, Launcher, Start};
-use kelson_image::{News, Pruned, Pulled, Puller, PullerOptions};
+use kelson_image::{Digest, News, Pruned, Pulled, Puller, PullerOptions};
 use kelson_spec::registries::RegistriesSpec;
 use kelson_spec::sources::SourceKind;
+use kelson_spec::verify::{Demand, VerifyRule};
 use kelson_tests::child::{self, Child};
 use kelson_tests::image::{hex_digest, noise};
-use kelson_tests::{Authority, Image, Registry, Tar};
-use kelson_unpack::archive::{Catalog, Platform};
+use kelson_tests::signer::Signed;
+use kelson_tests::{Authority, Image, Registry, Signer, Tar};
+use kelson_unpack::archive::{Archive, Catalog, Platform};
 
 /// How the test's own file knows that it is to be `kelson-pull`.
 pub const ITSELF: &str = "KELSON_TEST_PULL";
@@ -27,6 +29,7 @@ pub struct Site {
     pub registry: Registry,
     pub registries: RegistriesSpec,
     pub keep: Option<Vec<String>>,
+    pub verify: Vec<VerifyRule>,
     folder: tempfile::TempDir,
     notes: Arc<Mutex<Vec<String>>>,
 }
@@ -75,7 +78,15 @@ impl Site {
         let authority = Arc::new(Authority::new(&name));
         let registry = Registry::start(Some(&authority));
         let registries = RegistriesSpec { ca: Some(authority.path("ca.pem")), ..RegistriesSpec::default() };
-        Site { authority, registry, registries, keep: None, folder, notes: Arc::default() }
+        Site {
+            authority,
+            registry,
+            registries,
+            keep: None,
+            verify: Vec::new(),
+            folder,
+            notes: Arc::default(),
+        }
     }
 
     fn store(&self) -> PathBuf {
@@ -87,6 +98,7 @@ impl Site {
             registries: self.registries.clone(),
             state_dir: self.folder.path().to_owned(),
             runtime_dir: self.folder.path().join("run"),
+            verify: self.verify.clone(),
         };
         Puller::new(Arc::new(Itself), options)
     }
@@ -150,6 +162,18 @@ impl Site {
         self.registries.credentials = Some(path);
     }
 
+    /// Wants a signature by this key for all images.
+    pub fn wants(&mut self, signer: &Signer) {
+        let path = self.folder.path().join("release.pem");
+        fs::write(&path, signer.public()).unwrap();
+        self.verify = vec![VerifyRule { pattern: None, demand: Demand::CosignKey(path), signed_as: None }];
+    }
+
+    /// Signs the image `app` of a registry.
+    pub fn signed(&self, signer: &Signer, digest: &str) -> Signed {
+        signer.sign(&format!("{}/app", self.registry.host), digest)
+    }
+
     /// Has a source give a secret with the password.
     pub fn give_secret(&self, name: &str) {
         let sources = self.folder.path().join("run").join(kelson_spec::sources::FOLDER);
@@ -199,6 +223,17 @@ impl Site {
             assert!(!index.is_empty(), "{blob:?} belongs to no image");
             assert_eq!(blob.file_name().to_str().unwrap(), hex_digest(&fs::read(blob.path()).unwrap()));
         }
+    }
+
+    /// How many signatures are kept beside the image of this digest.
+    pub fn signatures(&self, digest: &str) -> usize {
+        let archive = Archive::open(&self.store().join("pulled")).unwrap();
+        archive.signatures(Digest::parse(digest).unwrap()).unwrap().len()
+    }
+
+    /// How many blobs there are.
+    pub fn blobs(&self) -> usize {
+        fs::read_dir(self.store().join("pulled/blobs/sha256")).map_or(0, Iterator::count)
     }
 
     /// Leaves this as what has arrived of the blob with these bytes.

@@ -105,6 +105,10 @@ impl Catalog {
         scan.whole = scan.notes.is_empty();
         scan.archives = number(&stamped);
         for (path, stamp) in stamped {
+            // The signature of an archive is none itself.
+            if path.extension().is_some_and(|end| end == "minisig") {
+                continue;
+            }
             let stamp = match stamp {
                 Ok(Some(stamp)) => stamp,
                 Ok(None) => continue,

@@ -167,7 +167,7 @@ impl<'a> Documents<'a> {
     }
 }
 
-fn blob_file(digest: &Digest) -> String {
+pub(super) fn blob_file(digest: &Digest) -> String {
     format!("blobs/sha256/{}", digest.hex())
 }
 

@@ -5,10 +5,12 @@ use std::collections::HashMap;
 use kelson_image::Digest;
 
 use super::bounded::parse;
-use super::draft::{Documents, Draft};
+use super::draft::{Documents, Draft, blob_file, prove};
 use super::error::Trouble;
 use super::image::Unusable;
 use super::manifest::{Descriptor, Form, Index, Shape, is_index, is_manifest};
+use super::store::Store;
+use crate::trust::{Signature, TrustError, cosign};
 
 /// Indexes within indexes: podman makes two, and nobody more.
 const MAX_DEPTH: u32 = 4;
@@ -26,6 +28,27 @@ pub(super) fn read_layout(documents: &mut Documents<'_>) -> Result<Option<Vec<Dr
     let mut drafts = walk.drafts;
     drafts.retain(|draft| !draft.candidates.is_empty() || !draft.unusable.is_empty());
     Ok(Some(merge(drafts)))
+}
+
+/// The signatures that an annotation beside the image of this digest leads to.
+pub(super) fn signatures(store: &Store, signed: Digest) -> Result<Vec<Signature>, Trouble> {
+    let Some(bytes) = store.small("index.json")? else { return Ok(Vec::new()) };
+    let index: Index = parse("index.json", &bytes)?;
+    let named = |one: &Descriptor| {
+        let text = one.annotations.as_ref()?.signature.as_ref()?;
+        Digest::parse(text).ok().filter(|_| one.digest == signed)
+    };
+    let Some(listed) = index.manifests.0.iter().find_map(named) else { return Ok(Vec::new()) };
+    let file = blob_file(&listed);
+    let bytes = store.needed_small(&file)?;
+    prove(&listed, &bytes)?;
+    let unread = |error: TrustError| Trouble::Json { file: file.clone(), text: error.to_string() };
+    let of = |listed: cosign::Listed| {
+        let statement = store.needed_small(&blob_file(&listed.digest))?;
+        prove(&listed.digest, &statement)?;
+        Ok(Signature { statement, signature: listed.signature })
+    };
+    cosign::list(&file, &bytes).map_err(unread)?.into_iter().map(of).collect()
 }
 
 fn check_version(bytes: &[u8]) -> Result<(), Trouble> {

@@ -67,6 +67,9 @@ pub struct Annotations {
     /// The type of a builder's attachment to images: no image itself.
     #[serde(rename = "vnd.docker.reference.type")]
     pub attached: Option<String>,
+    /// The digest of the document that lists the signatures of this image, which was pulled with it.
+    #[serde(rename = "kelson.signature")]
+    pub signature: Option<String>,
 }
 
 #[derive(Deserialize)]
