@@ -3,7 +3,7 @@
 #   make test                           every test: unit, PID namespace, real boots
 #   make test-long                      tests that take longer: 100,000 random sequences; a thousand checks for ten minutes; an upgrade from the previous release and back; a small init; all boots with each of two versions of containerd; the tutorial; docs/visit.md; make chaos
 #   make chaos                          hundreds of faults in PID 1, hostile environments and power cuts: the table of docs/reliability.md
-#   make image [CONFIG=DIR] [IMAGES=DIR] [CONTAINERD=1.6] out/vmlinuz and out/initramfs.zst with the demo, or with your own services and their images; with containerd, or without
+#   make image [CONFIG=DIR] [IMAGES=DIR] [CONTAINERD=1.6] [NFT=yes] out/vmlinuz and out/initramfs.zst with the demo, or with your own services and their images; with containerd and nft, or without
 #   make small [FEATURES=LIST]          out/small/init for guests and containers, without the parts that a build may leave out: docs/howto/small.md
 #   make simulate [SEEDS=N]             N random sequences (100,000) through the state machine, in which PID 1 dies at any point and continues
 #   make fuzz                           libFuzzer on every parser of external input, ten minutes in all: docs/fuzzing.md
@@ -17,7 +17,7 @@
 .PHONY: run test test-long chaos image simulate small bench costs fuzz lint check docs deps pictures
 .DEFAULT_GOAL := run
 
-export CONFIG CONTAINERD FEATURES IMAGES SEEDS
+export CONFIG CONTAINERD FEATURES IMAGES NFT SEEDS
 
 deps:
 	@hack/deps

@@ -94,38 +94,40 @@ libraries() {
         sed -n 's/.* => \(\/[^ ]*\) .*/\1/p'
 }
 
-# The folder with containerd of this version and what it runs containers with, once fetch_containerd VERSION has ended.
-containerd_folder() {
-    local how
-    how=$(declare -f fetch_containerd copy_programs libraries debian_tree)
-    printf '%s/containerd-%s-%s\n' "$cache" "$1" "$(sha256sum <<<"$how" | cut -c1-16)"
+# Programs of Debian's packages with their libraries, once, in the folder $fetched: fetch NAME SUITE PACKAGES PROGRAM…
+fetch() {
+    local name=$1 from=$2 packages=$3 how
+    shift 3
+    how=$(declare -f fetch copy_programs libraries debian_tree)
+    fetched=$cache/$name-$(sha256sum <<<"$how $packages $*" | cut -c1-16)
+    if [[ ! -d $fetched ]]; then (
+        mkdir -p "$cache"
+        work=$(mktemp -d "$cache/$name.XXXXXX")
+        trap 'rm -rf "$work"' EXIT
+        say "fetching $name (once)"
+        mkdir "$work/debian" "$work/root"
+        suite=$from debian_tree extract "$packages" "$work/debian"
+        copy_programs "$work/debian" "$work/root" "$@"
+        chmod -R u+w,go+rX "$work/root"
+        # Two who fetch at the same time have fetched the same.
+        mv -T "$work/root" "$fetched" 2>/dev/null || [[ -d $fetched ]]
+    ) fi
 }
 
-# 1.6 is that of the Debian which all else is from, 1.7 that of the one after it.
+# containerd of this version and what it runs containers with. 1.6 is that of the Debian which all else is from, 1.7 that
+# of the one after it.
 fetch_containerd() {
-    local version=$1 from to
+    local version=$1 from
     case $version in
         1.6) from=bookworm ;;
         1.7) from=trixie ;;
         *) die "containerd $version: there are 1.6 and 1.7" ;;
     esac
-    to=$(containerd_folder "$version")
-    if [[ ! -d $to ]]; then (
-        mkdir -p "$cache"
-        work=$(mktemp -d "$cache/containerd.XXXXXX")
-        trap 'rm -rf "$work"' EXIT
-        say "fetching containerd $version (once)"
-        mkdir "$work/debian" "$work/root"
-        suite=$from debian_tree extract containerd,runc "$work/debian"
-        copy_programs "$work/debian" "$work/root" containerd containerd-shim-runc-v2 ctr runc
-        chmod -R u+w,go+rX "$work/root"
-        # Two who fetch at the same time have fetched the same.
-        mv -T "$work/root" "$to" 2>/dev/null || [[ -d $to ]]
-    ) fi
+    fetch "containerd-$version" "$from" containerd,runc containerd containerd-shim-runc-v2 ctr runc
 }
 
 # An initramfs on stdout, of what hack/image has laid out, this version of containerd or none, this configuration and
-# this folder of images (may be empty): pack CONTAINERD CONFIG IMAGES [OPTION OF MKSQUASHFS…]
+# this folder of images (may be empty), and with nft if $nft says so: pack CONTAINERD CONFIG IMAGES [OPTION OF MKSQUASHFS…]
 pack() {
     local version=$1 config=$2 images=$3 work as_root=()
     shift 3
@@ -135,7 +137,12 @@ pack() {
     cp -al "$out/image/root" "$work/root"
     if [[ $version != none ]]; then
         fetch_containerd "$version"
-        cp -al "$(containerd_folder "$version")/." "$work/root/"
+        cp -al "$fetched/." "$work/root/"
+    fi
+    if [[ ${nft-} ]]; then
+        fetch nft "$suite" nftables nft
+        # Both bring the C library.
+        cp -alf "$fetched/." "$work/root/"
     fi
     cp -al "$out/image/initramfs" "$work/initramfs"
     configuration "$config" "$work/root/etc/kelson"

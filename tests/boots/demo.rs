@@ -43,7 +43,7 @@ fn the_demo_boots_from_our_initramfs_until_all_is_up() {
 }
 
 #[test]
-fn the_demo_runs_the_same_with_containerd() {
+fn long_the_demo_runs_the_same_with_containerd() {
     let mut vm = Vm::builder("demo-containerd").demo().with_containerd().forward(80).boot();
     the_demo_is_up(&vm);
     // containerd's own tool sees the same processes.

@@ -4,6 +4,7 @@
 mod apply;
 mod chaos;
 mod clones;
+mod container_network;
 mod containers;
 mod crash_limit;
 mod demo;

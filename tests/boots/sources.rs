@@ -5,7 +5,8 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;
 use std::process::Command;
 
-use kelson_tests::{Vm, paths};
+use kelson_tests::vm::BOOT_PATIENCE;
+use kelson_tests::{Vm, paths, until};
 
 use super::{Disk, assert_clean, iso};
 
@@ -216,6 +217,10 @@ fn the_metadata_of_a_cloud_are_taken_up_while_the_machine_runs() {
         .machine(&format!("sources: {{from: [metadata], server: \"10.0.2.2:{}\"}}\n", cloud()))
         .runs("image", "serve")
         .boot();
+    // The host answers before it has the metadata.
+    until("the service that is given", BOOT_PATIENCE, || {
+        vm.services().iter().any(|service| service.name == "given").then_some(())
+    });
     vm.wait_up(&["image", "given"]);
     let (error, message) = task(&vm, "source metadata");
     assert!(

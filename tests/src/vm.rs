@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::PermissionsExt as _;
@@ -118,6 +118,11 @@ impl VmBuilder {
     /// The machine has no containerd.
     pub fn without_containerd(self) -> VmBuilder {
         self.arguments(["--containerd".as_ref(), "none".as_ref()])
+    }
+
+    /// The machine has nft.
+    pub fn nft(self) -> VmBuilder {
+        self.arguments(["--nft".as_ref()])
     }
 
     /// Lets the test reach this port of the machine: [`Vm::get`].
@@ -446,12 +451,7 @@ impl Vm {
     /// Nobody answers there, or not in time, or no HTTP.
     #[track_caller]
     pub fn get(&self, port: u16, path: &str) -> io::Result<(u16, String)> {
-        let here = self.forwards.get(&port).unwrap_or_else(|| panic!("port {port} is not forwarded"));
-        let address = SocketAddr::from(([127, 0, 0, 1], *here));
-        let patience = Some(Duration::from_secs(20));
-        let mut server = TcpStream::connect(address)?;
-        server.set_read_timeout(patience)?;
-        server.set_write_timeout(patience)?;
+        let mut server = self.connect(port)?;
         server.write_all(format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes())?;
         let mut answer = String::new();
         server.read_to_string(&mut answer)?;
@@ -460,6 +460,27 @@ impl Vm {
             (Some(status), Some((_, text))) => Ok((status, text.to_owned())),
             _ => Err(io::Error::other(format!("no HTTP: {answer:?}"))),
         }
+    }
+
+    /// The first line that a program says to who connects to a port of the machine.
+    ///
+    /// # Errors
+    /// Nobody answers there, or not in time.
+    #[track_caller]
+    pub fn first_line(&self, port: u16) -> io::Result<String> {
+        let mut line = String::new();
+        BufReader::new(self.connect(port)?).read_line(&mut line)?;
+        Ok(line.trim_end().to_owned())
+    }
+
+    #[track_caller]
+    fn connect(&self, port: u16) -> io::Result<TcpStream> {
+        let here = self.forwards.get(&port).unwrap_or_else(|| panic!("port {port} is not forwarded"));
+        let server = TcpStream::connect(SocketAddr::from(([127, 0, 0, 1], *here)))?;
+        let patience = Some(Duration::from_secs(20));
+        server.set_read_timeout(patience)?;
+        server.set_write_timeout(patience)?;
+        Ok(server)
     }
 
     /// The serial console so far.

@@ -1,6 +1,6 @@
 //! The network namespace of a container, which a file of `/run` holds.
 
-use std::fs::{DirBuilder, File};
+use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
@@ -17,6 +17,8 @@ use crate::failure::at;
 
 /// The container's end of the cable.
 pub const INTERFACE: &str = "eth0";
+/// The first port on which a user without privileges may listen: as with Docker, none of the container's own needs one.
+const FIRST_PORT: &str = "/proc/sys/net/ipv4/ip_unprivileged_port_start";
 /// Of the thread that looks.
 const OWN: &str = "/proc/thread-self/ns/net";
 
@@ -39,6 +41,7 @@ pub fn make(path: &Path) -> Result<File, String> {
 pub fn set_up(namespace: File, network: &ContainerNetworkSpec, place: u32) -> Result<(), String> {
     let set = elsewhere(|| {
         setns(namespace, CloneFlags::CLONE_NEWNET)?;
+        fs::write(FIRST_PORT, "0")?;
         let index = |name| netlink::index_of(name).ok_or(io::Error::from(Errno::ENODEV));
         netlink::set_up(index("lo")?)?;
         let own = index(INTERFACE)?;
@@ -63,7 +66,7 @@ pub fn remove(path: &Path) -> Result<(), String> {
             Err(errno) => return Err(at(path, errno.desc())),
         }
     }
-    removed(std::fs::remove_file(path)).map_err(|error| at(path, error))
+    removed(fs::remove_file(path)).map_err(|error| at(path, error))
 }
 
 /// Does work on a thread of its own, whose namespaces are no others'.
