@@ -28,6 +28,7 @@ mod main_service;
 mod network_runner;
 mod opening;
 mod parts;
+mod provided_runner;
 mod reaper;
 mod reexec;
 mod renewal;

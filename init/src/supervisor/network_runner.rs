@@ -1,7 +1,4 @@
-//! The runner of a container with an address of its own: around another one, which runs it.
-//!
-//! `kelson-task` makes the network before the first program of a run, be it a hook, and takes it away once the service has
-//! stopped. What it made outlives PID 1's re-execution and its crash, as the container does.
+//! The network of a container with an address of its own: made for its runs, and removed once it has stopped.
 //!
 //! The place of a service in the network is a link in a folder of `/run`: its name is the number of the place, and it leads to
 //! the name of the service. So no two services have one place, and a service keeps its own while the host runs.
@@ -15,9 +12,7 @@ use std::sync::Arc;
 
 use kelson_helper::Launcher;
 use kelson_helper::task::ContainerNetworkRequest;
-use kelson_runner::{
-    Attachment, BoxFuture, Executor, RunContext, Runner, RunnerError, Running, StopPlan, StopReport,
-};
+use kelson_runner::{Executor, RunContext, Runner, RunnerError, Running};
 use kelson_services::ServicesError;
 use kelson_services::health::OwnCheck;
 use kelson_services::service_runner::host_context::{RunnerFactory, RunningProcess};
@@ -25,7 +20,7 @@ use kelson_spec::ServiceSpec;
 use kelson_spec::container_network::{ContainerNetworkSpec, PortSpec, namespace};
 use kelson_spec::service::ContainerNetwork;
 
-use super::secret_runner::ask;
+use super::provided_runner::{ProvidedRunner, Provision, ask};
 
 /// The variables with the addresses of a container.
 const VARIABLES: [&str; 2] = ["KELSON_ADDRESS", "KELSON_ADDRESS6"];
@@ -45,16 +40,16 @@ impl<F: RunnerFactory> RunnerFactory for NetworkRunners<F> {
         let Some(container) = container.filter(|one| one.network == ContainerNetwork::Bridge) else {
             return Ok(inner);
         };
-        Ok(Box::new(NetworkRunner {
-            inner,
+        let provision = OwnNetwork {
             tasks: Arc::clone(&self.tasks),
             service: spec.name.clone(),
             ports: container.ports.clone(),
             namespace: namespace(&self.runtime, &spec.name),
             places: self.runtime.join("addresses"),
             network: self.network.clone(),
-            joined: None,
-        }))
+            place: None,
+        };
+        Ok(Box::new(ProvidedRunner::new(inner, provision)))
     }
 
     fn executor(
@@ -70,8 +65,7 @@ impl<F: RunnerFactory> RunnerFactory for NetworkRunners<F> {
     }
 }
 
-struct NetworkRunner {
-    inner: Box<dyn Runner>,
+struct OwnNetwork {
     tasks: Arc<dyn Launcher>,
     service: String,
     ports: Vec<PortSpec>,
@@ -80,16 +74,20 @@ struct NetworkRunner {
     /// The folder of the links.
     places: PathBuf,
     network: ContainerNetworkSpec,
-    /// The run for which the network was made.
-    joined: Option<u64>,
+    /// Its place, once it is claimed.
+    place: Option<u32>,
 }
 
-impl NetworkRunner {
-    fn place(&self) -> Result<u32, RunnerError> {
+impl OwnNetwork {
+    fn place(&mut self) -> Result<u32, RunnerError> {
+        if let Some(place) = self.place {
+            return Ok(place);
+        }
         let claimed = claim(&self.places, &self.network, &self.service);
         let claimed = claimed.map_err(|error| {
             RunnerError::new(format!("no address for container {}: {error}", self.service))
         })?;
+        self.place = claimed;
         claimed.ok_or_else(|| {
             RunnerError::new(format!(
                 "no address is left for container {} in {}; write a larger subnet in containerNetwork of machine.yaml",
@@ -98,48 +96,48 @@ impl NetworkRunner {
         })
     }
 
-    async fn start(&mut self, mut context: RunContext) -> Result<Running, RunnerError> {
+    fn addresses(&self, place: u32) -> Vec<IpAddr> {
+        self.network.addresses(place).map(|address| address.0).into()
+    }
+}
+
+impl Provision for OwnNetwork {
+    async fn make(
+        &mut self,
+        _: &mut dyn Runner,
+        is_made: bool,
+        context: &mut RunContext,
+    ) -> Result<(), RunnerError> {
         let place = self.place()?;
-        if self.joined != Some(context.run) {
+        if !is_made {
             let ports = self.ports.iter().filter_map(PortSpec::published).collect();
             let network = self.network.clone();
             let request = ContainerNetworkRequest::Join { place, network, ports };
             ask(&self.tasks, request.of(&self.namespace)).await?;
-            self.joined = Some(context.run);
         }
-        let addresses = self.addresses(place);
-        for (variable, address) in VARIABLES.into_iter().zip(&addresses) {
+        for (variable, address) in VARIABLES.into_iter().zip(self.addresses(place)) {
             context.environment.push((variable.to_owned(), address.to_string()));
         }
-        Ok(Running { addresses, ..self.inner.run(context).await? })
+        Ok(())
     }
 
-    fn addresses(&self, place: u32) -> Vec<IpAddr> {
-        self.network.addresses(place).map(|address| address.0).into()
-    }
-
-    async fn take_up(&mut self, attachment: Attachment) -> Result<Option<Running>, RunnerError> {
-        let Some(running) = self.inner.attach(attachment).await? else { return Ok(None) };
-        self.joined = Some(attachment.run);
+    fn describe(&mut self, running: Running) -> Running {
         // The container runs on, whatever is known of its address.
         let addresses = self.place().map(|place| self.addresses(place)).unwrap_or_default();
-        Ok(Some(Running { addresses, ..running }))
+        Running { addresses, ..running }
     }
 
-    async fn end(&mut self) -> Result<(), RunnerError> {
-        let closed = self.inner.close().await;
-        self.joined = None;
+    async fn remove(&mut self) -> Result<(), RunnerError> {
         // The file is the last thing that goes.
         if self.namespace.symlink_metadata().is_err() {
-            return closed;
+            return Ok(());
         }
         let place = self.place()?;
         let request = ContainerNetworkRequest::Leave { place }.of(&self.namespace);
-        let left = ask(&self.tasks, request).await;
-        if left.is_ok() {
-            release(&self.places, place, &self.service);
-        }
-        closed.and(left)
+        ask(&self.tasks, request).await?;
+        release(&self.places, place, &self.service);
+        self.place = None;
+        Ok(())
     }
 }
 
@@ -155,7 +153,10 @@ fn claim(folder: &Path, network: &ContainerNetworkSpec, service: &str) -> io::Re
             Err(error) => return Err(error),
         }
         let owner = owner(place)?;
-        if owner == service || owner.strip_prefix(FREE) == Some(service) {
+        if owner == service {
+            return Ok(Some(place));
+        }
+        if owner.strip_prefix(FREE) == Some(service) {
             replace(folder, place, service)?;
             return Ok(Some(place));
         }
@@ -183,44 +184,6 @@ fn replace(folder: &Path, place: u32, owner: &str) -> io::Result<()> {
     kelson_sys::removed(fs::remove_file(&new))?;
     symlink(owner, &new)?;
     fs::rename(&new, folder.join(place.to_string()))
-}
-
-impl Runner for NetworkRunner {
-    fn open(&mut self) -> BoxFuture<'_, Result<(), RunnerError>> {
-        self.inner.open()
-    }
-
-    fn run(&mut self, context: RunContext) -> BoxFuture<'_, Result<Running, RunnerError>> {
-        Box::pin(self.start(context))
-    }
-
-    fn stop(&mut self, plan: StopPlan) -> BoxFuture<'_, Result<StopReport, RunnerError>> {
-        self.inner.stop(plan)
-    }
-
-    fn is_signalled(&self) -> bool {
-        self.inner.is_signalled()
-    }
-
-    fn owner(&mut self) -> BoxFuture<'_, Result<(u32, u32), RunnerError>> {
-        self.inner.owner()
-    }
-
-    fn attach(&mut self, attachment: Attachment) -> BoxFuture<'_, Result<Option<Running>, RunnerError>> {
-        Box::pin(self.take_up(attachment))
-    }
-
-    fn archives_changed(&mut self, archives: u32) -> BoxFuture<'_, ()> {
-        self.inner.archives_changed(archives)
-    }
-
-    fn warnings(&self) -> &[String] {
-        self.inner.warnings()
-    }
-
-    fn close(&mut self) -> BoxFuture<'_, Result<(), RunnerError>> {
-        Box::pin(self.end())
-    }
 }
 
 #[cfg(test)]

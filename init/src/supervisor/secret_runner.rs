@@ -1,17 +1,11 @@
-//! The runner of a service with secrets: around another one, which runs it.
-//!
-//! The secrets are placed before the first program of a run, be it a hook, and withdrawn once the service has stopped. What
-//! lies there outlives PID 1's re-execution and its crash, as the service does.
+//! The secrets of a service: placed for its runs, and withdrawn once it has stopped.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use kelson_helper::Launcher;
 use kelson_helper::task::SecretRequest;
-use kelson_runner::{
-    Attachment, BoxFuture, ExecRequest, Executing, Executor, RunContext, Runner, RunnerError, Running,
-    StopPlan, StopReport,
-};
+use kelson_runner::{BoxFuture, ExecRequest, Executing, Executor, RunContext, Runner, RunnerError};
 use kelson_services::ServicesError;
 use kelson_services::health::OwnCheck;
 use kelson_services::health::network::Network;
@@ -19,8 +13,7 @@ use kelson_services::service_runner::host_context::{RunnerFactory, RunningProces
 use kelson_spec::ServiceSpec;
 use kelson_spec::secrets::{IN_CONTAINER, VARIABLE, folder};
 
-use super::secrets::CALL;
-use crate::task::{self, Request};
+use super::provided_runner::{ProvidedRunner, Provision, ask};
 
 /// Makes the runners of services, those with secrets too.
 pub(super) struct SecretRunners<F> {
@@ -36,15 +29,14 @@ impl<F: RunnerFactory> RunnerFactory for SecretRunners<F> {
         if spec.secrets.is_empty() {
             return Ok(inner);
         }
-        Ok(Box::new(SecretRunner {
-            inner,
+        let provision = SecretFolder {
             tasks: Arc::clone(&self.tasks),
             spec: Arc::clone(spec),
             state: self.state.clone(),
             runtime: self.runtime.clone(),
             folder: folder(&self.runtime, &spec.name),
-            placed: None,
-        }))
+        };
+        Ok(Box::new(ProvidedRunner::new(inner, provision)))
     }
 
     fn executor(
@@ -95,86 +87,35 @@ impl Executor for SecretExecutor {
     }
 }
 
-/// Has `kelson-task` do what a service needs to run.
-pub(super) async fn ask(tasks: &Arc<dyn Launcher>, request: Request) -> Result<(), RunnerError> {
-    let done = task::run(&**tasks, &request, CALL).await;
-    done.map(drop).map_err(|error| RunnerError::new(error.to_string()))
-}
-
-struct SecretRunner {
-    inner: Box<dyn Runner>,
+struct SecretFolder {
     tasks: Arc<dyn Launcher>,
     spec: Arc<ServiceSpec>,
     state: PathBuf,
     runtime: PathBuf,
     folder: PathBuf,
-    /// The run that the secrets were placed for.
-    placed: Option<u64>,
 }
 
-impl SecretRunner {
-    async fn start(&mut self, mut context: RunContext) -> Result<Running, RunnerError> {
-        if self.placed != Some(context.run) {
-            let (uid, gid) = self.inner.owner().await?;
+impl Provision for SecretFolder {
+    async fn make(
+        &mut self,
+        inner: &mut dyn Runner,
+        is_made: bool,
+        context: &mut RunContext,
+    ) -> Result<(), RunnerError> {
+        if !is_made {
+            let (uid, gid) = inner.owner().await?;
             let (folder, secrets) = (self.folder.clone(), self.spec.secrets.clone());
             let request =
                 SecretRequest::Place { folder, uid, gid, secrets }.within(&self.state, &self.runtime);
             ask(&self.tasks, request).await?;
-            self.placed = Some(context.run);
         }
         context.environment.insert(0, variable(&self.spec, &self.folder));
-        self.inner.run(context).await
+        Ok(())
     }
 
-    async fn end(&mut self) -> Result<(), RunnerError> {
-        let closed = self.inner.close().await;
-        self.placed = None;
+    async fn remove(&mut self) -> Result<(), RunnerError> {
         let request =
             SecretRequest::Withdraw { folder: self.folder.clone() }.within(&self.state, &self.runtime);
-        let withdrawn = ask(&self.tasks, request).await;
-        closed.and(withdrawn)
-    }
-}
-
-impl Runner for SecretRunner {
-    fn open(&mut self) -> BoxFuture<'_, Result<(), RunnerError>> {
-        self.inner.open()
-    }
-
-    fn run(&mut self, context: RunContext) -> BoxFuture<'_, Result<Running, RunnerError>> {
-        Box::pin(self.start(context))
-    }
-
-    fn stop(&mut self, plan: StopPlan) -> BoxFuture<'_, Result<StopReport, RunnerError>> {
-        self.inner.stop(plan)
-    }
-
-    fn is_signalled(&self) -> bool {
-        self.inner.is_signalled()
-    }
-
-    fn owner(&mut self) -> BoxFuture<'_, Result<(u32, u32), RunnerError>> {
-        self.inner.owner()
-    }
-
-    fn attach(&mut self, attachment: Attachment) -> BoxFuture<'_, Result<Option<Running>, RunnerError>> {
-        let run = attachment.run;
-        Box::pin(async move {
-            let running = self.inner.attach(attachment).await?;
-            self.placed = running.as_ref().map(|_| run);
-            Ok(running)
-        })
-    }
-
-    fn archives_changed(&mut self, archives: u32) -> BoxFuture<'_, ()> {
-        self.inner.archives_changed(archives)
-    }
-
-    fn warnings(&self) -> &[String] {
-        self.inner.warnings()
-    }
-
-    fn close(&mut self) -> BoxFuture<'_, Result<(), RunnerError>> {
-        Box::pin(self.end())
+        ask(&self.tasks, request).await
     }
 }
