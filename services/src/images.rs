@@ -20,7 +20,7 @@ use kelson_runner::{BoxFuture, ErrorKind, ImageConfig, Images, RunnerError};
 use kelson_spec::service::ContainerSpec;
 use kelson_sys::ordered;
 use kelson_sys::text::first_of_many;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
 use messages::{Messages, UNPACKING};
@@ -246,33 +246,45 @@ impl ImageStore {
         let image = container.image.as_str();
         let native = container.is_native().then_some(service);
         let mut messages = Messages::new(&UNPACKING, image);
-        let turn = match self.inner.unpacks.try_acquire() {
-            Ok(turn) => Ok(turn),
-            Err(_) => {
-                self.tell(service, &messages.waits());
-                self.inner.unpacks.acquire().await
-            }
-        };
-        // Nobody closes it.
-        let _turn = turn.map_err(|_| String::from("no image is unpacked any more"))?;
+        let _permit = self.permit(&self.inner.unpacks, service, &messages).await?;
         lock(&self.inner.prepared).insert(service.to_owned(), image.to_owned());
         let _busy = Busy::new(&self.inner.busy, service, image);
         messages.begin();
         let unpacked = self
             .inner
             .unpacker
-            .unpack(image, container.user.as_deref(), native, |news| match news {
-                News::Progress(progress) => {
-                    if let Some(text) = messages.progress(progress) {
-                        self.tell(service, &text);
-                    }
-                }
-                News::Note(note) => self.note(note),
-            })
+            .unpack(image, container.user.as_deref(), native, |news| self.news(service, &mut messages, news))
             .await?;
         self.tell(service, &messages.end(&unpacked));
         let Unpacked { config, archives, .. } = unpacked;
         Ok(ImageConfig { archives, ..config })
+    }
+
+    /// Waits until work of a kind may begin. An event of the service says so where it has to wait.
+    async fn permit<'a>(
+        &self,
+        permits: &'a Semaphore,
+        service: &str,
+        messages: &Messages,
+    ) -> Result<SemaphorePermit<'a>, UnpackFailure> {
+        if let Ok(permit) = permits.try_acquire() {
+            return Ok(permit);
+        }
+        self.tell(service, &messages.waits());
+        // Nobody closes it.
+        permits.acquire().await.map_err(|_| String::from("no image is prepared any more").into())
+    }
+
+    /// Reports how the work for a service advances.
+    fn news(&self, service: &str, messages: &mut Messages, news: News) {
+        match news {
+            News::Progress(progress) => {
+                if let Some(text) = messages.progress(progress) {
+                    self.tell(service, &text);
+                }
+            }
+            News::Note(note) => self.note(note),
+        }
     }
 
     /// One look serves all that ask.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use kelson_image::{Listing, News, Pulled, Puller, Remote, UnpackFailure};
+use kelson_image::{Listing, Pulled, Puller, Remote, UnpackFailure};
 use kelson_runner::ImageConfig;
 use kelson_spec::registries::PullPolicy;
 use kelson_spec::service::ContainerSpec;
@@ -115,29 +115,14 @@ impl ImageStore {
         dry_run: bool,
     ) -> Result<Pulled, UnpackFailure> {
         let mut messages = Messages::new(&PULLING, image);
-        let turn = match self.inner.pulls.try_acquire() {
-            Ok(turn) => Ok(turn),
-            Err(_) => {
-                self.tell(service, &messages.waits());
-                self.inner.pulls.acquire().await
-            }
-        };
-        // Nobody closes it.
-        let _turn = turn.map_err(|_| String::from("no image is pulled any more"))?;
+        let _permit = self.permit(&self.inner.pulls, service, &messages).await?;
         if service != OPERATOR {
             lock(&self.inner.prepared).insert(service.to_owned(), image.to_owned());
         }
         let _busy = Busy::new(&self.inner.busy, service, image);
         let keep = self.kept();
         messages.begin();
-        let pulled = puller.pull(image, dry_run, keep, |news| match news {
-            News::Progress(progress) => {
-                if let Some(text) = messages.progress(progress) {
-                    self.tell(service, &text);
-                }
-            }
-            News::Note(note) => self.note(note),
-        });
+        let pulled = puller.pull(image, dry_run, keep, |news| self.news(service, &mut messages, news));
         let pulled = pulled.await.map_err(|failure| UnpackFailure {
             text: format!("image {image} cannot be pulled: {}", failure.text),
             ..failure
