@@ -68,17 +68,27 @@ END
 # Copies programs of a Debian tree with the libraries that they are linked with, all found in the tree alone:
 # copy_programs TREE TO PROGRAM…
 copy_programs() {
-    local tree=$1 to=$2 name from library
+    local tree=$1 to=$2 name from
     shift 2
-    mkdir -p "$to/usr/bin" "$to/usr/lib/x86_64-linux-gnu" "$to/usr/lib64"
+    mkdir -p "$to/usr/bin"
     for name; do
         # Debian's newer packages have no /bin of their own; /usr is all there is then.
         from=$(find "$tree"/{,usr/}{bin,sbin} -name "$name" 2>/dev/null | head -n1) || true
         [[ $from ]] || die "$name is in none of the packages that were fetched"
         cp -L "$from" "$to/usr/bin/"
+        copy_libraries "$tree" "$to" "$from"
+    done
+}
+
+# Copies the libraries of programs of a Debian tree, without the programs: copy_libraries TREE TO PROGRAM…
+copy_libraries() {
+    local tree=$1 to=$2 program library
+    shift 2
+    mkdir -p "$to/usr/lib/x86_64-linux-gnu" "$to/usr/lib64"
+    for program; do
         while read -r library; do
             cp -L "$library" "$to/usr/lib/x86_64-linux-gnu/"
-        done < <(libraries "$tree" "$from")
+        done < <(libraries "$tree" "$program")
     done
     # The loader, which is among them, by the name that programs know it by.
     ln -sf ../lib/x86_64-linux-gnu/ld-linux-x86-64.so.2 "$to/usr/lib64/"
@@ -98,7 +108,7 @@ libraries() {
 fetch() {
     local name=$1 from=$2 packages=$3 how
     shift 3
-    how=$(declare -f fetch copy_programs libraries debian_tree)
+    how=$(declare -f fetch copy_programs copy_libraries libraries debian_tree)
     fetched=$cache/$name-$(sha256sum <<<"$how $packages $*" | cut -c1-16)
     if [[ ! -d $fetched ]]; then (
         mkdir -p "$cache"
