@@ -13,6 +13,13 @@ fn looking(host: &Host) -> Vec<Process> {
     host.processes().into_iter().filter(|process| process.command == ["kelson-inspect"]).collect()
 }
 
+/// Whether it has read a part of a large file.
+fn has_read(process: &Process) -> bool {
+    let io = fs::read_to_string(format!("/proc/{}/io", process.outer_pid)).unwrap_or_default();
+    let read = io.lines().find_map(|line| line.strip_prefix("rchar: "));
+    read.and_then(|bytes| bytes.parse().ok()).is_some_and(|bytes: u64| bytes > 1 << 20)
+}
+
 /// The cgroups of those that look, or have looked.
 fn cgroups_of_looking(host: &Host) -> Vec<String> {
     let root = host.cgroup_of("web");
@@ -247,7 +254,8 @@ fn one_that_looks_and_is_killed_or_stopped_is_told_of() {
         let mut reading = host.client().command(&["cp", &endless, "-"]);
         let reading = reading.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::piped());
         let reading = reading.spawn().expect("kelsonctl can be started");
-        let one = until("one that looks", PATIENCE, || looking(&host).pop());
+        // kelsonctl asks for what the path is first.
+        let one = until("one that reads", PATIENCE, || looking(&host).into_iter().find(has_read));
         kelson_tests::host::send(one.outer_pid, signal);
         let ended = reading.wait_with_output().expect("it is our child");
         let said = String::from_utf8_lossy(&ended.stderr).into_owned();
