@@ -372,15 +372,15 @@ mod tests {
         };
         let mut service = service();
         change(&mut service).ports = vec![port("http", 80, Some(8080)), port("admin-ui", 9000, None)];
-        let told = |service: &ServiceSpec| {
-            let mut told = made(service, &image()).process.env;
-            told.retain(|entry| entry.contains("PORT_"));
-            told
+        let variables = |service: &ServiceSpec| {
+            let mut all = made(service, &image()).process.env;
+            all.retain(|entry| entry.contains("PORT_"));
+            all
         };
         let rest = ["KELSON_HOST_PORT_HTTP=8080", "KELSON_PORT_ADMIN_UI=9000"];
-        assert_eq!(told(&service), [["KELSON_PORT_HTTP=8080"].as_slice(), &rest].concat());
+        assert_eq!(variables(&service), [["KELSON_PORT_HTTP=8080"].as_slice(), &rest].concat());
         change(&mut service).network = ContainerNetwork::Bridge;
-        assert_eq!(told(&service), [["KELSON_PORT_HTTP=80"].as_slice(), &rest].concat());
+        assert_eq!(variables(&service), [["KELSON_PORT_HTTP=80"].as_slice(), &rest].concat());
         let made = made(&service, &image());
         let network = Namespace { kind: "network".into(), path: Some("/run/kelson/netns/web".into()) };
         assert_eq!((made.linux.namespaces.last(), made.hostname.as_str()), (Some(&network), "web"));

@@ -216,7 +216,7 @@ fn i2_cuts_of_the_power_during_a_pull_leave_whole_images_alone() {
         until("the pull to begin", Duration::from_secs(60), || (!registry.asked().is_empty()).then_some(()));
         std::thread::sleep(dice.millis(700));
         if round % 2 == 0 {
-            // Its helper alone: the service tries again, and goes on with what has arrived.
+            // Only its helper: the service tries again, and continues with what has arrived.
             for process in pulls(&host) {
                 // One that has ended meanwhile is as good.
                 let _ = Command::new("kill").args(["-9", &process.outer_pid.to_string()]).status();
