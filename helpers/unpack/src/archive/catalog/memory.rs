@@ -9,7 +9,8 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use kelson_image::{Digest, Reference};
-use nix::fcntl::OFlag;
+use kelson_sys::removed;
+use nix::fcntl::{Flock, FlockArg, OFlag};
 use serde::{Deserialize, Serialize};
 
 use crate::archive::Platform;
@@ -107,20 +108,19 @@ fn read(path: &Path) -> Option<Written> {
     serde_json::from_slice(&bytes).ok()
 }
 
-/// Replaces the file, or leaves the old one whole.
+/// Replaces the file, or leaves the old one whole. Processes that unpack at the same time take turns: they share the
+/// name of the file that becomes the next one. The kernel unlocks the folder when its holder dies.
 pub(super) fn save(file: &Path, host: &Platform, archives: &[Known]) -> io::Result<()> {
     let written = Written { version: VERSION, host: host.clone(), archives: List(archives.to_vec()) };
     let bytes = serde_json::to_vec(&written)?;
     let folder = file.parent().unwrap_or(Path::new("/"));
     fs::create_dir_all(folder)?;
+    let folder = Flock::lock(File::open(folder)?, FlockArg::LockExclusive).map_err(|(_, errno)| errno)?;
     let next = file.with_extension("json.next");
-    match fs::remove_file(&next) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
+    removed(fs::remove_file(&next))?;
     let mut out = File::options().write(true).create_new(true).mode(0o600).open(&next)?;
     out.write_all(&bytes)?;
     out.sync_all()?;
     fs::rename(&next, file)?;
-    File::open(folder)?.sync_all()
+    folder.sync_all()
 }

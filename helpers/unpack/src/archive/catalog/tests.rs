@@ -178,6 +178,27 @@ fn a_catalog_that_cannot_be_trusted_is_forgotten() {
 }
 
 #[test]
+fn processes_that_write_the_catalog_at_the_same_time_do_not_disturb_each_other() {
+    let machine = Machine::new();
+    machine.put("images/a.tar", &archive("a:1", "a"));
+    machine.put("more/b.tar", &archive("b:1", "b"));
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                // Each scan finds what another has remembered, so each writes.
+                for folder in ["images", "more"].repeat(20) {
+                    let folders = [machine.path(folder)];
+                    let scan = Catalog::open(&machine.path("state")).scan(&folders, &HOST());
+                    assert_eq!((scan.images.len(), scan.notes), (1, Vec::new()));
+                }
+            });
+        }
+    });
+    let left = fs::read_dir(machine.path("state")).unwrap().flatten().map(|entry| entry.file_name());
+    assert_eq!(left.collect::<Vec<_>>(), ["catalog.json"]);
+}
+
+#[test]
 fn the_memory_of_an_archive_is_written_only_when_it_changes() {
     let machine = Machine::new();
     machine.put("images/a.tar", &archive("a:1", "a"));
