@@ -12,6 +12,12 @@ use super::{host, layers, service};
 /// Enough for an unpack to be seen under way.
 const LARGE: usize = 96 << 20;
 
+/// Bytes that a process has written so far; `None` where it is gone.
+fn bytes_written(pid: i32) -> Option<u64> {
+    let counts = fs::read_to_string(format!("/proc/{pid}/io")).ok()?;
+    counts.lines().find_map(|line| line.strip_prefix("wchar: ")?.parse().ok())
+}
+
 fn with_large_layers(reference: &str, own: &str) -> Image {
     Image::new(reference, &[&format!("print=this is {own}"), "serve"])
         .layer(Tar::new().file("shared", 0o644, &noise(16 << 20)))
@@ -77,16 +83,19 @@ fn c2_an_unpack_that_dies_leaves_nothing_that_breaks_the_next() {
         .layer(Tar::new().file("second", 0o644, b"small"));
     let quick = "restart: {delay: 1ms, maxDelay: 1ms}\n";
     let mut host = host(&[image]).service("web", &format!("{}{quick}", service("large:1"))).start();
-    // At moments that differ: while it reads, writes, unpacks.
-    for pause in [0, 40, 150, 400] {
+    let mut killed = Vec::new();
+    // At moments that differ, all long before its end: how long it takes depends on the runtime and on this computer.
+    for written in [0, 1 << 20, 8 << 20, 32 << 20] {
         let pid = until("its unpack to be under way", PATIENCE, || {
             let all = host.processes_with("kelson-unpack");
             let unpack = |words: &[String]| words.iter().any(|word| word == "large:1");
-            all.into_iter().find(|process| unpack(&process.command)).map(|process| process.outer_pid)
+            let found = all.into_iter().find(|process| unpack(&process.command))?;
+            (!killed.contains(&found.outer_pid)).then_some(found.outer_pid)
         });
-        std::thread::sleep(Duration::from_millis(pause));
-        // SAFETY: it is a process of this host, or was a moment ago.
-        unsafe { libc::kill(pid, libc::SIGKILL) };
+        until("it to have written that much", PATIENCE, || (bytes_written(pid)? >= written).then_some(()));
+        // SAFETY: it is a process of this host.
+        assert_eq!(unsafe { libc::kill(pid, libc::SIGKILL) }, 0, "it ended before {written} bytes");
+        killed.push(pid);
     }
     host.wait_up("web");
     host.ctl(&["images", "prune"]).ok();
