@@ -347,7 +347,9 @@ mod tests {
         let bridge = LinkKind::Bridge(BridgeSpec { members: members.clone(), stp: false });
         let bridge = InterfaceSpec { kind: Some(bridge), ..empty };
         assert!(bridge.is_static());
-        assert_eq!(InterfaceSpec::from_word(&bridge.to_word()).as_ref(), Some(&bridge));
+        // The wire has a kind only in a build that can make one.
+        let sent = if cfg!(feature = "net") { &bridge } else { &with_address };
+        assert_eq!(InterfaceSpec::from_word(&sent.to_word()).as_ref(), Some(sent));
         assert_eq!(InterfaceSpec::from_word("eth0"), None);
         assert_eq!(bridge.members(), members);
     }
