@@ -27,6 +27,15 @@ pub enum Demand {
     Reject,
     /// Nothing.
     Accept,
+    /// There is nothing that would be enough: the machine file, and with it the rules, could not be read.
+    Unread,
+}
+
+impl VerifyRule {
+    /// The one that stands for all others where these could not be read.
+    pub fn unread() -> VerifyRule {
+        VerifyRule { pattern: None, demand: Demand::Unread, signed_as: None }
+    }
 }
 
 impl Demand {
@@ -38,6 +47,7 @@ impl Demand {
             Demand::DigestOnly => "digestOnly",
             Demand::Reject => "reject",
             Demand::Accept => "accept",
+            Demand::Unread => "unread",
         }
     }
 
@@ -57,6 +67,7 @@ impl Demand {
             Demand::DigestOnly,
             Demand::Reject,
             Demand::Accept,
+            Demand::Unread,
         ]
         .into_iter()
         .find(|demand| demand.word() == word)

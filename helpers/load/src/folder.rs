@@ -3,6 +3,7 @@
 use kelson_sys::ordered;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -26,6 +27,7 @@ use kelson_spec::near::near;
 use kelson_spec::quote::{error_text, quoted, shown};
 use kelson_spec::service::ServiceSpec;
 use kelson_spec::sources::SourceKind;
+use kelson_spec::verify::VerifyRule;
 
 mod layers;
 pub(crate) mod single;
@@ -133,27 +135,30 @@ impl Reading {
     fn machine_file(&mut self, config: &Path, below: DecodedMachine) -> DecodedMachine {
         if let Err(error) = std::fs::metadata(config) {
             self.note(config, None, format!("the folder cannot be read: {}", error_text(&error)));
-            return below;
+            return if error.kind() == ErrorKind::NotFound { below } else { closed(below) };
         }
         let misnamed = config.join("machine.yml");
         if misnamed.symlink_metadata().is_ok() {
             self.note(&misnamed, None, "this file is not read; rename it to machine.yaml".to_owned());
         }
         let path = config.join(MACHINE);
-        if path.symlink_metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
+        if path.symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound) {
             return below;
         }
         let (is_layer, absent) = (self.is_layer, below.clone());
         let decoded = self.file(&path, None, |d, root, _| {
+            let unsound = !d.diagnostics.is_empty();
             let root = root?;
             if let Some(node) = root.get("sources").filter(|_| is_layer) {
                 d.at_key("sources", |d| {
                     d.wrong(node.at, "a source cannot name sources; name them in the image");
                 });
             }
-            Some(grammar::machine(d, root, below))
+            let unsound = unsound || !matches!(root.value, Value::Mapping(_));
+            let machine = grammar::machine(d, root, below);
+            Some(if unsound { closed(machine) } else { machine })
         });
-        decoded.unwrap_or(absent)
+        decoded.unwrap_or_else(|| closed(absent))
     }
 
     fn service_files(&mut self, folder: &Path) {
@@ -193,7 +198,7 @@ impl Reading {
     fn files_of(&mut self, folder: &Path, of_services: bool) -> Vec<(PathBuf, String)> {
         let listing = match std::fs::read_dir(folder) {
             Ok(listing) => listing,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Vec::new(),
+            Err(error) if error.kind() == ErrorKind::NotFound => return Vec::new(),
             Err(error) => {
                 self.note(folder, None, format!("the folder cannot be read: {}", error_text(&error)));
                 return Vec::new();
@@ -414,6 +419,12 @@ impl Reading {
         ordered::sort_by(&mut services, |a, b| a.name.cmp(&b.name));
         services
     }
+}
+
+/// With no image that may run: a machine file that could not be read may have rules about images.
+fn closed(mut machine: DecodedMachine) -> DecodedMachine {
+    machine.spec.verify = vec![VerifyRule::unread()];
+    machine
 }
 
 /// The tree of a text; what keeps it from being one is noted.

@@ -45,6 +45,7 @@ pub fn needed(rules: &[VerifyRule], image: &Reference) -> Result<Needed, TrustEr
     match &rule.demand {
         Demand::Accept => Ok(Needed::Nothing),
         Demand::Reject => Err(TrustError::Rejected(rule.pattern.clone())),
+        Demand::Unread => Err(TrustError::RulesUnread),
         Demand::DigestOnly if image.digest().is_some() => Ok(Needed::Nothing),
         Demand::DigestOnly => Err(TrustError::Tag(image.repository().to_owned())),
         Demand::CosignKey(path) => {

@@ -242,3 +242,39 @@ fn t4_an_image_is_updated_and_rolled_back_with_its_signatures() {
     assert_eq!(rows(&host, "app"), [signed.clone(), signed]);
     host.poweroff();
 }
+
+#[test]
+fn t5_no_image_runs_where_the_machine_file_cannot_be_read() {
+    let state = tempfile::tempdir().expect("a folder");
+    let app = format!("container: {{runtime: kelson, image: 'app:1'}}\n{RESTART}");
+    let host = |machine: &str| {
+        Host::builder()
+            .without_containerd()
+            .state(state.path())
+            .machine(machine)
+            .archive("app.tar", archive(&[image("first")]))
+            .service("app", &app)
+            .runs("beside", "hang")
+            .start()
+    };
+    let broken = "images: {verify: [{accept: true}]\n";
+    let mut sound = host("images: {verify: [{accept: true}]}\n");
+    sound.wait_up("app");
+    // The rules that the boot has read still hold.
+    fs::write(sound.path("config/machine.yaml"), broken).expect("the test's folder is writable");
+    assert_eq!(sound.ctl(&["reload"]).status, 1);
+    start_again(&sound, "app");
+    sound.wait_up("app");
+    sound.poweroff();
+
+    let mut host = host(broken);
+    refused(
+        &host,
+        "app",
+        "may not run: machine.yaml cannot be read, so nobody knows the rules of images.verify",
+    );
+    assert!(rows(&host, "app")[0].1.contains("machine.yaml cannot be read"));
+    host.wait_up("beside");
+    assert_eq!(host.processes_with("/program").len(), 0, "{:?}", host.processes());
+    host.poweroff();
+}

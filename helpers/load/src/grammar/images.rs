@@ -79,7 +79,7 @@ fn rule() -> Mapping<VerifyRule> {
         alternative "minisignKey" (key(|demand| matches!(demand, Demand::MinisignKey(_)), Demand::MinisignKey)) = path(),
             "a public key of minisign. It must verify [the signature](howto/registry.md#signed-archives) of the archive, `FILE.minisig` beside it";
         alternative "digestOnly" (alone(Demand::DigestOnly)) = yes(), "`true`: service files must name the image by its digest";
-        alternative "reject" (alone(Demand::Reject)) = yes(), "`true`: the image may not run";
+        alternative "reject" (reject()) = yes(), "`true`: the image may not run";
         alternative "accept" (alone(Demand::Accept)) = yes(), "`true`: the image may run without a signature";
         means "signedAs" signed_as = pattern("registry.example/*").optional(), "the repository of the image",
             "with `cosignKey`: the repository that the signature must name, as a pattern. An image that was copied from another \
@@ -108,6 +108,14 @@ fn alone(demand: Demand) -> At<VerifyRule, bool> {
     At::new(
         move |rule: &VerifyRule| (rule.demand == own).then_some(true),
         move |rule: &mut VerifyRule, _| rule.demand = demand.clone(),
+    )
+}
+
+/// As [`alone`]. Rules that could not be read are written as the one that has their effect.
+fn reject() -> At<VerifyRule, bool> {
+    At::new(
+        |rule: &VerifyRule| matches!(rule.demand, Demand::Reject | Demand::Unread).then_some(true),
+        |rule: &mut VerifyRule, _| rule.demand = Demand::Reject,
     )
 }
 

@@ -46,3 +46,33 @@ fn a_rule_with_a_mistake_lets_nothing_run() {
         assert_eq!(machine.verify, closed, "{text}");
     }
 }
+
+#[test]
+fn a_machine_file_that_cannot_be_read_lets_nothing_run() {
+    let sound = "hostname: edge\nimages: {verify: [{accept: true}]}\n";
+    for (text, why) in [
+        (format!("{sound}health: {{minimum: 10s\n"), "this is not YAML"),
+        (format!("{sound}\tmodules: []\n"), "this is not YAML"),
+        (format!("{sound}---\nhostname: other\n"), "a second document starts here"),
+        ("a text".to_owned(), "mapping"),
+        ("[a, list]".to_owned(), "mapping"),
+        (String::new(), "the file is empty"),
+        ("# Nothing else came to the disk.\n".to_owned(), "the file is empty"),
+        ("\0\0\0\0".to_owned(), "machine.yaml"),
+    ] {
+        let (machine, messages) = machine(&text);
+        assert!(messages.iter().any(|message| message.contains(why)), "{text}: {messages:?}");
+        assert_eq!(machine.verify, [VerifyRule::unread()], "{text}");
+    }
+    // There is one, and what it says is not known.
+    let folder = Folder::new();
+    std::fs::create_dir(folder.config().join("machine.yaml")).unwrap();
+    assert_eq!(folder.load().machine.verify, [VerifyRule::unread()]);
+    // There never was one.
+    assert_eq!(Folder::new().load().machine.verify, []);
+    // A mistake costs its own key alone.
+    let (machine, messages) = machine(&format!("{sound}health: x\n"));
+    assert_eq!(messages.len(), 1, "{messages:?}");
+    assert_eq!(machine.verify.len(), 1);
+    assert_eq!(machine.verify[0].demand, Demand::Accept);
+}

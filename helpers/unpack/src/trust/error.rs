@@ -12,6 +12,8 @@ pub enum TrustError {
     NoRule,
     #[error("images.verify rejects {}", .0.as_ref().map_or_else(|| "all images".to_owned(), |pattern| format!("{pattern:?}")))]
     Rejected(Option<String>),
+    #[error("machine.yaml cannot be read, so nobody knows the rules of images.verify; correct it and reboot")]
+    RulesUnread,
     #[error("images.verify wants it by its digest; {0}@sha256:… in the service file would be right")]
     Tag(String),
     #[error("the key {} cannot be read: {error}", path.display())]
