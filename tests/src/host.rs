@@ -336,8 +336,9 @@ impl HostBuilder {
                 containers::put_crun(&dir);
             }
         }
-        if let Some(machine) = &machine {
-            fs::write(dir.join("config/machine.yaml"), host_files.fill_in(machine)).expect("it is writable");
+        // An empty file is a mistake.
+        if let Some(machine) = machine.filter(|text| !text.trim().is_empty()) {
+            fs::write(dir.join("config/machine.yaml"), host_files.fill_in(&machine)).expect("it is writable");
         }
 
         let console = File::create(dir.join("console")).expect("the test's folder is writable");
