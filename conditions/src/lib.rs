@@ -24,4 +24,4 @@ mod sources;
 pub use compose::{All, Any};
 pub use condition::{BoxFuture, Condition, Level};
 pub use missing::{Missing, Reason, Subject, sentence};
-pub use sources::{Clock, ClockSource, Paths, Sources, path_helper};
+pub use sources::{Clock, ClockSource, Network, Paths, Sources, path_helper};

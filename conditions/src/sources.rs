@@ -24,12 +24,12 @@ use kelson_spec::service::{Requirement, ServiceEvent};
 
 use self::kernel_argument::KernelArgumentCondition;
 use self::mounted::Mounts;
-use self::network::Network;
 use self::secret::SecretCondition;
 use crate::compose::Any;
 use crate::condition::Condition;
 
 pub use self::clock::{Clock, ClockSource};
+pub use self::network::Network;
 pub use self::path::{Paths, path_helper};
 
 /// Where the conditions of a host come from, but those of its services. Cheap to clone.

@@ -25,14 +25,22 @@ pub struct Network {
     /// `None`: nobody has looked yet.
     levels: Arc<OnDemand<Option<Levels>>>,
     hostname: Arc<OnDemand<Option<bool>>>,
+    /// Kelson's own bridge of containers.
+    bridge: Option<Arc<str>>,
 }
 
 impl Network {
+    /// A network in which the addresses of this bridge do not count: they lead to containers of the host alone.
+    pub fn beside(bridge: &str) -> Network {
+        Network { bridge: Some(Arc::from(bridge)), ..Network::default() }
+    }
+
     /// Holds while this aspect of the network does.
     pub fn condition(&self, aspect: &NetworkAspect) -> NetworkCondition {
         let source = match aspect {
             NetworkAspect::Addresses | NetworkAspect::Connectivity | NetworkAspect::Interface(_) => {
-                Source::Levels(self.levels.subscribe(rtnetlink::follow))
+                let follow = |levels| rtnetlink::follow(levels, self.bridge.clone());
+                Source::Levels(self.levels.subscribe(follow))
             }
             NetworkAspect::Hostname => Source::Hostname(self.hostname.subscribe(hostname::follow)),
         };
@@ -233,6 +241,26 @@ mod tests {
             std::fs::write(&script, flood + "address del 10.1.2.3/24 dev one\n").expect("a script");
             ip(&format!("-batch {}", script.display()));
             std::fs::remove_file(script).expect("removes");
+            becomes(&mut addresses, false).await;
+        });
+    }
+
+    #[test]
+    fn the_bridge_of_containers_gives_the_host_no_address() {
+        in_new_namespaces(|| async {
+            let network = Network::beside("bridge");
+            let mut addresses = network.condition(&NetworkAspect::Addresses);
+            make_link();
+            ip("link add bridge type bridge");
+            ip("link set two master bridge");
+            ip("address add 10.88.0.1/16 dev bridge");
+            ip("link set bridge up");
+            ip("link set one up");
+            becomes(&mut network.interface("bridge"), true).await;
+            assert_eq!(addresses.level(), Level::DoesNotHold);
+            ip("address add 10.1.2.3/24 dev one");
+            becomes(&mut addresses, true).await;
+            ip("address del 10.1.2.3/24 dev one");
             becomes(&mut addresses, false).await;
         });
     }

@@ -14,5 +14,5 @@ pub fn rtnetlink(data: &[u8]) {
         count = number + 1;
     }
     assert!(count <= data.len() / HEADER);
-    let _ = known.levels();
+    let _ = known.levels(None);
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use kelson_api::server::{ServerOptions, Vsock};
-use kelson_conditions::Sources;
+use kelson_conditions::{Network, Sources};
 use kelson_proto::call::LOG_SOCKET;
 use kelson_services::admission::Admission;
 use kelson_services::builtins::{apid, logd};
@@ -184,6 +184,7 @@ impl Incarnation {
             store: environment.store.clone(),
             registry,
             sources: Sources {
+                network: Network::beside(&loaded.machine.container_network.bridge),
                 secrets: Arc::from(self.options.state_dir.join(secrets::FOLDER)),
                 runtime: Arc::from(self.options.runtime_dir.as_path()),
                 ..Sources::new(personalities.tasks())

@@ -146,6 +146,25 @@ fn program() -> String {
     paths::binary("kelson-test-program").display().to_string()
 }
 
+both!(the_bridge_gives_a_host_without_a_network_no_address);
+fn the_bridge_gives_a_host_without_a_network_no_address() {
+    let alone = Namespace::new();
+    let mut host = host(&[test_image()])
+        .network(&alone)
+        .service("web", &bridged("", "serve"))
+        .runs_with("waits", "hang", "depends: [{network: [addresses]}]\n")
+        .up(&["web"]);
+    assert!(alone.ip("-oneline address show kelson0").contains("10.88.0.1/16"));
+    let waits = host.service("waits");
+    assert_eq!((waits.state.as_str(), waits.waiting_for.len()), ("waiting", 1), "{waits:?}");
+    alone.ip("link add lan type veth peer name far");
+    alone.ip("link set far up");
+    alone.ip("address add 192.0.2.1/24 dev lan");
+    alone.ip("link set lan up");
+    host.wait_up("waits");
+    host.poweroff();
+}
+
 both!(a_check_and_a_hook_are_in_the_network_of_the_container);
 fn a_check_and_a_hook_are_in_the_network_of_the_container() {
     let place = Place::new();

@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
 use std::time::Duration;
 
 use kelson_sys::descriptor::Watched;
@@ -26,12 +27,12 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// The dumps to ask for, in this order: an address means nothing without its link.
 const DUMPS: [u16; 3] = [libc::RTM_GETLINK, libc::RTM_GETADDR, libc::RTM_GETROUTE];
 
-/// Publishes the levels for ever.
-pub(super) async fn follow(levels: watch::Sender<Option<Levels>>) {
+/// Publishes the levels for ever; `bridge` is that of containers.
+pub(super) async fn follow(levels: watch::Sender<Option<Levels>>, bridge: Option<Arc<str>>) {
     let mut pause = SHORTEST_PAUSE;
     let mut size = BUFFER;
     loop {
-        let Err(error) = follow_one_socket(&levels, &mut size).await;
+        let Err(error) = follow_one_socket(&levels, &bridge, &mut size).await;
         publish(&levels, Some(Levels::default()));
         tracing::warn!("the network cannot be followed, trying again in {pause:?}: {error}");
         sleep(pause).await;
@@ -41,6 +42,7 @@ pub(super) async fn follow(levels: watch::Sender<Option<Levels>>) {
 
 async fn follow_one_socket(
     levels: &watch::Sender<Option<Levels>>,
+    bridge: &Option<Arc<str>>,
     size: &mut usize,
 ) -> io::Result<Infallible> {
     let socket = Watched::reading(open()?)?;
@@ -77,7 +79,7 @@ async fn follow_one_socket(
         }
         dump.proceed(&socket)?;
         if dump.is_complete() {
-            publish(levels, Some(dump.tables.levels()));
+            publish(levels, Some(dump.tables.levels(bridge.as_deref())));
         }
         // A flood must not keep the rest of the host waiting.
         tokio::task::consume_budget().await;

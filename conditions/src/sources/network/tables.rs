@@ -74,15 +74,17 @@ impl Tables {
         }
     }
 
-    pub(super) fn levels(&self) -> Levels {
+    /// `bridge`: its addresses do not count.
+    pub(super) fn levels(&self, bridge: Option<&str>) -> Levels {
         let carries = |index: &u32| {
             self.links.get(index).is_some_and(|(flags, _)| is_running(*flags) && !is_loopback(*flags))
         };
+        let counts = |index: &u32| self.links.get(index).is_some_and(|(_, name)| bridge != Some(name));
         let up = self.links.values().filter(|(flags, _)| is_running(*flags));
         let mut running: Vec<String> = up.map(|(_, name)| name.clone()).collect();
         ordered::sort(&mut running);
         Levels {
-            addresses: self.addresses.iter().any(|address| carries(&address.index)),
+            addresses: self.addresses.iter().any(|address| carries(&address.index) && counts(&address.index)),
             connectivity: self.routes.iter().any(|interfaces| match interfaces.as_slice() {
                 [] => self.links.keys().any(carries),
                 some => some
@@ -139,7 +141,7 @@ mod tests {
     /// Whether all must be asked for again, and the levels, after one message that nobody asked for.
     fn after(tables: &mut Tables, content: Content) -> (bool, bool, bool) {
         let again = tables.take(content, false);
-        let levels = tables.levels();
+        let levels = tables.levels(None);
         (again, levels.addresses, levels.connectivity)
     }
 
