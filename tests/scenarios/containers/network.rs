@@ -1,8 +1,9 @@
 //! Containers with addresses of their own: `network: bridge`, and the ports of the host that lead there.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 use std::process::Command;
+use std::time::Duration;
 
 use kelson_tests::namespace::Namespace;
 use kelson_tests::{Host, PATIENCE, paths, until};
@@ -45,16 +46,25 @@ impl Place {
     }
 }
 
-/// What a program in this network hears at an address.
+/// The answer that a program in this network gets at an address.
 fn ask(network: &Namespace, address: &str) -> String {
-    let done = network.command(paths::binary("kelson-test-program")).arg(format!("ask={address}")).output();
+    printed(network, &format!("ask={address}"))
+}
+
+/// The output of a step of the test's program in this network.
+fn printed(network: &Namespace, step: &str) -> String {
+    let done = network.command(paths::binary("kelson-test-program")).arg(step).output();
     String::from_utf8(done.expect("it runs").stdout).expect("text").trim().to_owned()
 }
 
-/// The same from within a container.
+/// As [`ask`], from within a container.
 fn ask_within(host: &Host, service: &str, address: &str) -> String {
-    let words = ["exec", service, "--", "/program", &format!("ask={address}")];
-    host.ctl(&words).ok().stdout.trim().to_owned()
+    printed_within(host, service, &format!("ask={address}"))
+}
+
+/// As [`printed`], from within a container.
+fn printed_within(host: &Host, service: &str, step: &str) -> String {
+    host.ctl(&["exec", service, "--", "/program", step]).ok().stdout.trim().to_owned()
 }
 
 /// A service with an address of its own.
@@ -162,6 +172,74 @@ fn the_bridge_gives_a_host_without_a_network_no_address() {
     alone.ip("address add 192.0.2.1/24 dev lan");
     alone.ip("link set lan up");
     host.wait_up("waits");
+    host.poweroff();
+}
+
+both!(datagrams_go_both_ways_through_a_port_of_udp);
+fn datagrams_go_both_ways_through_a_port_of_udp() {
+    let place = Place::new();
+    let port = "{name: dns, container: 53, host: 5353, protocol: udp}";
+    let mut host = host(&[test_image()])
+        .network(&place.own)
+        .service("web", &format!("{}stop: {{timeout: now}}\n", bridged(port, "mirror-udp=53")))
+        .service("other", &bridged("", "serve"))
+        .up(&["web", "other"]);
+    let [v4, v6] = addresses(&host, "web");
+    let [other4, other6] = addresses(&host, "other");
+    let ask = |network: &Namespace, address: &str| printed(network, &format!("ask-udp={address}"));
+    let within = |service: &str, address: &str| printed_within(&host, service, &format!("ask-udp={address}"));
+    // The program may have been started and not listen yet.
+    until("the port", PATIENCE, || (ask(&place.own, &at(v4, 53)) == "10.88.0.1 ping").then_some(()));
+
+    // From outside, by a port of the host alone, and only by UDP.
+    assert_eq!(ask(&place.far, "192.0.2.1:5353"), "192.0.2.9 ping");
+    assert_eq!(ask(&place.far, "[2001:db8::1]:5353"), "2001:db8::9 ping");
+    place.far.ip("route add 10.88.0.0/16 via 192.0.2.1");
+    place.far.ip("-6 route add fd6b:656c:736f::/64 via 2001:db8::1");
+    for address in [v4, v6] {
+        assert!(ask(&place.far, &at(address, 53)).contains("unavailable"), "{address}");
+    }
+    for address in OWN {
+        let step = format!("ask={address}:5353");
+        assert!(printed(&place.far, &step).contains("refused"), "{address}");
+    }
+    // From the host itself.
+    assert_eq!(ask(&place.own, "127.0.0.1:5353"), "10.88.0.1 ping");
+    assert_eq!(ask(&place.own, &format!("{}:5353", OWN[0])), "192.0.2.1 ping");
+    assert_eq!(ask(&place.own, &format!("{}:5353", OWN[1])), "2001:db8::1 ping");
+    // From another container, and from itself.
+    assert_eq!(within("other", &at(v4, 53)), format!("{other4} ping"));
+    assert_eq!(within("other", &at(v6, 53)), format!("{other6} ping"));
+    for service in ["other", "web"] {
+        assert_eq!(within(service, &format!("{}:5353", OWN[0])), "10.88.0.1 ping", "{service}");
+        assert_eq!(within(service, &format!("{}:5353", OWN[1])), "fd6b:656c:736f::1 ping", "{service}");
+    }
+    // Out, with an address of the host.
+    let _neighbour = kelson_tests::namespace::Guard(
+        place.far.command(program()).arg("mirror-udp=82").spawn().expect("it can be started"),
+    );
+    for (address, own) in [("192.0.2.9:82", "192.0.2.1 ping"), ("[2001:db8::9]:82", "2001:db8::1 ping")] {
+        until("the way out", PATIENCE, || (within("other", address) == own).then_some(()));
+    }
+    // One socket, which goes on after a restart of the container.
+    for (own, address) in [("0.0.0.0:0", "192.0.2.1:5353"), ("[::]:0", "[2001:db8::1]:5353")] {
+        let socket = place.far.socket(move || UdpSocket::bind(own).expect("a port is free"));
+        socket.connect(address).unwrap();
+        socket.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+        let exchange = |text: &str| {
+            let mut answer = [0; 100];
+            let sent = socket.send(text.as_bytes());
+            let length = sent.and_then(|_| socket.recv(&mut answer)).unwrap_or(0);
+            answer[..length].ends_with(text.as_bytes()).then_some(())
+        };
+        for text in ["one", "two", "three"] {
+            assert_eq!(exchange(text), Some(()), "{address}");
+        }
+        host.ctl(&["stop", "web", "--wait"]).ok();
+        assert_eq!(exchange("while it is down"), None);
+        host.ctl(&["start", "web", "--wait"]).ok();
+        until("an answer after the restart", PATIENCE, || exchange("again"));
+    }
     host.poweroff();
 }
 

@@ -45,6 +45,7 @@
 //! | `tcp=PORT` | takes connections on the loopback and closes them, for ever |
 //! | `mirror=PORT` | tells all who connect where they come from, and gives back what they send, for ever |
 //! | `ask=ADDRESS:PORT` | a line: what is answered there first, or what is wrong |
+//! | `mirror-udp=PORT`, `ask-udp=ADDRESS:PORT` | the same with datagrams: the answer to `ping` is `ADDRESS ping` |
 //! | `http=PORT:PATH` | answers with `STATUS BODY`, which stands in PATH; `200 ok` where it is not there |
 //! | `grpc=PORT:PATH` | `grpc.health.v1`: the status whose number stands in PATH; SERVING where it is not there |
 //! | `bomb` | forks without end, as each of the children does |
@@ -172,6 +173,8 @@ fn run(steps: &[&str]) {
             "tcp" => server::serve(value, server::tcp),
             "mirror" => server::mirror(value),
             "ask" => put(1, &server::ask(value)),
+            "mirror-udp" => server::mirror_udp(value),
+            "ask-udp" => put(1, &server::ask_udp(value)),
             "http" => server::serve(value, server::http),
             "grpc" => server::serve(value, server::grpc),
             "bomb" => loop {

@@ -3,7 +3,7 @@
 //! Their answer stands in a file, which a test may write at any time.
 
 use std::io::{BufRead as _, BufReader, Error, Read, Result, Write, copy};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 
 /// How long an answer may take.
@@ -31,6 +31,35 @@ pub fn ask(value: &str) -> String {
         let mut line = String::new();
         BufReader::new(stream).read_line(&mut line)?;
         Ok(line)
+    });
+    asked.unwrap_or_else(|error| format!("{error}\n"))
+}
+
+/// Gives each datagram back to its sender, behind the address that it came from.
+pub fn mirror_udp(value: &str) -> ! {
+    let socket = super::or_die(value, UdpSocket::bind((Ipv6Addr::UNSPECIFIED, super::number::<u16>(value))));
+    let mut buffer = [0; 1500];
+    loop {
+        let (length, sender) = super::or_die(value, socket.recv_from(&mut buffer));
+        let text = String::from_utf8_lossy(&buffer[..length]);
+        let answer = format!("{} {text}", sender.ip().to_canonical());
+        // It may be gone.
+        let _ = socket.send_to(answer.as_bytes(), sender);
+    }
+}
+
+/// What `ADDRESS:PORT` answers to the datagram `ping`, or why it does not.
+pub fn ask_udp(value: &str) -> String {
+    let address = super::or_die(value, value.parse::<SocketAddr>().map_err(Error::other));
+    let any =
+        if address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { IpAddr::from(Ipv6Addr::UNSPECIFIED) };
+    let asked = UdpSocket::bind((any, 0)).and_then(|socket| {
+        socket.connect(address)?;
+        socket.set_read_timeout(Some(PATIENCE))?;
+        socket.send(b"ping")?;
+        let mut buffer = [0; 1500];
+        let length = socket.recv(&mut buffer)?;
+        Ok(format!("{}\n", String::from_utf8_lossy(&buffer[..length])))
     });
     asked.unwrap_or_else(|error| format!("{error}\n"))
 }
