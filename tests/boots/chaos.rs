@@ -47,7 +47,7 @@ fn judged(builder: VmBuilder, plan: &Plan) -> Verdict {
 }
 
 #[test]
-fn v1_a_machine_goes_on_six_times_under_load() {
+fn long_v1_a_machine_goes_on_six_times_under_load() {
     let plan = Plan::of_machine("segv,reexec", 6, "200ms");
     let load = Load { writers: 20, every: "200ms", restless: 2, image: None, ..LOAD };
     judged(with_load("chaos", &load, &plan), &plan).tell();

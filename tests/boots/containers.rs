@@ -20,7 +20,7 @@ fn container(steps: &str, more: &str) -> String {
 }
 
 #[test]
-fn s2_s4_p4_c4_c5_containers_are_held_like_processes() {
+fn long_s2_s4_p4_c4_c5_containers_are_held_like_processes() {
     let once = "restart: {policy: once}";
     let mut vm = Vm::builder("containers")
         .program_image("test/program:1")

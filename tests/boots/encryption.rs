@@ -132,9 +132,21 @@ fn end(vm: &mut Vm) {
 
 #[test]
 fn k4_a_disk_whose_tpm_or_key_file_is_lost_is_opened_by_the_recovery_key() {
-    let (root, data, pages) = (Disk::new("luks-root"), blank("luks-data", 64), blank("luks-pages", 64));
-    let mut tpm = Tpm::new("luks");
-    let with_keys = |name, tpm: &Tpm| {
+    lost_keys("luks", 0);
+}
+
+#[test]
+fn long_k4_a_disk_is_opened_by_its_tpm_until_that_is_lost() {
+    lost_keys("luks-more", 2);
+}
+
+/// The keys of two disks are lost after that many boots that open what the first one has made.
+fn lost_keys(name: &str, more_boots: usize) {
+    let called = |what: &str| format!("{name}-{what}");
+    let (root, data, pages) =
+        (Disk::new(&called("root")), blank(&called("data"), 64), blank(&called("pages"), 64));
+    let mut tpm = Tpm::new(name);
+    let with_keys = |name: &str, tpm: &Tpm| {
         let vm = machine(name, tpm, &root, &data, &pages).file("pages.key", 0o600, KEY);
         let vm = boot(vm);
         vm.wait_up(&["data"]);
@@ -144,7 +156,7 @@ fn k4_a_disk_whose_tpm_or_key_file_is_lost_is_opened_by_the_recovery_key() {
         assert!(look(&vm, "cat=/proc/swaps").contains("/dev/mapper/pages"), "there is no swap");
         vm
     };
-    let mut vm = with_keys("luks-new", &tpm);
+    let mut vm = with_keys(&called("new"), &tpm);
     look(&vm, "append=/srv/a text that is encrypted");
     let recovery = vm.ctl(&["disk", "recovery", "data"]).ok().stdout;
     let recovery = recovery.trim_end();
@@ -159,13 +171,15 @@ fn k4_a_disk_whose_tpm_or_key_file_is_lost_is_opened_by_the_recovery_key() {
 
     // The same machine again.
     drop(vm);
-    tpm.restart();
-    end(&mut with_keys("luks-again", &tpm));
+    for _ in 0..more_boots {
+        tpm.restart();
+        end(&mut with_keys(&called("again"), &tpm));
+    }
 
     // Another TPM, and the file with the other key is lost.
     drop(tpm);
-    let tpm = Tpm::new("luks-other");
-    let mut vm = boot(machine("luks-lost", &tpm, &root, &data, &pages));
+    let tpm = Tpm::new(&called("other"));
+    let mut vm = boot(machine(&called("lost"), &tpm, &root, &data, &pages));
     vm.wait_up(&["look"]);
     let error = error_of(&vm, "open data");
     assert!(error.contains("with the TPM: /usr/sbin/cryptsetup: exit status: "), "{error}");
@@ -184,7 +198,8 @@ fn k4_a_disk_whose_tpm_or_key_file_is_lost_is_opened_by_the_recovery_key() {
     let (status, said) = unlock(&vm, "data", &format!("{recovery}\n"));
     assert!(status == Some(0) && said.contains("is open as /dev/mapper/data"), "{said}");
     vm.wait_up(&["data"]);
-    assert_eq!(look(&vm, "cat=/srv/written").lines().count(), 3, "the file of the first boot is there");
+    let boots = more_boots + 2;
+    assert_eq!(look(&vm, "cat=/srv/written").lines().count(), boots, "the file of the first boot is there");
     until("the report of the boot", BOOT_PATIENCE, || failure(&vm, "/srv").is_empty().then_some(()));
     assert_eq!(error_of(&vm, "open data"), "");
     assert!(!look(&vm, "cat=/proc/swaps").contains("/dev/mapper/pages"), "the other disk is closed");

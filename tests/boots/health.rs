@@ -39,7 +39,7 @@ depends: [{{service: redis, whenDown: {rule}}}]
 }
 
 #[test]
-fn a_database_that_is_paused_is_restarted_and_its_users_do_as_they_are_told() {
+fn long_a_database_that_is_paused_is_restarted_and_its_users_do_as_they_are_told() {
     let mut vm = Vm::builder("health")
         .images(&paths::top().join("out/image/images"))
         .service("redis", REDIS)

@@ -64,7 +64,7 @@ const FAULTS: [(&str, Fault); 6] = [
 ];
 
 #[test]
-fn a_machine_lives_through_hostile_surroundings() {
+fn long_a_machine_lives_through_hostile_surroundings() {
     lives_through(1);
 }
 

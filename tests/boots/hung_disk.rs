@@ -58,7 +58,7 @@ fn machine(name: &str, disk: &HangingDisk, options: &str) -> VmBuilder {
 }
 
 #[test]
-fn p5_v1_a_disk_that_hangs_stops_nothing_else() {
+fn long_p5_v1_a_disk_that_hangs_stops_nothing_else() {
     let disk = HangingDisk::new("hung-disk", "VAR");
     let mut vm = machine("hung-disk", &disk, "").boot();
     vm.wait_up(&ALL);

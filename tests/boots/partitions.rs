@@ -239,7 +239,7 @@ exit 2
 ";
 
 #[test]
-fn a_disk_that_is_plugged_in_gets_its_partitions_and_one_that_vanishes_none() {
+fn long_a_disk_that_is_plugged_in_gets_its_partitions_and_one_that_vanishes_none() {
     let root = Disk::new("parts-late-root");
     let (late, vanished) = (blank("parts-late", 64), blank("parts-vanished", 64));
     let monitor = paths::test_logs().join("parts-late.monitor");

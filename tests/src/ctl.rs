@@ -4,11 +4,11 @@ use std::ops::RangeInclusive;
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 
-use crate::deadline::PATIENCE;
+use crate::deadline::{PATIENCE, pause_after};
 use crate::paths;
 use crate::stream::Lines;
 
@@ -238,17 +238,18 @@ impl Ctl {
         mut is_so: impl FnMut(&Service) -> bool,
     ) -> Service {
         let newest = self.events().last().map_or(0, |event| event.seq);
-        let deadline = std::time::Instant::now() + patience;
+        let deadline = Instant::now() + patience;
         let mut events = self.follow_events(newest + 1);
         loop {
+            let asked = Instant::now();
             let service = self.service(name);
             if is_so(&service) {
                 return service;
             }
-            let left = deadline.saturating_duration_since(std::time::Instant::now());
+            let left = deadline.saturating_duration_since(Instant::now());
             assert!(!left.is_zero(), "not within {patience:?}: {name} {what}; it is {service:?}");
             // Not every field changes with an event (an operator's stop that is under way): look now and then, too.
-            let _ = events.next(left.min(Duration::from_millis(200)));
+            let _ = events.next(left.min(pause_after(asked.elapsed()).max(Duration::from_millis(200))));
         }
     }
 }
@@ -291,9 +292,9 @@ impl Events {
         patience: Duration,
         mut is_so: impl FnMut(&Event) -> bool,
     ) -> Vec<Event> {
-        let deadline = std::time::Instant::now() + patience;
+        let deadline = Instant::now() + patience;
         let mut seen = Vec::new();
-        while let Some(event) = self.next(deadline.saturating_duration_since(std::time::Instant::now())) {
+        while let Some(event) = self.next(deadline.saturating_duration_since(Instant::now())) {
             let found = is_so(&event);
             seen.push(event);
             if found {

@@ -1,7 +1,7 @@
 //! A machine in QEMU: what `make image` built, booted by `hack/vm` with the test's configuration.
 //!
-//! Boots are heavy, so one test at a time has machines on this computer, whatever runs the tests: a lock on a file sees
-//! to it.
+//! Boots are heavy, so three tests at most have machines on this computer at the same time, whatever runs the tests: locks
+//! on files see to it.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -557,8 +557,9 @@ impl Drop for Vm {
     }
 }
 
-/// So many tests have machines running at the same time, which take more than a processor each: `.config/nextest.toml`.
-const MACHINES: u32 = 2;
+/// At most this many tests have machines running at the same time: `.config/nextest.toml`. A machine waits for about half
+/// of its time.
+const MACHINES: u32 = 3;
 
 /// Waits until fewer than [`MACHINES`] tests have machines running; the turn ends with the last copy.
 #[track_caller]
