@@ -32,6 +32,7 @@ mod local;
 pub mod native;
 mod network;
 pub mod peer;
+pub mod places;
 mod process;
 mod process_exec;
 mod processes;

@@ -10,6 +10,7 @@ use kelson_sys::ipv4::mask;
 use serde::{Deserialize, Serialize};
 
 use crate::network::Prefixed;
+use crate::places::places;
 
 /// The bridge that joins containers, and its networks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -65,21 +66,12 @@ impl ContainerNetworkSpec {
         [self.subnet, self.subnet6].iter().any(|subnet| first_of(Prefixed(address, subnet.1)) == subnet.0)
     }
 
-    /// The places that a service of this name tries, each once and the one that suits it best first. So a service has the same
-    /// address after each boot, unless another one had it first.
-    pub fn places(&self, service: &str) -> impl Iterator<Item = u32> {
+    /// The places that a service of this name tries, each once and the one that suits it best first.
+    pub fn places(&self, service: &str) -> impl Iterator<Item = u32> + Clone + use<> {
         // All but the network, the host and the broadcast.
         let bits = u32::from(32_u8.saturating_sub(self.subnet.1));
         let count = 1_u32.checked_shl(bits).unwrap_or(0).saturating_sub(3).max(1);
-        // FNV-1a.
-        let hash = service
-            .bytes()
-            .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
-        let start = hash.checked_rem(count).unwrap_or_default();
-        (0..count).map(move |step| {
-            let place = start.wrapping_add(step).checked_rem(count).unwrap_or_default();
-            place.saturating_add(Self::FIRST)
-        })
+        places(service, count).map(|place| place.saturating_add(Self::FIRST))
     }
 
     /// The name of the host's end of the cable to the container at a place.

@@ -1,17 +1,12 @@
 //! The network of a container with an address of its own: made for its runs, and removed once it has stopped.
-//!
-//! The place of a service in the network is a link in a folder of `/run`: its name is the number of the place, and it leads to
-//! the name of the service. So no two services have one place, and a service keeps its own while the host runs.
 
-use std::fs::{self, DirBuilder};
-use std::io;
 use std::net::IpAddr;
-use std::os::unix::fs::{DirBuilderExt as _, symlink};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use kelson_helper::Launcher;
 use kelson_helper::task::ContainerNetworkRequest;
+use kelson_runner::places::{claim, release};
 use kelson_runner::{Executor, RunContext, Runner, RunnerError, Running};
 use kelson_services::ServicesError;
 use kelson_services::health::OwnCheck;
@@ -71,7 +66,7 @@ struct OwnNetwork {
     ports: Vec<PortSpec>,
     /// The file that holds its namespace.
     namespace: PathBuf,
-    /// The folder of the links.
+    /// The folder in which places are claimed.
     places: PathBuf,
     network: ContainerNetworkSpec,
     /// Its place, once it is claimed.
@@ -83,7 +78,7 @@ impl OwnNetwork {
         if let Some(place) = self.place {
             return Ok(place);
         }
-        let claimed = claim(&self.places, &self.network, &self.service);
+        let claimed = claim(&self.places, self.network.places(&self.service), &self.service);
         let claimed = claimed.map_err(|error| {
             RunnerError::new(format!("no address for container {}: {error}", self.service))
         })?;
@@ -138,79 +133,5 @@ impl Provision for OwnNetwork {
         release(&self.places, place, &self.service);
         self.place = None;
         Ok(())
-    }
-}
-
-/// Claims a place for a service: the one that it has or had, else a free one, else one that another had.
-fn claim(folder: &Path, network: &ContainerNetworkSpec, service: &str) -> io::Result<Option<u32>> {
-    DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    let link = |place: u32| folder.join(place.to_string());
-    let owner = |place| fs::read_link(link(place)).map(|owner| owner.to_string_lossy().into_owned());
-    for place in network.places(service) {
-        match symlink(service, link(place)) {
-            Ok(()) => return Ok(Some(place)),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(error),
-        }
-        let owner = owner(place)?;
-        if owner == service {
-            return Ok(Some(place));
-        }
-        if owner.strip_prefix(FREE) == Some(service) {
-            replace(folder, place, service)?;
-            return Ok(Some(place));
-        }
-    }
-    for place in network.places(service) {
-        if owner(place)?.starts_with(FREE) {
-            replace(folder, place, service)?;
-            return Ok(Some(place));
-        }
-    }
-    Ok(None)
-}
-
-/// Stands before the name of a service that had the place. It is the first character of no name.
-const FREE: char = '-';
-
-/// Lets others have the place of a service, if there is no other one.
-fn release(folder: &Path, place: u32, service: &str) {
-    // Without it they do not get it.
-    let _ = replace(folder, place, &format!("{FREE}{service}"));
-}
-
-fn replace(folder: &Path, place: u32, owner: &str) -> io::Result<()> {
-    let new = folder.join("new");
-    kelson_sys::removed(fs::remove_file(&new))?;
-    symlink(owner, &new)?;
-    fs::rename(&new, folder.join(place.to_string()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_service_keeps_its_place_and_another_gets_it_only_if_none_is_free() {
-        let folder = std::env::temp_dir().join(format!("kelson-places-{}", std::process::id()));
-        let network = ContainerNetworkSpec {
-            subnet: "192.0.2.8/29".parse().unwrap(),
-            ..ContainerNetworkSpec::default()
-        };
-        let claim = |service: &str| claim(&folder, &network, service).unwrap();
-        let names = ["a", "b", "c", "d", "e"];
-        let mut places: Vec<u32> = names.into_iter().filter_map(claim).collect();
-        assert_eq!(names.into_iter().filter_map(claim).collect::<Vec<_>>(), places, "each has its own");
-        assert_eq!(claim("f"), None);
-        let of_c = places[2];
-        release(&folder, of_c, "c");
-        // It is remembered as long as nobody else needs it.
-        assert_eq!(claim("c"), Some(of_c));
-        release(&folder, of_c, "c");
-        assert_eq!(claim("f"), Some(of_c));
-        assert_eq!((claim("c"), claim("f"), claim("e")), (None, Some(of_c), Some(places[4])));
-        places.sort_unstable();
-        assert_eq!(places, [2, 3, 4, 5, 6]);
-        fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -1,0 +1,60 @@
+//! The users and groups of the host that those of a container with a user namespace are.
+
+use serde::{Deserialize, Serialize};
+
+use crate::places::places;
+
+/// Ids of the host that follow each other: the first one is root in the container.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IdRange {
+    pub first: u32,
+}
+
+impl IdRange {
+    /// How many ids a container has.
+    pub const SIZE: u32 = 65_536;
+    /// The ids of the host in which all ranges are. systemd keeps them free for containers.
+    const FIRST: u32 = 524_288;
+    const LAST: u32 = 1_879_048_191;
+    const COUNT: u32 = (Self::LAST - Self::FIRST + 1) / Self::SIZE;
+
+    /// The last id of the host.
+    pub fn last(self) -> u32 {
+        self.first.saturating_add(Self::SIZE - 1)
+    }
+
+    /// The id of the host that an id of the container is. `None`: the container has no such id.
+    pub fn on_host(self, id: u32) -> Option<u32> {
+        if id < Self::SIZE { self.first.checked_add(id) } else { None }
+    }
+
+    /// The first ids of the ranges that a service of this name tries, each once and the one that suits it best first.
+    pub fn firsts(service: &str) -> impl Iterator<Item = u32> + Clone + use<> {
+        places(service, Self::COUNT).map(|place| Self::FIRST.saturating_add(place.saturating_mul(Self::SIZE)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_do_not_overlap_and_are_where_no_user_is() {
+        let mut firsts: Vec<u32> = IdRange::firsts("web").collect();
+        assert_ne!(IdRange::firsts("web").next(), IdRange::firsts("db").next());
+        firsts.sort_unstable();
+        assert_eq!((firsts.len(), firsts[0]), (28_664, 524_288));
+        assert!(firsts.windows(2).all(|two| two[1] - two[0] == IdRange::SIZE));
+        let last = IdRange { first: firsts[firsts.len() - 1] };
+        assert_eq!((last.first, last.last()), (1_878_982_656, 1_879_048_191));
+    }
+
+    #[test]
+    fn an_id_is_one_of_the_host_or_none() {
+        let range = IdRange { first: 524_288 };
+        assert_eq!(range.on_host(0), Some(524_288));
+        assert_eq!(range.on_host(65_535), Some(range.last()));
+        assert_eq!(range.on_host(65_536), None);
+        assert_eq!(range.on_host(u32::MAX), None);
+    }
+}
