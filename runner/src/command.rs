@@ -75,8 +75,8 @@ pub struct Command {
     pub(crate) stdin: Stdio,
     pub(crate) stdout: Stdio,
     pub(crate) stderr: Stdio,
-    /// `stdout` and `stderr` are pipes made for this child: they become its user's.
-    pub(crate) own_pipes: bool,
+    /// `stdout` and `stderr` are pipes made for this child: they become this user's and group's.
+    pub(crate) pipe_owner: Option<(u32, u32)>,
     /// `stdin` is the terminal that is to control its session.
     pub(crate) controlling_terminal: bool,
     pub(crate) descriptors: Vec<(OwnedFd, i32)>,

@@ -10,6 +10,7 @@
 use std::path::{Path, PathBuf};
 
 mod executor;
+mod ids;
 mod joining;
 mod launch;
 mod request;

@@ -58,7 +58,7 @@ pub(crate) fn service_command(
     // The capabilities that the program can ever hold: the seccomp profile opens what they allow. A user other than
     // root holds the ambient ones; a set-user-id program may give it more, up to the bounding set.
     let held = if user.is_none_or(|user| user.uid == 0) { bounding } else { ambient };
-    command.own_pipes = true;
+    command.pipe_owner = user.map(|user| (user.uid, user.gid));
     command.descriptors = context.descriptors;
     command.limits.clone_from(&spec.limits);
     command.no_new_privileges = security.no_new_privileges;

@@ -21,7 +21,7 @@ pub fn blank(name: &str, megabytes: u64) -> Disk {
 }
 
 /// A disk with an ext4.
-fn ext4(name: &str, label: &str) -> Disk {
+pub fn ext4(name: &str, label: &str) -> Disk {
     let disk = blank(name, 64);
     let made = Command::new("mke2fs").args(["-q", "-t", "ext4", "-L", label]).arg(&disk.0).status();
     assert!(made.expect("mke2fs is installed").success());

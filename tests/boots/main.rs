@@ -35,6 +35,7 @@ mod suspend;
 mod swap;
 mod ticks;
 mod timesync;
+mod user_namespace;
 mod vsock;
 
 use std::path::{Path, PathBuf};

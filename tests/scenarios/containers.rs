@@ -17,6 +17,28 @@ macro_rules! both {
     };
 }
 
+/// As [`both!`], and a third one: Kelson runs the containers, whose root is no user of the host.
+macro_rules! all {
+    ($test:ident) => {
+        mod $test {
+            #[test]
+            fn containerd() {
+                super::super::run_by(super::super::Runtime::Containerd, super::$test);
+            }
+
+            #[test]
+            fn kelson() {
+                super::super::run_by(super::super::Runtime::Kelson, super::$test);
+            }
+
+            #[test]
+            fn users() {
+                super::super::run_by(super::super::Runtime::Users, super::$test);
+            }
+        }
+    };
+}
+
 mod applications;
 mod c1_leftovers;
 mod c2_shared_layers;
@@ -32,6 +54,7 @@ mod refused;
 mod registry;
 mod stopping;
 mod trust;
+mod users;
 mod v1_crashes;
 mod x1_what_a_process_sees;
 mod x2_ways_out;
@@ -46,6 +69,8 @@ use kelson_tests::{Host, HostBuilder, Image, archive};
 enum Runtime {
     Containerd,
     Kelson,
+    /// With a user namespace.
+    Users,
 }
 
 thread_local! {
@@ -71,7 +96,7 @@ fn assert_no_container(host: &Host) {
 fn builder() -> HostBuilder {
     match RUNTIME.get() {
         Runtime::Containerd => Host::builder().containers(),
-        Runtime::Kelson => Host::builder().without_containerd(),
+        Runtime::Kelson | Runtime::Users => Host::builder().without_containerd(),
     }
 }
 
@@ -80,7 +105,7 @@ fn builder() -> HostBuilder {
 fn layers(host: &Host) -> usize {
     match RUNTIME.get() {
         Runtime::Containerd => host.layers().len(),
-        Runtime::Kelson => {
+        Runtime::Kelson | Runtime::Users => {
             let folder = host.path("lib/containers/layers");
             std::fs::read_dir(host.inside(&folder.display().to_string()))
                 .expect("the folder of layers")
@@ -114,6 +139,7 @@ fn runtime() -> &'static str {
     match RUNTIME.get() {
         Runtime::Containerd => "",
         Runtime::Kelson => "runtime: kelson, ",
+        Runtime::Users => "runtime: kelson, userNamespace: true, ",
     }
 }
 

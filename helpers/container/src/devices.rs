@@ -4,6 +4,7 @@ use std::os::fd::AsFd as _;
 use std::path::Path;
 
 use kelson_runner::oci::Device;
+use kelson_spec::id_range::IdRange;
 use nix::errno::Errno;
 use nix::fcntl::AtFlags;
 use nix::sys::stat::{FchmodatFlags, Mode, SFlag, fchmodat, makedev, mknodat};
@@ -27,13 +28,13 @@ const LINKS: [(&str, &str); 5] = [
 ];
 
 /// Fills `/dev`, which is a file system of the container's own.
-pub fn fill(tree: &Tree, listed: &[Device]) -> Result<(), ContainerError> {
+pub fn fill(tree: &Tree, listed: &[Device], ids: Option<IdRange>) -> Result<(), ContainerError> {
     for (name, major, minor) in USUAL {
         let path = format!("/dev/{name}");
-        node(tree, &Device { path, kind: "c".into(), major, minor, file_mode: 0o666, uid: 0, gid: 0 })?;
+        node(tree, &Device { path, kind: "c".into(), major, minor, file_mode: 0o666, uid: 0, gid: 0 }, ids)?;
     }
     for device in listed {
-        node(tree, device)?;
+        node(tree, device, ids)?;
     }
     let what = |name: &str| format!("cannot make the link /dev/{name}");
     let dev = tree.folder(Path::new("/dev")).at(|| what(""))?;
@@ -46,8 +47,8 @@ pub fn fill(tree: &Tree, listed: &[Device]) -> Result<(), ContainerError> {
     Ok(())
 }
 
-/// Makes a node; where the kernel lets this process make none (in a user namespace), the one of the host stands there.
-fn node(tree: &Tree, device: &Device) -> Result<(), ContainerError> {
+/// Makes a node, with the same owner inside as on the host if the container has it; where the kernel lets this process make none (in a user namespace), the one of the host stands there.
+fn node(tree: &Tree, device: &Device, ids: Option<IdRange>) -> Result<(), ContainerError> {
     let what = || format!("cannot make device {}", device.path);
     let path = Path::new(&device.path);
     let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
@@ -69,7 +70,8 @@ fn node(tree: &Tree, device: &Device) -> Result<(), ContainerError> {
     }
     // The mask of this process has no say.
     fchmodat(&folder, name, mode, FchmodatFlags::FollowSymlink).at(what)?;
-    let owner = (Some(Uid::from_raw(device.uid)), Some(Gid::from_raw(device.gid)));
+    let within = |id| ids.map_or(Some(id), |ids| ids.on_host(id));
+    let owner = (within(device.uid).map(Uid::from_raw), within(device.gid).map(Gid::from_raw));
     fchownat(&folder, name, owner.0, owner.1, AtFlags::AT_SYMLINK_NOFOLLOW).at(what)?;
     Ok(())
 }

@@ -1,5 +1,7 @@
 //! Why a container could not be made, in a sentence for the operator.
 
+use std::path::PathBuf;
+
 use nix::errno::Errno;
 
 #[derive(Debug, thiserror::Error)]
@@ -12,6 +14,12 @@ pub enum ContainerError {
     Option { destination: String, option: String },
     #[error("{0:?} is no capability, resource or namespace that Kelson knows")]
     Word(String),
+    #[error(
+        "cannot map the owners of files in {}: its file system{or_below} ({kind}, Linux {kernel}) does not support it; \
+         put it on one that does, such as ext4, xfs or btrfs (tmpfs from Linux 6.3), or write userNamespace: false",
+        path.display()
+    )]
+    Unmapped { path: PathBuf, or_below: &'static str, kind: String, kernel: String },
     #[error(transparent)]
     Terminal(#[from] kelson_runner::RunnerError),
     #[error("{path}: {}", if *errno == Errno::ENOENT { "not found in the image" } else { errno.desc() })]

@@ -22,6 +22,7 @@ mod process;
 mod root;
 mod terminal;
 mod tree;
+mod users;
 
 use std::convert::Infallible;
 use std::ffi::OsString;
@@ -35,6 +36,7 @@ use kelson_sys::netlink;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::sched::{CloneFlags, setns, unshare};
 use nix::unistd::sethostname;
+use users::Users;
 
 /// More than any request.
 const MOST: u64 = 8 << 20;
@@ -101,15 +103,22 @@ fn run(request: OwnedFd) -> Result<Infallible, ContainerError> {
         let file = File::open(path).at(|| format!("cannot open the network {path}"))?;
         setns(file, CloneFlags::CLONE_NEWNET).at(|| format!("cannot enter the network {path}"))?;
     }
-    unshare(flags).at(|| "cannot make namespaces".to_owned())?;
-    root::enter(&request)?;
+    let users = match request.ids {
+        // Mounts alone are not its root's to change.
+        Some(ids) => Some(Users::make(ids, flags.difference(CloneFlags::CLONE_NEWNS))?),
+        None => None,
+    };
+    let rest = if users.is_some() { flags.intersection(CloneFlags::CLONE_NEWNS) } else { flags };
+    unshare(rest).at(|| "cannot make namespaces".to_owned())?;
+    root::enter(&request, users.as_ref())?;
     sethostname(&request.config.hostname).at(|| "cannot set the host name".to_owned())?;
     if flags.contains(CloneFlags::CLONE_NEWNET)
         && let Some(index) = netlink::index_of("lo")
     {
         netlink::set_up(index).at(|| "cannot switch on lo".to_owned())?;
     }
-    process::become_program(&request.config.process, request.is_filtered)
+    let enter = || users.map_or(Ok(()), Users::enter);
+    process::become_program(&request.config.process, request.is_filtered, enter)
 }
 
 /// One more process, in the namespaces of the one whose pidfd is descriptor 5.
@@ -125,12 +134,16 @@ fn join(request: OwnedFd, report: &mut File) -> Result<Infallible, ContainerErro
         | CloneFlags::CLONE_NEWCGROUP
         | CloneFlags::CLONE_NEWNET
         | CloneFlags::CLONE_NEWNS;
-    setns(main, all).at(|| "cannot enter the container".to_owned())?;
+    setns(&main, all).at(|| "cannot enter the container".to_owned())?;
     if further.process.terminal {
-        terminal::take(&further.process)?;
+        terminal::take(&further.process, further.ids)?;
         // Nobody reads the pipe any more.
         *report =
             io::stderr().as_fd().try_clone_to_owned().at(|| "cannot keep a terminal".to_owned())?.into();
     }
-    process::become_program(&further.process, further.is_filtered)
+    let enter = || match further.ids {
+        Some(_) => users::join(main),
+        None => Ok(()),
+    };
+    process::become_program(&further.process, further.is_filtered, enter)
 }

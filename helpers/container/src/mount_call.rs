@@ -72,17 +72,20 @@ pub fn copy_of(path: &CStr, recursive: bool) -> nix::Result<OwnedFd> {
 }
 
 /// Attributes (`MOUNT_ATTR_*`) to set and to clear, and the propagation (`MS_*`; 0: as it is).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Change {
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Change<'a> {
     pub set: u64,
     pub clear: u64,
     pub propagation: u64,
+    /// With `MOUNT_ATTR_IDMAP`: the user namespace that says what the ids of files mean.
+    pub users: Option<BorrowedFd<'a>>,
 }
 
 /// Changes the mount that a descriptor is the root of; with all below it if `recursive`.
-pub fn change(mount: BorrowedFd<'_>, change: Change, recursive: bool) -> nix::Result<()> {
-    let Change { set: attr_set, clear: attr_clr, propagation } = change;
-    let words: [u64; 4] = [attr_set, attr_clr, propagation, 0];
+pub fn change(mount: BorrowedFd<'_>, change: Change<'_>, recursive: bool) -> nix::Result<()> {
+    let Change { set: attr_set, clear: attr_clr, propagation, users } = change;
+    let users = users.map_or(0, |users| u64::from(users.as_raw_fd().unsigned_abs()));
+    let words: [u64; 4] = [attr_set, attr_clr, propagation, users];
     let flags = libc::AT_EMPTY_PATH | if recursive { libc::AT_RECURSIVE } else { 0 };
     // SAFETY: laid out as `struct mount_attr`, and lives over the call.
     let done = unsafe {

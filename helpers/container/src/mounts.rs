@@ -1,21 +1,27 @@
 //! The mounts of a container, put into its root in their order.
 
 use std::ffi::CString;
-use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use kelson_runner::oci::Mount;
+use nix::errno::Errno;
+use nix::fcntl::AtFlags;
+use nix::unistd::{Gid, Uid, fchownat};
 
 use crate::error::{At as _, ContainerError};
 use crate::mount_call::{Change, NewFileSystem, change, copy_of, put};
 use crate::tree::{Tree, text};
+use crate::users::Users;
 
 /// What the words of a mount ask for.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub struct Wanted<'a> {
-    change: Change,
+    change: Change<'static>,
     /// Of all mounts below it.
     is_recursive: bool,
+    /// The ids of its files are those of the container: of the mount, or of all below it too.
+    maps: Option<bool>,
     /// For the file system itself: `size=65536k`.
     own: Vec<(&'a str, Option<&'a str>)>,
 }
@@ -51,6 +57,8 @@ impl<'a> Wanted<'a> {
                 "relatime" => time(change, times, libc::MOUNT_ATTR_RELATIME),
                 "bind" if is_bind => {}
                 "rbind" if is_bind => wanted.is_recursive = true,
+                "idmap" if is_bind => wanted.maps = Some(false),
+                "ridmap" if is_bind => wanted.maps = Some(true),
                 "private" | "rprivate" => change.propagation = libc::MS_PRIVATE,
                 "slave" | "rslave" => change.propagation = libc::MS_SLAVE,
                 "shared" | "rshared" => change.propagation = libc::MS_SHARED,
@@ -69,13 +77,13 @@ impl<'a> Wanted<'a> {
     }
 }
 
-fn time(change: &mut Change, all: u64, one: u64) {
+fn time(change: &mut Change<'_>, all: u64, one: u64) {
     change.set = change.set & !all | one;
     change.clear |= all;
 }
 
 /// Puts one mount where it belongs.
-pub fn place(tree: &Tree, mount: &Mount) -> Result<(), ContainerError> {
+pub fn place(tree: &Tree, mount: &Mount, users: Option<&Users>) -> Result<(), ContainerError> {
     let wanted = Wanted::read(mount)?;
     let destination = Path::new(&mount.destination);
     let what = || format!("cannot mount {} at {}", mount.source, mount.destination);
@@ -84,17 +92,29 @@ pub fn place(tree: &Tree, mount: &Mount) -> Result<(), ContainerError> {
         let copy = copy_of(&text(&mount.source).at(what)?, wanted.is_recursive).at(what)?;
         let is_folder = nix::sys::stat::fstat(&copy).at(what)?.st_mode & libc::S_IFMT == libc::S_IFDIR;
         change(copy.as_fd(), wanted.change, wanted.is_recursive).at(what)?;
+        if let Some((users, is_recursive)) = users.zip(wanted.maps) {
+            users.map(copy.as_fd(), is_recursive, Path::new(&mount.source))?;
+        }
         (copy, is_folder)
     } else {
         let kind = if mount.kind == "cgroup" { "cgroup2" } else { &*mount.kind };
         let new = NewFileSystem::new(&text(kind).at(what)?).at(what)?;
         new.option(c"source", Some(&text(&mount.source).at(what)?)).at(what)?;
         for (key, value) in &wanted.own {
-            let value = value.map(text).transpose().at(what)?;
-            new.option(&text(key).at(what)?, value.as_deref())
-                .at(|| format!("{}: option {key:?}", what()))?;
+            let what = || format!("{}: option {key:?}", what());
+            let value = value.map(|value| text(on_host(key, value, users)?)).transpose().at(what)?;
+            new.option(&text(key).at(what)?, value.as_deref()).at(what)?;
         }
         let mounted = new.mount(wanted.change.set).at(what)?;
+        if let Some(users) = users {
+            // The kernel makes these as the host's root.
+            let made: &[&str] = match kind {
+                "devpts" => &["ptmx", ""],
+                "mqueue" => &[""],
+                _ => &[],
+            };
+            give(mounted.as_fd(), made, users).at(what)?;
+        }
         if wanted.change.propagation != 0 {
             let propagation = Change { propagation: wanted.change.propagation, ..Change::default() };
             change(mounted.as_fd(), propagation, false).at(what)?;
@@ -105,11 +125,26 @@ pub fn place(tree: &Tree, mount: &Mount) -> Result<(), ContainerError> {
     put(made.as_fd(), target.as_fd()).at(what)
 }
 
+/// The value of an option: an id of the container is one of the host.
+fn on_host(key: &str, value: &str, users: Option<&Users>) -> nix::Result<String> {
+    let Some(users) = users.filter(|_| matches!(key, "uid" | "gid")) else { return Ok(value.to_owned()) };
+    let id = value.parse().ok().and_then(|id| users.range().on_host(id));
+    id.map(|id| id.to_string()).ok_or(Errno::EINVAL)
+}
+
+/// Gives files of a new mount, each a name or nothing for its root, to the root of the container.
+fn give(mounted: BorrowedFd<'_>, files: &[&str], users: &Users) -> nix::Result<()> {
+    let first = users.range().first;
+    let (uid, gid) = (Some(Uid::from_raw(first)), Some(Gid::from_raw(first)));
+    let flags = AtFlags::AT_EMPTY_PATH | AtFlags::AT_SYMLINK_NOFOLLOW;
+    files.iter().try_for_each(|file| fchownat(mounted, *file, uid, gid, flags))
+}
+
 /// Hides a path: a folder behind an empty one, a file behind `/dev/null`.
 pub fn mask(tree: &Tree, path: &str) -> Result<(), ContainerError> {
     let what = || format!("cannot hide {path}");
     let target = match tree.find(Path::new(path)) {
-        Err(nix::errno::Errno::ENOENT | nix::errno::Errno::ENOTDIR) => return Ok(()),
+        Err(Errno::ENOENT | Errno::ENOTDIR) => return Ok(()),
         found => found.at(what)?,
     };
     let is_folder = nix::sys::stat::fstat(&target).at(what)?.st_mode & libc::S_IFMT == libc::S_IFDIR;
@@ -131,7 +166,7 @@ fn of_descriptor(fd: &OwnedFd) -> nix::Result<CString> {
 pub fn protect(tree: &Tree, path: &str) -> Result<(), ContainerError> {
     let what = || format!("cannot make {path} read-only");
     let target = match tree.find(Path::new(path)) {
-        Err(nix::errno::Errno::ENOENT | nix::errno::Errno::ENOTDIR) => return Ok(()),
+        Err(Errno::ENOENT | Errno::ENOTDIR) => return Ok(()),
         found => found.at(what)?,
     };
     let copy = copy_of(&of_descriptor(&target).at(what)?, true).at(what)?;
@@ -154,12 +189,12 @@ mod tests {
     fn the_last_of_two_words_counts() {
         let words = mount("bind", &["ro", "rbind", "nosuid", "rw", "rprivate"]);
         let wanted = Wanted::read(&words).unwrap();
-        let change = Change {
-            set: libc::MOUNT_ATTR_NOSUID,
-            clear: libc::MOUNT_ATTR_RDONLY,
-            propagation: libc::MS_PRIVATE,
-        };
-        assert_eq!(wanted, Wanted { change, is_recursive: true, own: vec![] });
+        let Change { set, clear, propagation, .. } = wanted.change;
+        let expected = (libc::MOUNT_ATTR_NOSUID, libc::MOUNT_ATTR_RDONLY, libc::MS_PRIVATE);
+        assert_eq!((set, clear, propagation), expected);
+        assert_eq!((wanted.is_recursive, wanted.maps, wanted.own.len()), (true, None, 0));
+        let words = mount("bind", &["bind", "idmap"]);
+        assert_eq!(Wanted::read(&words).unwrap().maps, Some(false));
     }
 
     #[test]

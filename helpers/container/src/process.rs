@@ -15,10 +15,12 @@ use nix::unistd::{Gid, Uid, execve, setgroups, setresgid, setresuid};
 use crate::error::{At as _, ContainerError};
 use crate::tree::text;
 
-/// Becomes the program.
+/// Becomes the program. `enter_users` enters the user namespace of the container: what comes after it takes no privilege of the
+/// host.
 pub fn become_program(
     process: &Process,
     is_filtered: bool,
+    enter_users: impl FnOnce() -> Result<(), ContainerError>,
 ) -> Result<std::convert::Infallible, ContainerError> {
     let sets = &process.capabilities;
     let (bounding, held, ambient) = (mask(&sets.bounding)?, mask(&sets.effective)?, mask(&sets.ambient)?);
@@ -28,6 +30,7 @@ pub fn become_program(
     }
     fs::write("/proc/self/oom_score_adj", process.oom_score_adj.to_string())
         .at(|| "cannot set oom_score_adj".to_owned())?;
+    enter_users()?;
     crate::root::enter_folder(&process.cwd)?;
     let filter = is_filtered.then(|| Filter::default_profile(held));
     let install = |filter: &Option<Filter>| match filter {

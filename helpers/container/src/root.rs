@@ -11,29 +11,31 @@ use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::unistd::{chdir, fchdir, getcwd, pivot_root};
 
 use crate::error::{At as _, ContainerError};
-use crate::mount_call::{Change, change};
-use crate::tree::Tree;
+use crate::mount_call::{Change, change, copy_of, put};
+use crate::tree::{Tree, text};
+use crate::users::Users;
 use crate::{devices, mounts};
 
 /// Makes the root and changes into it.
-pub fn enter(request: &Request) -> Result<(), ContainerError> {
+pub fn enter(request: &Request, users: Option<&Users>) -> Result<(), ContainerError> {
     let linux = &request.config.linux;
     // As runc does it: what the host mounts and unmounts later arrives here unless the file says otherwise; nothing of
     // here arrives there unless the file asks for it.
     let asked = match linux.rootfs_propagation.as_deref() {
-        Some("rshared" | "shared") => MsFlags::MS_SHARED,
+        // One with a user namespace mounts nothing later.
+        Some("rshared" | "shared") if users.is_none() => MsFlags::MS_SHARED,
         _ => MsFlags::MS_SLAVE,
     };
     let none: Option<&str> = None;
     mount(none, "/", none, MsFlags::MS_REC | asked, none)
         .at(|| "cannot cut off the container's mounts".to_owned())?;
-    overlay(&request.rootfs)?;
+    overlay(&request.rootfs, users)?;
     let tree =
         Tree::at(Path::new(&request.rootfs.point)).at(|| "cannot open the container's root".to_owned())?;
     for one in &request.config.mounts {
-        mounts::place(&tree, one)?;
+        mounts::place(&tree, one, users)?;
     }
-    devices::fill(&tree, &linux.devices)?;
+    devices::fill(&tree, &linux.devices, request.ids)?;
     for path in &linux.masked_paths {
         mounts::mask(&tree, path)?;
     }
@@ -51,7 +53,7 @@ pub fn enter(request: &Request) -> Result<(), ContainerError> {
 }
 
 /// Mounts the layers. Their names are relative to their folder: the kernel takes a page of options.
-fn overlay(rootfs: &Rootfs) -> Result<(), ContainerError> {
+fn overlay(rootfs: &Rootfs, users: Option<&Users>) -> Result<(), ContainerError> {
     let Rootfs { store, layers, writable, point } = rootfs;
     let folder = |path: &Path, mode| {
         let made = DirBuilder::new().recursive(true).mode(mode).create(path);
@@ -61,8 +63,6 @@ fn overlay(rootfs: &Rootfs) -> Result<(), ContainerError> {
     folder(&upper, 0o755)?;
     folder(&work, 0o700)?;
     folder(Path::new(point), 0o700)?;
-    let what = || format!("cannot mount the image at {point}");
-    chdir(store.as_str()).at(|| format!("cannot enter {store}"))?;
     let below = if layers.is_empty() {
         // An image without layers is an empty folder.
         let empty = Path::new(writable).join("empty");
@@ -71,11 +71,29 @@ fn overlay(rootfs: &Rootfs) -> Result<(), ContainerError> {
     } else {
         layers.join(":")
     };
+    if let Some(users) = users {
+        // The kernel takes no layer that is mounted nowhere: they are mounted over themselves, in this namespace alone.
+        for path in [store, writable] {
+            map(Path::new(path), users)?;
+        }
+        users.own_files()?;
+    }
+    let what = || format!("cannot mount the image at {point}");
+    chdir(store.as_str()).at(|| format!("cannot enter {store}"))?;
     let data = format!("lowerdir={below},upperdir={},workdir={}", upper.display(), work.display());
     mount(Some("overlay"), point.as_str(), Some("overlay"), MsFlags::empty(), Some(data.as_str()))
         .at(what)?;
     let none: Option<&str> = None;
     mount(none, point.as_str(), none, MsFlags::MS_PRIVATE, none).at(what)
+}
+
+/// Mounts a folder over itself such that the ids of its files are those of the container.
+fn map(path: &Path, users: &Users) -> Result<(), ContainerError> {
+    let what = || format!("cannot mount {} for a user namespace", path.display());
+    let copy = copy_of(&text(path).at(what)?, false).at(what)?;
+    users.map(copy.as_fd(), false, path)?;
+    let target = Tree::at(path).at(what)?;
+    put(copy.as_fd(), target.root()).at(what)
 }
 
 /// Makes the tree the root of this mount namespace, and lets the one before go.

@@ -5,6 +5,7 @@ use std::os::fd::{AsFd as _, FromRawFd as _, OwnedFd};
 use kelson_runner::native::TERMINAL;
 use kelson_runner::oci::Process;
 use kelson_runner::{Terminal, WindowSize};
+use kelson_spec::id_range::IdRange;
 use kelson_sys::rights;
 use nix::errno::Errno;
 use nix::unistd::{dup2_stderr, dup2_stdin, dup2_stdout};
@@ -13,12 +14,13 @@ use crate::error::{At as _, ContainerError};
 
 /// Opens a terminal in this mount namespace, makes it that of this session and its input, output and errors, and sends PID 1
 /// the other end.
-pub fn take(process: &Process) -> Result<(), ContainerError> {
+pub fn take(process: &Process, ids: Option<IdRange>) -> Result<(), ContainerError> {
     let what = || "cannot put the command on a terminal of the container".to_owned();
     // SAFETY: PID 1 gives this process the descriptor, which nothing else of it knows.
     let socket = unsafe { OwnedFd::from_raw_fd(TERMINAL) };
     let size = process.console_size.map(|size| WindowSize { rows: size.height, columns: size.width });
-    let Terminal { ours, theirs } = Terminal::new(size.unwrap_or_default(), Some(process.user.uid))?;
+    let owner = ids.map_or(Some(process.user.uid), |ids| ids.on_host(process.user.uid));
+    let Terminal { ours, theirs } = Terminal::new(size.unwrap_or_default(), owner)?;
     dup2_stdin(&theirs).at(what)?;
     dup2_stdout(&theirs).at(what)?;
     dup2_stderr(&theirs).at(what)?;

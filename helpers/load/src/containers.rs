@@ -43,6 +43,13 @@ pub fn settle(decoded: &mut Decoded, usual: ContainerRuntime) {
     }
 }
 
+/// What is wrong with a container that wants what its runtime does not do.
+pub fn unsupported(decoded: &Decoded) -> Option<&'static str> {
+    let container =
+        decoded.spec.container().filter(|container| container.user_namespace && !container.is_native());
+    container.map(|_| "container.userNamespace needs runtime: kelson, and containerd runs this container; write runtime: kelson, or remove userNamespace")
+}
+
 /// Whether containerd is on: `enabled` counts; where it says nothing, a machine has it as soon as a service needs it, and
 /// a container (whose host has one) does not.
 pub fn containerd_is_on(enabled: Option<bool>, mode: Mode, needed: bool) -> bool {

@@ -307,13 +307,16 @@ impl Reading {
         let needed = self.services.iter().any(containers::is_container);
         let on = containers::containerd_is_on(enabled, sources.mode, needed);
         for mut decoded in std::mem::take(&mut self.services) {
-            if on || !containers::is_container(&decoded) {
+            let wrong = match containers::unsupported(&decoded) {
+                None if !on && containers::is_container(&decoded) => Some(containers::off(enabled, machine)),
+                wrong => wrong,
+            };
+            let Some(text) = wrong else {
                 containers::wait_for_containerd(&mut decoded);
                 self.services.push(decoded);
                 continue;
-            }
+            };
             let Decoded { spec, workload, .. } = decoded;
-            let text = containers::off(enabled, machine);
             self.diagnostics.push(diagnostic(&spec.file, workload, Some(&spec.name), text));
             self.known.insert(spec.name);
         }

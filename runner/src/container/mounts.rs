@@ -73,7 +73,7 @@ pub(crate) fn mounts(
             |file: &&String| !container.mounts.iter().any(|mount| mount.target.as_os_str() == file.as_str());
         mounts.extend(host_files.iter().filter(listed).map(|file| shown(file)));
     }
-    mounts.extend(container.mounts.iter().map(listed));
+    mounts.extend(container.mounts.iter().map(|mount| listed(mount, container.user_namespace)));
     // Over whatever of the host's /run the file shows: this run's socket is the one.
     mounts.extend(
         notify_socket.map(|path| mount(path, "bind", path, &["bind", "rw", "nosuid", "nodev", "rprivate"])),
@@ -97,8 +97,8 @@ pub(crate) fn propagation(container: &ContainerSpec) -> Option<&'static str> {
     }
 }
 
-/// A mount of the service file.
-fn listed(listed: &ContainerMount) -> Mount {
+/// A mount of the service file; `mapped`: the owners of its files are those that the container has for these ids.
+fn listed(listed: &ContainerMount, mapped: bool) -> Mount {
     let mut options = listed.options.clone();
     let has = |options: &[String], any: &[&str]| options.iter().any(|option| any.contains(&option.as_str()));
     let kind = if listed.is_tmpfs() {
@@ -116,6 +116,10 @@ fn listed(listed: &ContainerMount) -> Mount {
             ["private", "rprivate", "slave", "rslave", "shared", "rshared", "unbindable", "runbindable"];
         if !has(&options, &propagation) {
             options.push(String::from("rprivate"));
+        }
+        if mapped {
+            // Of the mounts below it, too.
+            options.push(String::from(if has(&options, &["rbind"]) { "ridmap" } else { "idmap" }));
         }
         "bind"
     };
@@ -146,7 +150,7 @@ mod tests {
             (entry("tmpfs", &["suid", "dev"]), "tmpfs", &["suid", "dev"]),
         ];
         for (entry, kind, options) in cases {
-            let mount = listed(&entry);
+            let mount = listed(&entry, false);
             assert_eq!((&*mount.kind, mount.options.as_slice()), (kind, &options.map_to_owned()[..]));
         }
     }

@@ -65,15 +65,15 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// That of a context, for the container of a service whose processes are the image's user's. The socket that the service
-    /// says `READY=1` to becomes that user's, who is known only now. The write ends of the log are left.
+    /// That of a context, for the container of a service whose processes are this user's and group's of the host. The socket that
+    /// the service says `READY=1` to becomes that user's, who is known only now. The write ends of the log are left.
     ///
     /// # Errors
     /// When it asks for what a container cannot have, or the socket cannot be given away.
     pub(crate) fn take(
         context: RunContext,
         service: &ServiceSpec,
-        image: &ImageConfig,
+        (uid, gid): (u32, u32),
     ) -> Result<(Run, OwnedFd, OwnedFd), RunnerError> {
         let RunContext { run: number, command, environment, stdout, stderr, descriptors, .. } = context;
         if !descriptors.is_empty() {
@@ -84,7 +84,7 @@ impl Run {
         }
         let run = Run { number, command, environment };
         if let Some(socket) = run.notify_socket() {
-            let (uid, gid) = (Uid::from_raw(image.uid), Gid::from_raw(image.gid));
+            let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
             chown(socket, Some(uid), Some(gid)).map_err(|errno| {
                 RunnerError::system(format_args!("cannot give {socket} to user {uid}"), &errno.into())
             })?;

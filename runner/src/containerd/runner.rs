@@ -88,7 +88,7 @@ impl ContainerRunner {
         let name = self.spec.name.clone();
         self.refuse_while_it_runs()?;
         let image = self.known_image().await?;
-        let (run, stdout, stderr) = Run::take(context, &self.spec, &image)?;
+        let (run, stdout, stderr) = Run::take(context, &self.spec, (image.uid, image.gid))?;
         if let Ok(None) = self.containerd.container(&name).await {
             // Removed by another hand, or with containerd's folder.
             tracing::warn!("the container of service {name} has vanished from containerd and is made again");

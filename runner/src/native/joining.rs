@@ -65,7 +65,7 @@ impl Elsewhere for Joining {
         if let Some((_, socket)) = &self.terminal {
             command = command.descriptor(duplicate(socket)?, TERMINAL);
         }
-        command.own_pipes = true;
+        command.pipe_owner = further.pipe_owner();
         command.pid_namespace = PidNamespace::Of(namespace.into());
         Ok(command)
     }

@@ -1,5 +1,6 @@
 //! The requests to `kelson-container`, written by PID 1 and read by the helper.
 
+use kelson_spec::id_range::IdRange;
 use serde::{Deserialize, Serialize};
 
 use crate::container::oci::{Process, Spec};
@@ -9,6 +10,8 @@ use crate::container::oci::{Process, Spec};
 pub struct Request {
     pub rootfs: Rootfs,
     pub config: Spec,
+    /// It has a user namespace with these ids of the host.
+    pub ids: Option<IdRange>,
     /// It is under Kelson's default profile of seccomp.
     pub is_filtered: bool,
 }
@@ -30,6 +33,18 @@ pub struct Rootfs {
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Further {
     pub process: Process,
+    /// As for the main process. An earlier release has written none.
+    #[serde(default)]
+    pub ids: Option<IdRange>,
     /// As for the main process.
     pub is_filtered: bool,
+}
+
+impl Further {
+    /// The user and the group of the host that its pipes are to belong to, so that it can open `/dev/stdout`. `None`: root's.
+    pub(super) fn pipe_owner(&self) -> Option<(u32, u32)> {
+        let on_host = |id| self.ids.map_or(Some(id), |ids| ids.on_host(id));
+        let owner = on_host(self.process.user.uid).zip(on_host(self.process.user.gid));
+        owner.filter(|owner| *owner != (0, 0))
+    }
 }

@@ -11,6 +11,7 @@ use kelson_spec::ServiceSpec;
 use kelson_sys::removed;
 use serde::Serialize;
 
+use super::ids::Ids;
 use super::launch::{self, Report};
 use super::{Further, IMAGE, PROCESS, Request, Rootfs};
 use crate::command::{PidNamespace, Stdio};
@@ -29,6 +30,7 @@ pub struct NativeRunner {
     spec: Arc<ServiceSpec>,
     binary: Arc<OwnedFd>,
     runtime_dir: PathBuf,
+    ids: Ids,
     /// Known from `open` to `close`.
     image: Option<ImageConfig>,
 }
@@ -43,8 +45,9 @@ impl NativeRunner {
         runtime_dir: &Path,
     ) -> NativeRunner {
         let process = ProcessRunner::new(processes.clone(), Arc::clone(&spec));
+        let ids = Ids::new(&spec, runtime_dir);
         let runtime_dir = runtime_dir.to_owned();
-        NativeRunner { process, processes, images, spec, binary, runtime_dir, image: None }
+        NativeRunner { process, processes, images, spec, binary, runtime_dir, ids, image: None }
     }
 
     fn folder(&self) -> PathBuf {
@@ -53,12 +56,13 @@ impl NativeRunner {
 
     async fn prepare(&mut self) -> Result<(), RunnerError> {
         let image = self.prepare_image().await?;
+        let (uid, gid) = self.ids.owner(&image)?;
         let made = DirBuilder::new().recursive(true).mode(0o700).create(self.folder());
         let made = made.and_then(|()| self.write_down(IMAGE, &image));
         made.map_err(|error| {
             RunnerError::system(format_args!("cannot write {}", self.folder().display()), &error)
         })?;
-        self.process.set_owner(image.uid, image.gid);
+        self.process.set_owner(uid, gid);
         self.image = Some(image);
         self.process.open().await
     }
@@ -81,8 +85,9 @@ impl NativeRunner {
         if self.image.is_none()
             && let Ok(text) = fs::read(self.folder().join(IMAGE))
             && let Ok(image) = serde_json::from_slice::<ImageConfig>(&text)
+            && let Ok((uid, gid)) = self.ids.owner(&image)
         {
-            self.process.set_owner(image.uid, image.gid);
+            self.process.set_owner(uid, gid);
             self.image = Some(image);
         }
     }
@@ -100,7 +105,7 @@ impl NativeRunner {
         let spec = Arc::clone(&self.spec);
         let name = spec.name.as_str();
         let image = self.known_image().await?;
-        let (run, stdout, stderr) = Run::take(context, &spec, &image)?;
+        let (run, stdout, stderr) = Run::take(context, &spec, self.ids.owner(&image)?)?;
         let number = run.number;
         let incarnation = self.processes.incarnation();
         // Its leaves too are below the one of the service.
@@ -109,7 +114,8 @@ impl NativeRunner {
         let mut config = spec::spec(&self.spec, &image, &host, &run)?;
         // The helper knows the rules.
         let is_filtered = config.linux.seccomp.take().is_some();
-        let further = Further { process: config.process.clone(), is_filtered };
+        let ids = self.ids.range()?;
+        let further = Further { process: config.process.clone(), ids, is_filtered };
         self.write_down(PROCESS, &further)
             .map_err(|error| RunnerError::system("cannot write down how the container runs", &error))?;
         let rootfs = Rootfs {
@@ -119,12 +125,12 @@ impl NativeRunner {
             point: self.folder().join("root").display().to_string(),
         };
         let (report, theirs) = Report::new()?;
-        let request = Request { rootfs, config, is_filtered };
+        let request = Request { rootfs, config, ids, is_filtered };
         let mut command = launch::command(&self.binary, "run", &request, theirs)?
             .stdout(Stdio::Descriptor(stdout))
             .stderr(Stdio::Descriptor(stderr))
             .env("KELSON_RUN", run_mark(&self.spec, number, &self.processes));
-        command.own_pipes = true;
+        command.pipe_owner = further.pipe_owner();
         command.pid_namespace = PidNamespace::New;
         let mut running = self.process.start_command(number, command).await?;
         if let Some(text) = report.failure().await? {
@@ -137,6 +143,7 @@ impl NativeRunner {
     async fn end_all(&mut self) -> Result<(), RunnerError> {
         self.process.close().await?;
         self.image = None;
+        self.ids.release();
         for name in [IMAGE, PROCESS] {
             removed(fs::remove_file(self.folder().join(name)))
                 .map_err(|error| RunnerError::system("cannot forget a container", &error))?;
@@ -152,7 +159,10 @@ impl NativeRunner {
 
 impl Runner for NativeRunner {
     fn owner(&mut self) -> BoxFuture<'_, Result<(u32, u32), RunnerError>> {
-        Box::pin(async { self.known_image().await.map(|image| (image.uid, image.gid)) })
+        Box::pin(async {
+            let image = self.known_image().await?;
+            self.ids.owner(&image)
+        })
     }
 
     fn open(&mut self) -> BoxFuture<'_, Result<(), RunnerError>> {

@@ -14,7 +14,7 @@ use nix::unistd::{Gid, Uid, fchown};
 use super::control::Control;
 use super::error::SpawnError;
 use super::window::Window;
-use crate::command::{Command, DEFAULT_PATH, Ids, PidNamespace, Program, Stdio};
+use crate::command::{Command, DEFAULT_PATH, PidNamespace, Program, Stdio};
 use crate::runner::RunnerError;
 
 /// `oom_score_adj` of what PID 1 cannot do without. Not the very last to be ended, should it be what eats the memory.
@@ -119,8 +119,8 @@ impl Plan {
             let source = match stdio {
                 Stdio::Null => null.insert(inheritance.null()?).as_raw_fd(),
                 Stdio::Descriptor(fd) => {
-                    if let Some(ids) = command.credentials.as_ref().filter(|_| command.own_pipes) {
-                        hand_over(fd, ids, &inheritance.own_output);
+                    if let Some(owner) = command.pipe_owner {
+                        hand_over(fd, owner, &inheritance.own_output);
                     }
                     fd.as_raw_fd()
                 }
@@ -197,13 +197,13 @@ impl Plan {
 /// Gives a pipe to the user of the service, as opening `/dev/stdout` opens it again, which only its owner may. Nothing
 /// but a pipe, and not PID 1's own output (`logs: {stdout: only}`); where this process may not (it lacks the capability)
 /// the service writes to the open one all the same.
-fn hand_over(pipe: &OwnedFd, ids: &Ids, own_output: &[(dev_t, ino_t)]) {
+fn hand_over(pipe: &OwnedFd, (uid, gid): (u32, u32), own_output: &[(dev_t, ino_t)]) {
     if let Ok(stat) = fstat(pipe)
         && stat.st_mode & libc::S_IFMT == libc::S_IFIFO
         && !own_output.contains(&(stat.st_dev, stat.st_ino))
-        && let Err(errno) = fchown(pipe, Some(Uid::from_raw(ids.uid)), Some(Gid::from_raw(ids.gid)))
+        && let Err(errno) = fchown(pipe, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)))
     {
-        tracing::debug!("cannot give a pipe of the log to user {}: {errno}", ids.uid);
+        tracing::debug!("cannot give a pipe of the log to user {uid}: {errno}");
     }
 }
 

@@ -53,6 +53,8 @@ pub struct ContainerSpec {
     pub devices: Vec<ContainerDevice>,
     /// `user[:group]` as the file has it: it is looked up in the image's own files. `None`: the image's user.
     pub user: Option<String>,
+    /// Its users are no users of the host.
+    pub user_namespace: bool,
     /// The file names no signal to stop with: the image's counts, where it has one.
     pub stop_signal_of_image: bool,
 }
@@ -72,6 +74,7 @@ impl ContainerSpec {
             mounts: Vec::new(),
             devices: Vec::new(),
             user: None,
+            user_namespace: false,
             stop_signal_of_image: true,
         }
     }

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::{assert_no_container, host, runtime, service, steps, test_image};
 
-both!(a_container_is_what_its_image_and_its_file_say);
+all!(a_container_is_what_its_image_and_its_file_say);
 fn a_container_is_what_its_image_and_its_file_say() {
     let image = kelson_tests::Image::new("test:1", &["report", "serve"])
         .set("User", json!("web"))
@@ -30,7 +30,7 @@ fn a_container_is_what_its_image_and_its_file_say() {
     host.poweroff();
 }
 
-both!(p4_the_last_words_of_a_container_are_in_its_log);
+all!(p4_the_last_words_of_a_container_are_in_its_log);
 fn p4_the_last_words_of_a_container_are_in_its_log() {
     let mut host = host(&[test_image()])
         .service(
@@ -65,7 +65,7 @@ fn p4_the_last_words_of_a_container_are_in_its_log() {
     assert_eq!(log.lines().count(), 1002, "{log}");
 }
 
-both!(p5_a_container_that_writes_much_is_not_held_up);
+all!(p5_a_container_that_writes_much_is_not_held_up);
 fn p5_a_container_that_writes_much_is_not_held_up() {
     let mut host = host(&[test_image()])
         .service(
@@ -78,7 +78,7 @@ fn p5_a_container_that_writes_much_is_not_held_up() {
     host.poweroff();
 }
 
-both!(r1_the_restart_policy_decides_about_containers_too);
+all!(r1_the_restart_policy_decides_about_containers_too);
 fn r1_the_restart_policy_decides_about_containers_too() {
     let mut host = host(&[test_image()])
         .service("job", &format!("type: oneshot\n{}", steps("exit=0")))
@@ -104,7 +104,7 @@ fn r1_the_restart_policy_decides_about_containers_too() {
     host.poweroff();
 }
 
-both!(exec_runs_a_command_in_the_container);
+all!(exec_runs_a_command_in_the_container);
 fn exec_runs_a_command_in_the_container() {
     let mut host = host(&[test_image()])
         .service("web", &format!("{}environment: {{MARK: here}}", steps("touch=/mark, print=ready, serve")))
@@ -124,7 +124,7 @@ fn exec_runs_a_command_in_the_container() {
     host.poweroff();
 }
 
-both!(exec_gets_a_terminal_of_the_container);
+all!(exec_gets_a_terminal_of_the_container);
 fn exec_gets_a_terminal_of_the_container() {
     let mut host = host(&[test_image()]).service("web", &format!("{}user: web", steps("serve"))).up(&["web"]);
     let run = |words: &[&str]| {
@@ -146,7 +146,7 @@ fn exec_gets_a_terminal_of_the_container() {
     host.poweroff();
 }
 
-both!(h4_a_health_check_runs_in_the_container);
+all!(h4_a_health_check_runs_in_the_container);
 fn h4_a_health_check_runs_in_the_container() {
     let mut host = host(&[test_image()])
         .service(
@@ -160,7 +160,7 @@ fn h4_a_health_check_runs_in_the_container() {
     host.poweroff();
 }
 
-both!(h1_a_container_without_a_network_is_asked_in_its_own);
+all!(h1_a_container_without_a_network_is_asked_in_its_own);
 fn h1_a_container_without_a_network_is_asked_in_its_own() {
     let checked = "health: [{tcp: {port: 4321}, initialDelay: 0s, interval: 100ms, failureThreshold: 1}]\n";
     let apart = |steps: &str| {

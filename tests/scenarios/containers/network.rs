@@ -91,7 +91,7 @@ fn at(address: IpAddr, port: u16) -> String {
     SocketAddr::new(address, port).to_string()
 }
 
-both!(a_container_with_an_address_is_reached_and_reaches_others);
+all!(a_container_with_an_address_is_reached_and_reaches_others);
 fn a_container_with_an_address_is_reached_and_reaches_others() {
     let place = Place::new();
     let mut host = host(&[test_image()])
@@ -156,7 +156,7 @@ fn program() -> String {
     paths::binary("kelson-test-program").display().to_string()
 }
 
-both!(the_bridge_gives_a_host_without_a_network_no_address);
+all!(the_bridge_gives_a_host_without_a_network_no_address);
 fn the_bridge_gives_a_host_without_a_network_no_address() {
     let alone = Namespace::new();
     let mut host = host(&[test_image()])
@@ -175,7 +175,7 @@ fn the_bridge_gives_a_host_without_a_network_no_address() {
     host.poweroff();
 }
 
-both!(datagrams_go_both_ways_through_a_port_of_udp);
+all!(datagrams_go_both_ways_through_a_port_of_udp);
 fn datagrams_go_both_ways_through_a_port_of_udp() {
     let place = Place::new();
     let port = "{name: dns, container: 53, host: 5353, protocol: udp}";
@@ -243,7 +243,7 @@ fn datagrams_go_both_ways_through_a_port_of_udp() {
     host.poweroff();
 }
 
-both!(a_check_and_a_hook_are_in_the_network_of_the_container);
+all!(a_check_and_a_hook_are_in_the_network_of_the_container);
 fn a_check_and_a_hook_are_in_the_network_of_the_container() {
     let place = Place::new();
     let check = "health: [{tcp: {port: 4321}, initialDelay: 0s, interval: 100ms}]\n";
@@ -260,7 +260,7 @@ fn a_check_and_a_hook_are_in_the_network_of_the_container() {
     host.poweroff();
 }
 
-both!(a_connection_and_the_address_outlive_a_crash_of_pid_1);
+all!(a_connection_and_the_address_outlive_a_crash_of_pid_1);
 fn a_connection_and_the_address_outlive_a_crash_of_pid_1() {
     let place = Place::new();
     let mut host = host(&[test_image()])
@@ -293,7 +293,7 @@ fn a_connection_and_the_address_outlive_a_crash_of_pid_1() {
     host.poweroff();
 }
 
-both!(twenty_starts_and_stops_and_a_start_that_fails_leave_nothing);
+all!(twenty_starts_and_stops_and_a_start_that_fails_leave_nothing);
 fn twenty_starts_and_stops_and_a_start_that_fails_leave_nothing() {
     let place = Place::new();
     let key = runtime();
@@ -333,7 +333,7 @@ fn twenty_starts_and_stops_and_a_start_that_fails_leave_nothing() {
     host.poweroff();
 }
 
-both!(without_nft_the_start_fails_and_says_so);
+all!(without_nft_the_start_fails_and_says_so);
 fn without_nft_the_start_fails_and_says_so() {
     let place = Place::new();
     let mut host = host(&[test_image()])

@@ -50,7 +50,7 @@ fn digest(host: &Host) -> String {
 fn unpacked() -> &'static str {
     match RUNTIME.get() {
         Runtime::Containerd => "containerd",
-        Runtime::Kelson => "containers",
+        Runtime::Kelson | Runtime::Users => "containers",
     }
 }
 

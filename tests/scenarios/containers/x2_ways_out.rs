@@ -4,7 +4,7 @@ use kelson_tests::Image;
 
 use super::{Runtime, host, run_by, runtime, steps, test_image};
 
-both!(x2_the_kernel_refuses_what_leads_out);
+all!(x2_the_kernel_refuses_what_leads_out);
 fn x2_the_kernel_refuses_what_leads_out() {
     let mut host = host(&[test_image()]).service("web", &steps("escape, print=over, serve")).up(&["web"]);
     let log = host.wait_log("web", "over");
@@ -16,7 +16,7 @@ fn x2_the_kernel_refuses_what_leads_out() {
     host.poweroff();
 }
 
-both!(x2_programs_of_the_host_cannot_be_overwritten);
+all!(x2_programs_of_the_host_cannot_be_overwritten);
 fn x2_programs_of_the_host_cannot_be_overwritten() {
     let mut host =
         host(&[test_image()]).service("web", &steps("print=begins, overwrite-programs")).up(&["web"]);

@@ -6,7 +6,7 @@ use super::at::At;
 use super::codec::{Codec, part};
 use super::mapping::{Mapping, keys};
 use super::ports::ports;
-use super::values::{choice, host_name, path, text, word};
+use super::values::{boolean, choice, host_name, path, text, word};
 use crate::decode::{Decoder, quoted};
 use crate::json::Json;
 use crate::schema::{Kind, form};
@@ -83,6 +83,7 @@ fn mapping() -> Mapping<ContainerSpec> {
              [an address of its own](howto/container-network.md)";
         key "ports" ports = ports(), "the ports of its program, [with those of the host that lead there](howto/container-network.md#ports)";
         key "mounts" mounts = Mapping::codec(mount).list("a list of mounts"), "the parts of the host that the container sees";
+        key "userNamespace" user_namespace = boolean(), "its root is [no user of the host](howto/user-namespace.md)";
         key "devices" devices = device().list("a list of devices such as [/dev/ttyS0]"), "devices of the host";
     }
     .check(|d, seen, container| {

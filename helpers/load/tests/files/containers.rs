@@ -134,6 +134,7 @@ fn every_key_of_a_container_is_read() {
             device("/dev/fuse", "/dev/fuse", "rw"),
             device("/dev/sda", "/dev/disk", "rm"),
         ],
+        user_namespace: false,
         // Nobody of that name is on this host.
         user: Some("www-data:adm".into()),
         stop_signal_of_image: false,
@@ -144,6 +145,23 @@ fn every_key_of_a_container_is_read() {
     assert_eq!(spec.security.capabilities, Some(CONTAINER_CAPABILITIES & !(1 << 13) | 1 << 12));
     assert_eq!(spec.security.ambient, 1 << 12);
     assert_eq!(wire::decode::<Loaded>(&wire::encode(&loaded).unwrap()).unwrap(), loaded);
+}
+
+#[test]
+fn users_are_mapped_by_kelson_alone() {
+    let file = |more: &str| format!("name: box\ncontainer: {{image: a, userNamespace: true{more}}}\n");
+    let kelsons = folder(&[("box", &file(", runtime: kelson"))]).load();
+    assert_eq!(kelsons.diagnostics, []);
+    assert!(box_of(&kelsons).1.user_namespace);
+    let chosen = folder(&[("box", &file(""))]).without_containerd().load();
+    assert_eq!((chosen.diagnostics.as_slice(), box_of(&chosen).1.user_namespace), ([].as_slice(), true));
+    let why = "container.userNamespace needs runtime: kelson, and containerd runs this container; \
+               write runtime: kelson, or remove userNamespace";
+    for containerds in [file(""), file(", runtime: containerd")] {
+        let loaded = folder(&[("box", &containerds)]).load();
+        let found: Vec<&str> = loaded.diagnostics.iter().map(|found| found.message.as_str()).collect();
+        assert_eq!((found.as_slice(), loaded.services.len()), ([why].as_slice(), 0));
+    }
 }
 
 #[test]
@@ -394,7 +412,7 @@ container: {image: a, ports: [{name: a b, container: 0, host: 65536, protocol: s
 
 name: box
 container: {image: a, mount: []}
-=> 2:23: container.mount: this key is not known; did you mean mounts? Allowed here: image, runtime, pull, command, workingDirectory, hostname, network, ports, mounts, devices
+=> 2:23: container.mount: this key is not known; did you mean mounts? Allowed here: image, runtime, pull, command, workingDirectory, hostname, network, ports, mounts, userNamespace, devices
 
 name: box
 container: {image: a, mounts: [{source: data, target: /b}]}

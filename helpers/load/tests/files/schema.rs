@@ -10,7 +10,7 @@ use kelson_spec::Loaded;
 use kelson_spec::duration_text;
 
 /// The other keys that a key needs to mean something: the mapping, the key, the other keys there.
-const COMPANY: [(&str, &str, &str); 10] = [
+const COMPANY: [(&str, &str, &str); 11] = [
     ("encryption", "format", "keyFile: /k, recoveryFile: /r"),
     ("service", "lifecycle", "group: g"),
     ("http", "ca", "scheme: https"),
@@ -20,6 +20,7 @@ const COMPANY: [(&str, &str, &str); 10] = [
     ("http", "scheme", "verify: false"),
     ("grpc", "scheme", "verify: false"),
     ("container", "network", "hostname: a"),
+    ("container", "userNamespace", "runtime: kelson"),
     ("interface", "gateway", "address: 192.0.2.1/24"),
 ];
 

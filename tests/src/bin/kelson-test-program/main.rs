@@ -33,6 +33,8 @@
 //! | `report`, `report=PATH` | what it was given: IDs, environment, descriptors, signals, limits, cgroup, namespaces |
 //! | `report-of=TEXT` | the lines of the report that begin so |
 //! | `cat=PATH`, `list=PATH` | the file; the names in the folder, one a line |
+//! | `owner=PATH` | `owner PATH UID:GID MODE` |
+//! | `chown=PATH:ID` | gives a file to the user and the group of this number |
 //! | `try=PATH` | `PATH: written`, or what keeps it from being written |
 //! | `device=MAJOR:MINOR` | `device MAJOR:MINOR: opened`, of a node that it makes, or what keeps it from that |
 //! | `escape` | `escape ATTEMPT: done`, or what keeps it from leaving its container in that way |
@@ -147,6 +149,11 @@ fn run(steps: &[&str]) {
             "report-of" => put(1, &sight::report_of(value)),
             "cat" => put(1, &or_die(value, fs::read_to_string(value))),
             "list" => put(1, &sight::list(value)),
+            "owner" => put(1, &sight::owner(value)),
+            "chown" => {
+                let (path, id) = pair(value);
+                or_die(path, std::os::unix::fs::lchown(path, Some(number(id)), Some(number(id))));
+            }
             "try" => put(1, &sight::try_to_write(value)),
             "device" => put(1, &sight::open_device(value)),
             "escape" => put(1, &escape::attempts()),

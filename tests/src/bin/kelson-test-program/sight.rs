@@ -4,7 +4,7 @@ use std::ffi::CString;
 use std::fmt::Write as _;
 use std::fs;
 use std::io;
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 
 use crate::{number, or_die, pair, put};
 
@@ -44,6 +44,13 @@ pub(crate) fn open_exclusively(path: &str) -> String {
     match fs::OpenOptions::new().read(true).custom_flags(libc::O_EXCL).open(path) {
         Ok(_) => format!("{path}: free\n"),
         Err(error) => format!("{path}: {error}\n"),
+    }
+}
+
+pub(crate) fn owner(path: &str) -> String {
+    match fs::symlink_metadata(path) {
+        Ok(found) => format!("owner {path} {}:{} {:o}\n", found.uid(), found.gid(), found.mode() & 0o7777),
+        Err(error) => format!("owner {path}: {error}\n"),
     }
 }
 
