@@ -4,23 +4,23 @@
 //! removed after the other is done, so that the next incarnation of PID 1 completes what this one has begun, and returns
 //! to the old configuration when the time of a trial has passed.
 
-use std::path::Path;
+mod answers;
+
 use std::sync::PoisonError;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use kelson_proto::v1::service_change::Change as Changed;
-use kelson_proto::v1::{
-    ConfigurationFile, ConfigurationMistake, Generation as KeptGeneration, ServiceChange,
-};
+use kelson_proto::v1::{ConfigurationFile, ServiceChange};
 use kelson_services::ServicesError;
 use kelson_services::host::{Applied, Apply, ConfigurationFiles, History};
 use kelson_services::state_store::Kind;
-use kelson_spec::applied::{Answer, CURRENT, FOLDER, Generation, Kept, Question, Source};
-use kelson_spec::{Diagnostic, Loaded};
+use kelson_spec::Loaded;
+use kelson_spec::applied::{Answer, CURRENT, FOLDER, Generation, Question, Source};
 use kelson_sys::text::first_of_many;
 use kelson_sys::units;
 use tokio::sync::oneshot;
 
+use self::answers::{applied, end_of, generation, mistake, unfit, waits};
 use super::command;
 use super::files::Files;
 use super::trial::{Paper, Trial};
@@ -353,65 +353,5 @@ impl Files {
 
     fn tell(&self, text: &str) {
         self.manager.host_event(text);
-    }
-}
-
-fn applied(answer: Answer) -> Result<(Generation, Generation, Loaded), ServicesError> {
-    match answer {
-        Answer::Applied { before, now, loaded } => Ok((before, now, *loaded)),
-        other => Err(unfit(&other)),
-    }
-}
-
-fn unfit(answer: &Answer) -> ServicesError {
-    let kind = match answer {
-        Answer::Applied { .. } => "a configuration",
-        Answer::Settled => "that nothing is on trial",
-        Answer::Files { .. } => "files",
-        Answer::History { .. } => "the history",
-        Answer::Refused(why) => why,
-    };
-    ServicesError::NotNow(format!("kelson-load answered with {kind}, which was not asked for"))
-}
-
-fn waits(trial: &Trial) -> ServicesError {
-    ServicesError::NotNow(format!(
-        "generation {} of the configuration, applied by {}, waits for its confirmation for {}: `kelsonctl confirm` keeps \
-         it, and `kelsonctl rollback {}` returns to the one before",
-        trial.generation,
-        trial.author,
-        units::duration(trial.left()),
-        trial.before
-    ))
-}
-
-fn end_of(trial: &Trial) -> SystemTime {
-    let now = SystemTime::now();
-    now.checked_add(trial.left()).unwrap_or(now)
-}
-
-fn mistake(found: &Diagnostic, folder: &Path, warning: bool) -> ConfigurationMistake {
-    let file = found.file.strip_prefix(folder).unwrap_or(&found.file);
-    ConfigurationMistake {
-        file: file.display().to_string(),
-        line: found.line,
-        column: found.column,
-        message: found.message.clone(),
-        warning,
-    }
-}
-
-fn generation(kept: Kept) -> KeptGeneration {
-    let (author, message, applied) = match kept.about {
-        Some(about) => (about.author, about.message, Some(about.time.into())),
-        None => Default::default(),
-    };
-    KeptGeneration {
-        number: kept.generation,
-        current: kept.current,
-        applied,
-        author,
-        message,
-        reverted: kept.reverted,
     }
 }
