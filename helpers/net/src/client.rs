@@ -7,6 +7,8 @@
 //! Where an answer and a time compete, the order is: the end of a lease, then the state's own time. An answer counts
 //! only if it has the number of the exchange under way, and comes from a server that this state listens to.
 
+mod conflict;
+
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
@@ -23,8 +25,6 @@ use crate::state::{Held, State};
 const REQUESTS: u32 = 4;
 /// How often it asks for an address that it had. Without an answer it keeps the address (RFC 2131, 3.2).
 const REBOOTS: u32 = 3;
-/// RFC 2131, 3.1: the time before the client begins again after it has declined an address.
-const DECLINE_PAUSE: Duration = Duration::from_secs(10);
 /// How long an address stays that a server has taken back, so that the next one is there before it goes.
 const GRACE: Duration = Duration::from_secs(10);
 
@@ -32,11 +32,8 @@ const GRACE: Duration = Duration::from_secs(10);
 const STEPS: usize = 8;
 
 /// RFC 5227, 1.1.
-const PROBES: u8 = 3;
 const PROBE_WAIT_MS: u32 = 1000;
-const PROBE_MIN: Duration = Duration::from_secs(1);
 const ANNOUNCE_WAIT: Duration = Duration::from_secs(2);
-const DEFEND_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The client of one interface.
 pub struct Client {
@@ -362,53 +359,6 @@ impl Client {
         };
         self.failures = self.failures.saturating_add(1);
         self.state = State::Pausing { until: now.saturating_add(pause.max(least)) };
-    }
-
-    fn probe(&mut self, now: Moment, actions: &mut Vec<Action>) {
-        let more = Duration::from_millis((self.dice)().checked_rem(1000).unwrap_or_default().into());
-        let State::Probing { lease, sent, next } = &mut self.state else { return };
-        if *next > now {
-            return;
-        }
-        if *sent >= PROBES {
-            let lease = lease.clone();
-            self.bind(now, lease, actions);
-            return;
-        }
-        *sent = sent.saturating_add(1);
-        *next =
-            now.saturating_add(if *sent == PROBES { ANNOUNCE_WAIT } else { PROBE_MIN.saturating_add(more) });
-        actions.push(Action::Arp { sender: Ipv4Addr::UNSPECIFIED, about: lease.address });
-    }
-
-    fn conflict(&mut self, now: Moment, other: Mac, actions: &mut Vec<Action>) {
-        if other == self.identity.hardware {
-            return;
-        }
-        let host = other.map(|byte| format!("{byte:02x}")).join(":");
-        if let State::Probing { lease, .. } = &self.state {
-            actions.push(Action::Log(format!("{} is declined: {host} uses it", lease.address)));
-            let lease = lease.clone();
-            self.decline(now, &lease, actions);
-        } else if self.watched().is_some() {
-            let again = self.defended.is_some_and(|last| now.saturating_sub(last) < DEFEND_INTERVAL);
-            self.defended = Some(now);
-            if !again {
-                actions.extend(self.announcement());
-                actions.push(Action::Log(format!("{host} uses the address of this host, too")));
-            } else if let Some(held) = self.held.take() {
-                actions.push(Action::Remove(held.lease.clone(), "another host uses it, too"));
-                self.announce = None;
-                self.decline(now, &held.lease, actions);
-            }
-        }
-    }
-
-    fn decline(&mut self, now: Moment, lease: &Lease, actions: &mut Vec<Action>) {
-        let addresses = [(code::REQUESTED_ADDRESS, lease.address), (code::SERVER, lease.server)];
-        let message = self.identity.message(Kind::Decline, (self.dice)(), &addresses);
-        actions.push(Action::Broadcast(message, Ipv4Addr::UNSPECIFIED));
-        self.fail(now, DECLINE_PAUSE);
     }
 }
 

@@ -1,5 +1,6 @@
 //! The client against a server that says what each test wants, in a time that the test makes pass.
 
+use super::conflict::DECLINE_PAUSE;
 use super::*;
 use crate::lease::testing::ack;
 
