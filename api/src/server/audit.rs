@@ -64,7 +64,7 @@ impl Audit {
         let access = access::of(path).filter(|access| access.role > Role::Reader)?;
         let mut head = format!("call={}", access::method(access.path));
         let _ = write!(head, " who={} role={}", quoted(&caller.identity()), caller.role());
-        let open = Open { what: String::new(), told: String::new(), result: None };
+        let open = Open { what: String::new(), outcome: String::new(), result: None };
         let (audit, began, open) = (self.clone(), Instant::now(), Mutex::new(open));
         Some(Arc::new(Record { audit, head, began, open }))
     }
@@ -80,7 +80,7 @@ pub struct Record {
 
 struct Open {
     what: String,
-    told: String,
+    outcome: String,
     result: Option<Code>,
 }
 
@@ -95,8 +95,8 @@ impl Record {
     }
 
     /// Notes the outcome, besides that the call was answered.
-    pub fn told(&self, told: &str) {
-        self.change(|open| told.clone_into(&mut open.told));
+    pub fn outcome(&self, outcome: &str) {
+        self.change(|open| outcome.clone_into(&mut open.outcome));
     }
 
     /// The call has this answer.
@@ -105,19 +105,19 @@ impl Record {
     }
 
     /// A line now, besides that of the end: it may be long until then.
-    pub fn note(&self, told: &str) {
+    pub fn note(&self, outcome: &str) {
         let Open { what, .. } = &*self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        self.audit.write(&self.line(what, "begun", told));
+        self.audit.write(&self.line(what, "begun", outcome));
     }
 
-    fn line(&self, what: &str, result: &str, told: &str) -> String {
+    fn line(&self, what: &str, result: &str, outcome: &str) -> String {
         let mut line = self.head.clone();
         if !what.is_empty() {
             let _ = write!(line, " what={}", quoted(what));
         }
         let _ = write!(line, " result={result} ms={}", self.began.elapsed().as_millis());
-        if !told.is_empty() {
-            let _ = write!(line, " told={}", quoted(told));
+        if !outcome.is_empty() {
+            let _ = write!(line, " told={}", quoted(outcome));
         }
         line
     }
@@ -126,14 +126,14 @@ impl Record {
 impl Drop for Record {
     fn drop(&mut self) {
         let open = self.open.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let (what, told) = (std::mem::take(&mut open.what), std::mem::take(&mut open.told));
+        let (what, outcome) = (std::mem::take(&mut open.what), std::mem::take(&mut open.outcome));
         let result = match open.result {
             Some(Code::Ok) => "ok".to_owned(),
             Some(Code::PermissionDenied) => "denied".to_owned(),
             Some(code) => format!("failed:{code:?}"),
             None => "given-up".to_owned(),
         };
-        self.audit.write(&self.line(&what, &result, &told));
+        self.audit.write(&self.line(&what, &result, &outcome));
     }
 }
 
@@ -203,7 +203,7 @@ mod tests {
             let caller = Caller::Remote { identity: identity.into(), role: Some(Role::Operator) };
             let record = audit.begin("/kelson.v1.Services/Restart", &caller).unwrap();
             record.what(&long);
-            record.told(&long);
+            record.outcome(&long);
         };
         // As many as fit into the pipe, and more.
         for number in 0..40 {
@@ -224,7 +224,7 @@ mod tests {
         let (audit, reader) = log();
         let record = audit.begin("/kelson.v1.Services/Restart", &ann()).unwrap();
         record.what("web, db");
-        record.told("web: done; db: \"no\"");
+        record.outcome("web: done; db: \"no\"");
         record.answered(Code::Ok);
         drop(record);
         let record =

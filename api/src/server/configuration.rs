@@ -88,12 +88,13 @@ impl Configuration for ConfigurationApi {
         };
         let answer = self.ask(|reply| HostRequest::Apply { apply, reply }).await?;
         if let Some(record) = record {
-            record.told(
-                &match (answer.applied, answer.mistakes.iter().filter(|found| !found.warning).count()) {
-                    (true, _) => format!("generation {}, before {}", answer.generation, answer.before),
-                    (false, mistakes) => format!("{mistakes} mistakes, nothing changed"),
-                },
-            );
+            record.outcome(&match (
+                answer.applied,
+                answer.mistakes.iter().filter(|found| !found.warning).count(),
+            ) {
+                (true, _) => format!("generation {}, before {}", answer.generation, answer.before),
+                (false, mistakes) => format!("{mistakes} mistakes, nothing changed"),
+            });
         }
         Ok(Response::new(answer))
     }

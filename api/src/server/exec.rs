@@ -65,7 +65,7 @@ impl Exec for ExecApi {
         kelson_sys::spawn(async move {
             let ended = serving.await;
             if let Some(record) = record {
-                record.told(&ended);
+                record.outcome(&ended);
             }
         });
         let stream = futures_util::stream::unfold(responses, |mut responses| async move {

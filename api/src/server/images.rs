@@ -54,7 +54,7 @@ impl Images for ImagesApi {
         let pruned = self.images.prune(&self.manager, dry_run).await.map_err(status)?;
         if let Some(record) = record {
             let references = pruned.removed.iter().map(|image| image.reference.as_str());
-            record.told(&references.collect::<Vec<_>>().join(", "));
+            record.outcome(&references.collect::<Vec<_>>().join(", "));
         }
         let images = pruned.removed.into_iter();
         let images = images.map(|image| v1::PrunedImage { reference: image.reference, size: image.size });
@@ -77,7 +77,7 @@ impl Images for ImagesApi {
         let Updated { pulled, services } =
             self.images.update(&self.manager, &reference, dry_run).await.map_err(status)?;
         if let Some(record) = record {
-            record.told(&pulled.digest);
+            record.outcome(&pulled.digest);
         }
         Ok(Response::new(v1::UpdateImageResponse {
             digest: pulled.digest,

@@ -64,8 +64,8 @@ impl ServicesApi {
         results: Vec<ActionResult>,
     ) -> Response<v1::ActionResponse> {
         if let Some(record) = record {
-            let told = results.iter().map(|result| format!("{}: {}", result.name, result.message));
-            record.told(&told.collect::<Vec<_>>().join(", "));
+            let outcomes = results.iter().map(|result| format!("{}: {}", result.name, result.message));
+            record.outcome(&outcomes.collect::<Vec<_>>().join(", "));
         }
         let results =
             results.into_iter().map(|result| model::action(result, |snapshot| self.service(snapshot)));

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use kelson_proto::v1;
 use kelson_proto::v1::run_request::Request as Asked;
-use kelson_proto::v1::run_response::Response as Told;
+use kelson_proto::v1::run_response::Response;
 use kelson_services::exec::{BoxFuture, ExecControl, Executing, Exit, WindowSize};
 use kelson_sys::descriptor::Watched;
 use nix::errno::Errno;
@@ -132,8 +132,8 @@ fn watched(fd: OwnedFd, interest: Interest) -> io::Result<Watched<OwnedFd>> {
     Watched::new(fd, interest)
 }
 
-fn response(told: Told) -> Result<v1::RunResponse, Status> {
-    Ok(v1::RunResponse { response: Some(told) })
+fn response(response: Response) -> Result<v1::RunResponse, Status> {
+    Ok(v1::RunResponse { response: Some(response) })
 }
 
 /// That it runs, what it writes, and how it ended, which is returned in words. A caller that has gone is no matter: the
@@ -145,14 +145,14 @@ async fn tell(
     mut exit: BoxFuture<'static, Exit>,
     responses: &Responses,
 ) -> String {
-    let _ = responses.send(response(Told::Started(v1::RunStarted { pid }))).await;
+    let _ = responses.send(response(Response::Started(v1::RunStarted { pid }))).await;
     let (ended, ending) = watch::channel(false);
     let errors = async {
         if let Some(errors) = errors {
-            pump(errors, Told::Errors, responses, ending.clone()).await;
+            pump(errors, Response::Errors, responses, ending.clone()).await;
         }
     };
-    let pumps = async { tokio::join!(pump(output, Told::Output, responses, ending.clone()), errors) };
+    let pumps = async { tokio::join!(pump(output, Response::Output, responses, ending.clone()), errors) };
     let mut pumps = std::pin::pin!(pumps);
     let (exit, drained) = tokio::select! {
         biased;
@@ -168,7 +168,7 @@ async fn tell(
         Exit::Signal { signal, .. } => (None, Some(signal)),
         Exit::Lost => (None, None),
     };
-    let _ = responses.send(response(Told::Exited(v1::RunExited { status, signal }))).await;
+    let _ = responses.send(response(Response::Exited(v1::RunExited { status, signal }))).await;
     match (status, signal) {
         (Some(status), _) => format!("exited with status {status}"),
         (None, Some(signal)) => format!("killed by signal {signal}"),
@@ -179,7 +179,7 @@ async fn tell(
 /// Passes on what comes from a descriptor until its end; after the command's, what is there already.
 async fn pump(
     from: Watched<OwnedFd>,
-    wrap: fn(Vec<u8>) -> Told,
+    wrap: fn(Vec<u8>) -> Response,
     responses: &Responses,
     mut ended: watch::Receiver<bool>,
 ) {
