@@ -19,6 +19,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use kelson_sys::kernel_log;
 use kelson_sys::text::start_of;
 use tracing::Level;
 
@@ -132,9 +133,7 @@ impl Console {
             return None;
         }
         if self.kmsg.get().is_none() {
-            let flags = libc::O_NONBLOCK | libc::O_CLOEXEC | libc::O_NOCTTY;
-            let file = OpenOptions::new().write(true).custom_flags(flags).open("/dev/kmsg").ok()?;
-            let _ = self.kmsg.set(file);
+            let _ = self.kmsg.set(kernel_log::writer().ok()?);
         }
         self.kmsg.get()
     }

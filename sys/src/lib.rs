@@ -8,6 +8,7 @@ pub mod fnmatch;
 pub mod icmpv6;
 pub mod io_port;
 pub mod ipv4;
+pub mod kernel_log;
 mod lock;
 pub mod mountinfo;
 pub mod netlink;

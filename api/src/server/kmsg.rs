@@ -4,10 +4,10 @@ mod record;
 
 use std::fs::File;
 use std::io::Read as _;
-use std::os::unix::fs::OpenOptionsExt as _;
 
 use kelson_proto::v1;
 use kelson_sys::descriptor::Watched;
+use kelson_sys::kernel_log::{self, PATH};
 use tokio::sync::watch;
 use tonic::Status;
 
@@ -34,14 +34,10 @@ impl KernelLog {
     pub fn open(follow: bool, closed: watch::Receiver<()>) -> Result<KernelLog, Status> {
         let unreadable = |error: std::io::Error| {
             Status::failed_precondition(format!(
-                "the kernel log cannot be read here: /dev/kmsg: {error}; in a container ask the host for it"
+                "the kernel log cannot be read here: {PATH}: {error}; in a container ask the host for it"
             ))
         };
-        let file = File::options()
-            .read(true)
-            .custom_flags(nix::fcntl::OFlag::O_NONBLOCK.bits())
-            .open("/dev/kmsg")
-            .map_err(unreadable)?;
+        let file = kernel_log::reader().map_err(unreadable)?;
         // Also what stands in for it in some containers, such as /dev/null, cannot be waited for.
         let file = Watched::reading(file).map_err(unreadable)?;
         Ok(KernelLog { file, follow, closed, ended: false })
@@ -56,7 +52,7 @@ impl KernelLog {
             match self.read() {
                 Err(error) => {
                     self.ended = true;
-                    return Some(Err(Status::unavailable(format!("reading /dev/kmsg failed: {error}"))));
+                    return Some(Err(Status::unavailable(format!("reading {PATH} failed: {error}"))));
                 }
                 Ok(messages) if !messages.is_empty() => return Some(Ok(v1::DmesgResponse { messages })),
                 Ok(_) if !self.follow => return None,

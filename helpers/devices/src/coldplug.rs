@@ -3,9 +3,11 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use kelson_sys::kernel_log;
+
 use crate::device::{self, SYS};
 use crate::drivers::Drivers;
-use crate::firmware::{self, FirmwareLog};
+use crate::firmware::FirmwareLog;
 
 /// A driver may find devices, which need drivers: of a controller, a bus, a disk. More levels than there are.
 const LEVELS: usize = 16;
@@ -17,7 +19,7 @@ const LEVELS: usize = 16;
 pub fn load_drivers() -> Result<String, String> {
     let drivers = Drivers::of_running_kernel().map_err(|error| error.to_string())?;
     // Also what the drivers of the kernel itself have asked for is reported.
-    let mut firmware = FirmwareLog::open(Path::new(firmware::LOG));
+    let mut firmware = FirmwareLog::of(kernel_log::reader());
     let (mut done, mut loaded, mut failures) = (BTreeSet::new(), Vec::new(), Vec::new());
     for _ in 0..LEVELS {
         let new: Vec<String> = aliases(Path::new(SYS)).difference(&done).cloned().collect();

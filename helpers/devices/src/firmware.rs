@@ -7,16 +7,12 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::fs::File;
-use std::io::{ErrorKind, Read as _};
+use std::io::{self, ErrorKind, Read as _};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::Path;
 
 use kelson_sys::text::start_of;
 use nix::errno::Errno;
 
-/// The log of the kernel; each read gives one record.
-pub const LOG: &str = "/dev/kmsg";
 /// The longest record, in bytes.
 const RECORD: usize = 8192;
 /// The most files that are reported. A driver may ask for a file in many versions.
@@ -75,10 +71,9 @@ pub struct FirmwareLog {
 }
 
 impl FirmwareLog {
-    /// From the oldest record that the kernel keeps. `None`: it cannot be read here, as in most containers.
-    pub fn open(path: &Path) -> Option<FirmwareLog> {
-        let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path).ok()?;
-        Some(FirmwareLog { file, reported: BTreeSet::new() })
+    /// Of a log that was opened. `None`: it cannot be read here, as in most containers.
+    pub fn of(opened: io::Result<File>) -> Option<FirmwareLog> {
+        Some(FirmwareLog { file: opened.ok()?, reported: BTreeSet::new() })
     }
 
     /// What is new in it, each file of a device once.
@@ -185,6 +180,6 @@ mod tests {
             reported += log.new_ones().len();
         }
         assert_eq!(reported, MOST);
-        assert!(FirmwareLog::open(Path::new("/nonexistent")).is_none());
+        assert!(FirmwareLog::of(File::open("/nonexistent")).is_none());
     }
 }

@@ -34,6 +34,7 @@ use kelson_helper::log::line;
 use kelson_helper::notify::{EVENT, Notifier};
 use kelson_helper::signals::termination;
 use kelson_spec::devices::DeviceRule;
+use kelson_sys::kernel_log;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -79,7 +80,7 @@ fn run(rules: Vec<DeviceRule>) -> io::Result<()> {
     let mut listener = Listener::open()?;
     let mut registry = Registry::new(Path::new(SYS), Path::new("/dev"), rules)?;
     registry.scan();
-    let mut firmware = FirmwareLog::open(Path::new(firmware::LOG));
+    let mut firmware = FirmwareLog::of(kernel_log::reader());
     let mut readiness = Readiness::new(Notifier::connect()?);
     loop {
         let mut quiet = false;
