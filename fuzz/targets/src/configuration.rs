@@ -47,7 +47,7 @@ fn check(loaded: &Loaded) {
     assert!(ordered.windows(2).all(|pair| pair[0] != pair[1]), "none is stopped twice");
     for spec in &loaded.services {
         assert!(ordered.binary_search(&spec.name.as_str()).is_ok(), "{} is stopped", spec.name);
-        let _ = graph.all_dependants(&spec.name);
+        let _ = graph.dependants(&spec.name);
     }
     let bytes = wire::encode(loaded).expect("it can be handed over");
     assert_eq!(&wire::decode::<Loaded>(&bytes).expect("it can be taken over"), loaded);
@@ -108,7 +108,7 @@ pub fn wire(data: &[u8]) {
     let graph = Graph::new(&loaded.services);
     let _ = graph.stop_order();
     for spec in &loaded.services {
-        let _ = graph.all_dependants(&spec.name);
+        let _ = graph.dependants(&spec.name);
         let _ = written(spec).file();
     }
     for diagnostic in &loaded.diagnostics {
