@@ -47,7 +47,8 @@ pub fn fill(tree: &Tree, listed: &[Device], ids: Option<IdRange>) -> Result<(), 
     Ok(())
 }
 
-/// Makes a node, with the same owner inside as on the host if the container has it; where the kernel lets this process make none (in a user namespace), the one of the host stands there.
+/// Makes a node, with the same owner inside as on the host if the container has it. Where the kernel lets this process make
+/// none (in a user namespace), the one of the host stands there.
 fn node(tree: &Tree, device: &Device, ids: Option<IdRange>) -> Result<(), ContainerError> {
     let what = || format!("cannot make device {}", device.path);
     let path = Path::new(&device.path);
