@@ -47,6 +47,7 @@ fn plain(line: &str, name: &str) -> Option<String> {
 const RUNC: (&str, &str) = ("runc", "containerd");
 const CRUN: (&str, &str) = ("crun", "containerd");
 const KELSON: (&str, &str) = ("kelson", "kelson");
+const USERS: (&str, &str) = ("users", "kelson, userNamespace: true");
 
 /// What a process of each form of a service sees, by who runs it, its form and the line.
 fn looked(builder: HostBuilder, (who, runtime): (&str, &str)) -> BTreeSet<String> {
@@ -114,6 +115,22 @@ fn x1_a_process_sees_the_same() {
     compare("crun, not kelson", &among(&WITH_CRUN), &[&crun, &kelson]);
     compare("kelson, not crun", &among(&INSTEAD), &[&kelson, &crun]);
     assert!(different.is_empty(), "{}", different.join("\n"));
+}
+
+/// The lines that a user namespace changes: docs/howto/user-namespace.md has the reasons.
+const WITHOUT_USERS: [&str; 2] = ["ns.user is of the host", ": Read-only file system (os error 30)"];
+const WITH_USERS: [&str; 2] = ["ns.user is of the container", ": Permission denied (os error 13)"];
+
+#[test]
+fn x1_a_user_namespace_changes_nothing_else() {
+    let without = looked(Host::builder().without_containerd(), KELSON);
+    let with = looked(Host::builder().without_containerd(), USERS);
+    let among =
+        |known: &'static [&str]| move |line: &&String| !known.iter().any(|known| line.ends_with(known));
+    assert!(with.contains("plain: ns.user is of the container"), "{with:#?}");
+    let lost: Vec<_> = without.difference(&with).filter(among(&WITHOUT_USERS)).collect();
+    let gained: Vec<_> = with.difference(&without).filter(among(&WITH_USERS)).collect();
+    assert!(lost.is_empty() && gained.is_empty(), "lost: {lost:#?}\ngained: {gained:#?}");
 }
 
 #[test]

@@ -109,7 +109,7 @@ fn gather() -> String {
             let _ = writeln!(text, "{file} {}", line.replace('\t', " "));
         }
     }
-    for kind in ["cgroup", "ipc", "mnt", "net", "pid", "uts"] {
+    for kind in ["cgroup", "ipc", "mnt", "net", "pid", "user", "uts"] {
         if let Ok(target) = fs::read_link(format!("/proc/self/ns/{kind}")) {
             let _ = writeln!(text, "ns.{kind} {}", target.display());
         }
