@@ -213,7 +213,7 @@ pub(super) fn h4_a_check_runs_in_its_container(vm: &Vm, cgroup: &str) {
     for key in below(&own, "ns.").iter().map(|kind| format!("ns.{kind}")).chain(["status.Uid".to_owned()]) {
         assert_eq!(own.get(&key), main.get(&key), "{key}: {output}");
     }
-    assert_eq!(below(&own, "ns.").len(), 6, "{output}");
+    assert_eq!(below(&own, "ns.").len(), 7, "{output}");
     assert_eq!(own.get("env.MARK").map(String::as_str), Some("green"), "{output}");
     assert_eq!(below(&own, "env."), below(&main, "env."), "{output}");
 }
