@@ -18,14 +18,14 @@ impl IdRange {
     const LAST: u32 = 1_879_048_191;
     const COUNT: u32 = (Self::LAST - Self::FIRST + 1) / Self::SIZE;
 
-    /// The last id of the host.
-    pub fn last(self) -> u32 {
-        self.first.saturating_add(Self::SIZE - 1)
-    }
-
     /// The id of the host that an id of the container is. `None`: the container has no such id.
     pub fn on_host(self, id: u32) -> Option<u32> {
         if id < Self::SIZE { self.first.checked_add(id) } else { None }
+    }
+
+    /// As [`IdRange::on_host`], of a container that may have no user namespace (`None`): its ids are those of the host.
+    pub fn of_host(ids: Option<IdRange>, id: u32) -> Option<u32> {
+        ids.map_or(Some(id), |ids| ids.on_host(id))
     }
 
     /// The first ids of the ranges that a service of this name tries, each once and the one that suits it best first.
@@ -46,15 +46,18 @@ mod tests {
         assert_eq!((firsts.len(), firsts[0]), (28_664, 524_288));
         assert!(firsts.windows(2).all(|two| two[1] - two[0] == IdRange::SIZE));
         let last = IdRange { first: firsts[firsts.len() - 1] };
-        assert_eq!((last.first, last.last()), (1_878_982_656, 1_879_048_191));
+        assert_eq!((last.first, last.on_host(65_535)), (1_878_982_656, Some(1_879_048_191)));
     }
 
     #[test]
     fn an_id_is_one_of_the_host_or_none() {
         let range = IdRange { first: 524_288 };
         assert_eq!(range.on_host(0), Some(524_288));
-        assert_eq!(range.on_host(65_535), Some(range.last()));
+        assert_eq!(range.on_host(65_535), Some(589_823));
         assert_eq!(range.on_host(65_536), None);
         assert_eq!(range.on_host(u32::MAX), None);
+        assert_eq!(IdRange::of_host(Some(range), 1), Some(524_289));
+        assert_eq!(IdRange::of_host(Some(range), 65_536), None);
+        assert_eq!(IdRange::of_host(None, 65_536), Some(65_536));
     }
 }

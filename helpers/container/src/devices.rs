@@ -71,8 +71,8 @@ fn node(tree: &Tree, device: &Device, ids: Option<IdRange>) -> Result<(), Contai
     }
     // The mask of this process has no say.
     fchmodat(&folder, name, mode, FchmodatFlags::FollowSymlink).at(what)?;
-    let within = |id| ids.map_or(Some(id), |ids| ids.on_host(id));
-    let owner = (within(device.uid).map(Uid::from_raw), within(device.gid).map(Gid::from_raw));
+    let on_host = |id| IdRange::of_host(ids, id);
+    let owner = (on_host(device.uid).map(Uid::from_raw), on_host(device.gid).map(Gid::from_raw));
     fchownat(&folder, name, owner.0, owner.1, AtFlags::AT_SYMLINK_NOFOLLOW).at(what)?;
     Ok(())
 }

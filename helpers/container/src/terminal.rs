@@ -19,7 +19,7 @@ pub fn take(process: &Process, ids: Option<IdRange>) -> Result<(), ContainerErro
     // SAFETY: PID 1 gives this process the descriptor, which nothing else of it knows.
     let socket = unsafe { OwnedFd::from_raw_fd(TERMINAL) };
     let size = process.console_size.map(|size| WindowSize { rows: size.height, columns: size.width });
-    let owner = ids.map_or(Some(process.user.uid), |ids| ids.on_host(process.user.uid));
+    let owner = IdRange::of_host(ids, process.user.uid);
     let Terminal { ours, theirs } = Terminal::new(size.unwrap_or_default(), owner)?;
     dup2_stdin(&theirs).at(what)?;
     dup2_stdout(&theirs).at(what)?;

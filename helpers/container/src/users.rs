@@ -102,23 +102,17 @@ impl Users {
 
     /// Becomes the container's root.
     pub fn enter(self) -> Result<(), ContainerError> {
-        let what = || "cannot enter the user namespace of the container".to_owned();
-        setns(self.namespace, CloneFlags::CLONE_NEWUSER).at(what)?;
-        become_root().at(what)
+        join(self.namespace)
     }
 }
 
-/// Enters the user namespace of the process whose pidfd this is, as its root.
-pub fn join(main: OwnedFd) -> Result<(), ContainerError> {
+/// Enters a user namespace, which a descriptor of it or the pidfd of a process in it names, as its root.
+pub fn join(namespace: OwnedFd) -> Result<(), ContainerError> {
     let what = || "cannot enter the user namespace of the container".to_owned();
-    setns(main, CloneFlags::CLONE_NEWUSER).at(what)?;
-    become_root().at(what)
-}
-
-fn become_root() -> nix::Result<()> {
+    setns(namespace, CloneFlags::CLONE_NEWUSER).at(what)?;
     let (gid, uid) = (Gid::from_raw(0), Uid::from_raw(0));
-    setresgid(gid, gid, gid)?;
-    setresuid(uid, uid, uid)
+    setresgid(gid, gid, gid).at(what)?;
+    setresuid(uid, uid, uid).at(what)
 }
 
 /// Stands before the number of the child.

@@ -43,7 +43,7 @@ pub struct Further {
 impl Further {
     /// The user and the group of the host that its pipes are to belong to, so that it can open `/dev/stdout`. `None`: root's.
     pub(super) fn pipe_owner(&self) -> Option<(u32, u32)> {
-        let on_host = |id| self.ids.map_or(Some(id), |ids| ids.on_host(id));
+        let on_host = |id| IdRange::of_host(self.ids, id);
         let owner = on_host(self.process.user.uid).zip(on_host(self.process.user.gid));
         owner.filter(|owner| *owner != (0, 0))
     }
