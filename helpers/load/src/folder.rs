@@ -146,14 +146,13 @@ impl Reading {
         }
         let (is_layer, absent) = (self.is_layer, below.clone());
         let decoded = self.file(&path, None, |d, root, _| {
-            let unsound = !d.diagnostics.is_empty();
             let root = root?;
+            let unsound = !d.diagnostics.is_empty() || !matches!(root.value, Value::Mapping(_));
             if let Some(node) = root.get("sources").filter(|_| is_layer) {
                 d.at_key("sources", |d| {
                     d.wrong(node.at, "a source cannot name sources; name them in the image");
                 });
             }
-            let unsound = unsound || !matches!(root.value, Value::Mapping(_));
             let machine = grammar::machine(d, root, below);
             Some(if unsound { closed(machine) } else { machine })
         });

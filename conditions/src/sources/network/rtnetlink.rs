@@ -32,7 +32,7 @@ pub(super) async fn follow(levels: watch::Sender<Option<Levels>>, bridge: Option
     let mut pause = SHORTEST_PAUSE;
     let mut size = BUFFER;
     loop {
-        let Err(error) = follow_one_socket(&levels, &bridge, &mut size).await;
+        let Err(error) = follow_one_socket(&levels, bridge.as_deref(), &mut size).await;
         publish(&levels, Some(Levels::default()));
         tracing::warn!("the network cannot be followed, trying again in {pause:?}: {error}");
         sleep(pause).await;
@@ -42,7 +42,7 @@ pub(super) async fn follow(levels: watch::Sender<Option<Levels>>, bridge: Option
 
 async fn follow_one_socket(
     levels: &watch::Sender<Option<Levels>>,
-    bridge: &Option<Arc<str>>,
+    bridge: Option<&str>,
     size: &mut usize,
 ) -> io::Result<Infallible> {
     let socket = Watched::reading(open()?)?;
@@ -79,7 +79,7 @@ async fn follow_one_socket(
         }
         dump.proceed(&socket)?;
         if dump.is_complete() {
-            publish(levels, Some(dump.tables.levels(bridge.as_deref())));
+            publish(levels, Some(dump.tables.levels(bridge)));
         }
         // A flood must not keep the rest of the host waiting.
         tokio::task::consume_budget().await;
