@@ -1,41 +1,30 @@
 //! Services from images, with a real containerd in the namespaces of the host, and without one.
 
+/// Makes a test of a function for each of these runtimes.
+macro_rules! by {
+    ($test:ident: $($name:ident $runtime:ident),+) => {
+        mod $test {
+            $(
+                #[test]
+                fn $name() {
+                    super::super::run_by(super::super::Runtime::$runtime, super::$test);
+                }
+            )+
+        }
+    };
+}
+
 /// Makes two tests of a function: one with containerd, one in which Kelson runs the containers itself.
 macro_rules! both {
     ($test:ident) => {
-        mod $test {
-            #[test]
-            fn containerd() {
-                super::super::run_by(super::super::Runtime::Containerd, super::$test);
-            }
-
-            #[test]
-            fn kelson() {
-                super::super::run_by(super::super::Runtime::Kelson, super::$test);
-            }
-        }
+        by!($test: containerd Containerd, kelson Kelson);
     };
 }
 
 /// As [`both!`], and a third one: Kelson runs the containers, whose root is no user of the host.
 macro_rules! all {
     ($test:ident) => {
-        mod $test {
-            #[test]
-            fn containerd() {
-                super::super::run_by(super::super::Runtime::Containerd, super::$test);
-            }
-
-            #[test]
-            fn kelson() {
-                super::super::run_by(super::super::Runtime::Kelson, super::$test);
-            }
-
-            #[test]
-            fn users() {
-                super::super::run_by(super::super::Runtime::Users, super::$test);
-            }
-        }
+        by!($test: containerd Containerd, kelson Kelson, users Users);
     };
 }
 

@@ -221,7 +221,7 @@ fn datagrams_go_both_ways_through_a_port_of_udp() {
     for (address, own) in [("192.0.2.9:82", "192.0.2.1 ping"), ("[2001:db8::9]:82", "2001:db8::1 ping")] {
         until("the way out", PATIENCE, || (within("other", address) == own).then_some(()));
     }
-    // One socket, which goes on after a restart of the container.
+    // The same socket works after a restart of the container.
     for (own, address) in [("0.0.0.0:0", "192.0.2.1:5353"), ("[::]:0", "[2001:db8::1]:5353")] {
         let socket = place.far.socket(move || UdpSocket::bind(own).expect("a port is free"));
         socket.connect(address).unwrap();
