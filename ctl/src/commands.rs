@@ -34,6 +34,7 @@ pub mod halt;
 pub mod health;
 pub mod history;
 pub mod images;
+pub mod import;
 mod last_lines;
 pub mod logs;
 pub mod looking;
@@ -153,6 +154,7 @@ commands! {
     Validate: validate,
     Schema: schema,
     Explain: explain,
+    Import: import,
     Gen: generate,
     Config: config,
     Version: version,

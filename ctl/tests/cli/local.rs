@@ -68,6 +68,30 @@ fn each_mistake_of_a_folder_or_a_file_is_pointed_at() {
 }
 
 #[test]
+fn units_of_systemd_become_service_files() {
+    let folder = configuration(&[
+        (
+            "web.service",
+            "[Unit]\nDescription=The web\nAfter=network.target\n[Service]\nType=notify\nExecStart=/usr/bin/web \\\n\
+             # not --this\n  --name \"a b\"\nUser=www-data\nKillMode=mixed\n[Install]\nWantedBy=multi-user.target\n",
+        ),
+        ("web.service.d/20-b.conf", "[Service]\nExecStart=\nExecStart=/usr/bin/web --second\n"),
+        ("web.service.d/10-a.conf", "[Service]\nExecStart=\nExecStart=/usr/bin/web --first\n"),
+        ("web.service.d/README", "[Service]\nExecStart=\n"),
+        (
+            "lossy.service",
+            "[Service]\nType=forking\nExecStart=/usr/sbin/lossy\nPrivateTmp=true\nPrivteDevices=yes\nKillMode=mixed\n",
+        ),
+        ("queue@.service", "[Service]\nExecStart=/usr/bin/queue %i %H\nKillMode=mixed\n"),
+        ("queue@.service.d/a.conf", "[Service]\nUser=all\nGroup=all\n"),
+        ("queue@mail.service.d/a.conf", "[Service]\nUser=mail\n"),
+        ("services/none", ""),
+    ]);
+    std::fs::write(folder.join("binary.service"), [0xff, 0xfe]).unwrap();
+    local("import", &folder);
+}
+
+#[test]
 fn elsewhere_users_and_files_are_those_of_the_root_or_not_checked() {
     let folder = configuration(&[(
         "services/web.yaml",

@@ -1,0 +1,36 @@
+//! `import`: files of other programs as files of Kelson, without a host.
+
+mod systemd;
+
+use crate::call::{Call, Run};
+use crate::failure::Failure;
+
+/// Translate files of other programs into service files
+///
+/// For each key it tells what becomes of it: kept, approximated with a
+/// difference that it names, or rejected because something would be lost.
+/// Nothing is dropped silently.
+///
+/// Examples:
+///   kelsonctl import systemd /lib/systemd/system/redis-server.service
+#[derive(Debug, Clone, clap::Args)]
+#[command(verbatim_doc_comment)]
+pub struct Arguments {
+    #[command(subcommand)]
+    kind: Kind,
+}
+
+#[derive(Debug, Clone, clap::Subcommand)]
+enum Kind {
+    Systemd(systemd::Arguments),
+}
+
+impl Run for Arguments {
+    const SEVERAL: bool = false;
+
+    async fn run(self, call: &Call) -> Result<(), Failure> {
+        match self.kind {
+            Kind::Systemd(arguments) => systemd::run(call, arguments),
+        }
+    }
+}

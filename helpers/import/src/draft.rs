@@ -1,0 +1,173 @@
+//! The service that a unit becomes, while its keys are read.
+
+use std::time::Duration;
+
+use kelson_load::Json;
+use kelson_spec::service::{Hook, Requirement, Seccomp, ServiceKind, ServiceSpec, StartMode};
+use kelson_spec::units::NEVER;
+
+use crate::finding::Outcome;
+use crate::settings::Settings;
+use crate::specifiers::expanded;
+use crate::unit_name::UnitName;
+use crate::values::{LONGEST, boolean, time_span};
+
+/// What systemd waits for a start and a stop, unless a unit says otherwise.
+const TIMEOUT: Duration = Duration::from_secs(90);
+
+/// The most hooks of a kind that a service file takes.
+const MOST_HOOKS: usize = 32;
+
+/// The state of a translation. The functions of the table write into it.
+#[derive(Debug)]
+pub struct Draft<'u> {
+    pub settings: &'u Settings,
+    pub name: &'u UnitName,
+    /// Values of specifiers.
+    pub given: &'u [(char, String)],
+    pub spec: ServiceSpec,
+    /// As the file has them: only a host knows what they stand for.
+    pub user: Option<String>,
+    pub group: Option<String>,
+    pub environment_files: Vec<String>,
+    /// The commands of a one-shot before its last.
+    pub earlier: Vec<Hook>,
+}
+
+impl<'u> Draft<'u> {
+    pub fn new(
+        service: &str,
+        settings: &'u Settings,
+        name: &'u UnitName,
+        given: &'u [(char, String)],
+    ) -> Self {
+        let mut spec = ServiceSpec::process(service, Vec::<String>::new());
+        spec.start = StartMode::Manual;
+        Draft {
+            settings,
+            name,
+            given,
+            spec,
+            user: None,
+            group: None,
+            environment_files: Vec::new(),
+            earlier: Vec::new(),
+        }
+    }
+
+    /// With the values of its specifiers.
+    ///
+    /// # Errors
+    /// The sentence about one that is not known here.
+    pub fn expanded(&self, text: &str) -> Result<String, Outcome> {
+        expanded(text, self.name, self.given)
+    }
+
+    pub fn is_oneshot(&self) -> bool {
+        self.settings.service("Type") == "oneshot"
+    }
+
+    /// Whether a key of `[Service]` is a boolean that is set.
+    pub fn is_on(&self, key: &str) -> bool {
+        boolean(self.settings.service(key)) == Some(true)
+    }
+
+    /// The time limit of a start, or of a stop. [`NEVER`]: none.
+    pub fn timeout(&self, key: &str) -> Duration {
+        let text = self.settings.service(key);
+        if text.is_empty() {
+            return if key == "TimeoutStartSec" && self.is_oneshot() { NEVER } else { TIMEOUT };
+        }
+        time_span(text).map_or(TIMEOUT, |span| span.filter(|time| !time.is_zero()).unwrap_or(NEVER))
+    }
+
+    /// The time limit of a hook, which has to have one.
+    pub fn hook_timeout(&self, key: &str) -> Duration {
+        self.timeout(key).min(LONGEST)
+    }
+
+    /// Adds a condition that is not there yet.
+    pub fn depends(&mut self, requirement: Requirement) {
+        let name = |requirement: &Requirement| match requirement {
+            Requirement::Service { name, .. } => Some(name.clone()),
+            _ => None,
+        };
+        let same = |known: &Requirement| match (name(known), name(&requirement)) {
+            (Some(known), Some(new)) => known == new,
+            _ => *known == requirement,
+        };
+        if name(&requirement).as_ref() != Some(&self.spec.name) && !self.spec.depends.iter().any(same) {
+            self.spec.depends.push(requirement);
+        }
+    }
+
+    /// Adds a condition to `when`.
+    pub fn when(&mut self, requirement: Requirement) {
+        if !self.spec.when.contains(&requirement) {
+            self.spec.when.push(requirement);
+        }
+    }
+
+    /// What holds for every unit, whatever keys it has, and the service file.
+    pub fn finished(mut self) -> Json {
+        let spec = &mut self.spec;
+        spec.hooks.pre.append(&mut self.earlier);
+        for hooks in
+            [&mut spec.hooks.pre, &mut spec.hooks.post_start, &mut spec.hooks.pre_stop, &mut spec.hooks.post]
+        {
+            hooks.truncate(MOST_HOOKS);
+        }
+        let (stop, start) = (self.timeout("TimeoutStopSec"), self.timeout("TimeoutStartSec"));
+        self.spec.stop.timeout = stop;
+        if self.spec.kind == ServiceKind::Service {
+            self.spec.start_timeout = start;
+        }
+        // systemd restricts nothing that a unit does not name.
+        self.spec.security.no_new_privileges = self.is_on("NoNewPrivileges");
+        if self.settings.service_list("SystemCallFilter").is_empty() {
+            self.spec.security.seccomp = Seccomp::Unconfined;
+        }
+        let user = match (self.user, self.group) {
+            (Some(user), Some(group)) => Some(format!("{user}:{group}")),
+            (Some(user), None) => Some(user),
+            (None, Some(group)) => Some(format!("root:{group}")),
+            (None, None) => None,
+        };
+        let Json::Map(mut entries) = kelson_load::written(&self.spec) else { return Json::Null };
+        let place = |entries: &[(String, Json)], before: &[&str]| {
+            let found = entries.iter().position(|(key, _)| before.contains(&key.as_str()));
+            found.unwrap_or(entries.len())
+        };
+        if !self.environment_files.is_empty() {
+            let at = place(&entries, &AFTER_ENVIRONMENT);
+            let files = Json::texts(self.environment_files.iter().map(String::as_str));
+            entries.insert(at, ("environmentFiles".to_owned(), files));
+        }
+        if let Some(user) = user {
+            let at = place(&entries, &AFTER_USER);
+            entries.insert(at, ("user".to_owned(), Json::Text(user)));
+        }
+        Json::Map(entries)
+    }
+}
+
+/// Keys of a service file, in its order: those after `user`, and those after `environmentFiles`.
+const AFTER_USER: [&str; 6] = ["resources", "delegate", "limits", "security", "api", "logs"];
+const AFTER_ENVIRONMENT: [&str; 16] = [
+    "type",
+    "start",
+    "when",
+    "depends",
+    "restart",
+    "readiness",
+    "startTimeout",
+    "hooks",
+    "stop",
+    "user",
+    "resources",
+    "delegate",
+    "limits",
+    "security",
+    "api",
+    "logs",
+];

@@ -1,0 +1,265 @@
+//! The environment of a unit, and the variables in its commands.
+
+use std::collections::BTreeMap;
+
+use kelson_spec::service::Inherit;
+
+use crate::draft::Draft;
+use crate::finding::Outcome;
+use crate::settings::Setting;
+use crate::words::words;
+
+/// Variables that systemd sets itself for some or all runs.
+const OF_SYSTEMD: [&str; 30] = [
+    "PATH",
+    "LANG",
+    "USER",
+    "LOGNAME",
+    "HOME",
+    "SHELL",
+    "INVOCATION_ID",
+    "XDG_RUNTIME_DIR",
+    "RUNTIME_DIRECTORY",
+    "STATE_DIRECTORY",
+    "CACHE_DIRECTORY",
+    "LOGS_DIRECTORY",
+    "CONFIGURATION_DIRECTORY",
+    "CREDENTIALS_DIRECTORY",
+    "MAINPID",
+    "MANAGERPID",
+    "LISTEN_FDS",
+    "LISTEN_PID",
+    "LISTEN_FDNAMES",
+    "NOTIFY_SOCKET",
+    "WATCHDOG_PID",
+    "WATCHDOG_USEC",
+    "SYSTEMD_EXEC_PID",
+    "TERM",
+    "LOG_NAMESPACE",
+    "JOURNAL_STREAM",
+    "SERVICE_RESULT",
+    "EXIT_CODE",
+    "EXIT_STATUS",
+    "PIDFILE",
+];
+
+/// The variables whose values a unit fixes, if it fixes any.
+#[derive(Debug, Default)]
+pub struct Known {
+    set: BTreeMap<String, String>,
+    /// A file of the host may set others, and these.
+    open: bool,
+}
+
+impl Known {
+    pub fn of(draft: &Draft<'_>) -> Known {
+        let (own, wrong) = own(draft, draft.settings.service_list("Environment"));
+        let open = ["EnvironmentFile", "PassEnvironment", "UnsetEnvironment", "PAMName"];
+        let open = open.iter().any(|key| !draft.settings.service_list(key).is_empty());
+        Known { set: own.into_iter().collect(), open: open || wrong != Outcome::default() }
+    }
+
+    /// The value of a variable; `None`: only a run knows it.
+    fn value(&self, name: &str) -> Option<&str> {
+        match (self.set.get(name), self.open) {
+            (Some(value), false) => Some(value),
+            (None, false) if !OF_SYSTEMD.contains(&name) => Some(""),
+            _ => None,
+        }
+    }
+}
+
+/// Adds a word of a command with the values of its variables: `$NAME` as a whole word becomes as many words as its value
+/// has, `${NAME}` a part of one. Those that are not known go to `open`, and stay in the word as they are.
+pub fn variables(known: &Known, word: &str, to: &mut Vec<String>, open: &mut Vec<String>) {
+    if let Some(name) = word.strip_prefix('$').filter(|name| !name.starts_with(['{', '$'])) {
+        match known.value(name) {
+            Some(value) => to.extend(words(value).unwrap_or_else(|_| vec![value.to_owned()])),
+            None => {
+                open.push(word.to_owned());
+                to.push(word.to_owned());
+            }
+        }
+        return;
+    }
+    let mut out = String::new();
+    let mut rest = word;
+    while let Some((before, after)) = rest.split_once('$') {
+        out.push_str(before);
+        let named = after.strip_prefix('{').and_then(|after| after.split_once('}'));
+        rest = match (after.strip_prefix('$'), named) {
+            (Some(after), _) => {
+                out.push('$');
+                after
+            }
+            (None, Some((name, after))) if is_variable(name) => {
+                match known.value(name) {
+                    Some(value) => out.push_str(value),
+                    None => {
+                        open.push(format!("${{{name}}}"));
+                        out.push_str(&format!("${{{name}}}"));
+                    }
+                }
+                after
+            }
+            _ => {
+                out.push('$');
+                after
+            }
+        };
+    }
+    out.push_str(rest);
+    to.push(out);
+}
+
+/// Whether it can be a variable of a service file.
+pub fn is_variable(name: &str) -> bool {
+    let mut bytes = name.bytes();
+    bytes.next().is_some_and(|b| b.is_ascii_alphabetic() || b == b'_')
+        && bytes.all(|b| b.is_ascii_alphanumeric() || b == b'_')
+}
+
+/// The variables of `Environment=`, the last value of each, and what is wrong with others.
+fn own(draft: &Draft<'_>, list: &[String]) -> (Vec<(String, String)>, Outcome) {
+    let mut found: Vec<(String, String)> = Vec::new();
+    let mut wrong = Outcome::default();
+    for value in list {
+        let entries = match words(value) {
+            Ok(entries) => entries,
+            Err(error) => {
+                wrong = wrong.and(Outcome::rejected(format!("{value}: {error}")));
+                continue;
+            }
+        };
+        for entry in entries {
+            let entry = match draft.expanded(&entry) {
+                Ok(entry) => entry,
+                Err(outcome) => {
+                    wrong = wrong.and(outcome);
+                    continue;
+                }
+            };
+            match entry.split_once('=') {
+                Some((name, value)) if is_variable(name) && name != "KELSON_RUN" && name != "inherit" => {
+                    match found.iter_mut().find(|(known, _)| known == name) {
+                        Some((_, old)) => value.clone_into(old),
+                        None => found.push((name.to_owned(), value.to_owned())),
+                    }
+                }
+                _ => {
+                    let text = format!("{entry} sets no variable that a service file can have");
+                    wrong = wrong.and(Outcome::rejected(text));
+                }
+            }
+        }
+    }
+    (found, wrong)
+}
+
+pub fn environment(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
+    let (found, outcome) = own(draft, setting.list());
+    let gone = draft.settings.service_list("UnsetEnvironment").iter();
+    let gone: Vec<&str> = gone.flat_map(|value| value.split_ascii_whitespace()).collect();
+    let stays = |(name, value): &(String, String)| {
+        !gone.iter().any(|gone| gone == name || *gone == format!("{name}={value}"))
+    };
+    draft.spec.environment = found.into_iter().filter(stays).collect();
+    outcome
+}
+
+pub fn environment_file(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
+    let mut outcome = Outcome::default();
+    for value in setting.list() {
+        let (optional, path) = value.strip_prefix('-').map_or(("", value.as_str()), |path| ("-", path));
+        let path = match draft.expanded(path) {
+            Ok(path) => path,
+            Err(wrong) => {
+                outcome = outcome.and(wrong);
+                continue;
+            }
+        };
+        if !path.starts_with('/') || path.contains(['*', '?', '[']) {
+            outcome = outcome.and(Outcome::rejected(format!("{path} is not the path of one file")));
+            continue;
+        }
+        let entry = format!("{optional}{path}");
+        if !draft.environment_files.contains(&entry) {
+            draft.environment_files.push(entry);
+        }
+    }
+    if !draft.environment_files.is_empty() && !draft.settings.service_list("Environment").is_empty() {
+        return outcome.and(Outcome::rejected(
+            "the files come before `environment` in Kelson, so they do not replace what Environment= sets; take the \
+             variables that a file sets out of `environment`",
+        ));
+    }
+    outcome
+}
+
+pub fn pass_environment(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
+    let names = setting.list().iter().flat_map(|value| value.split_ascii_whitespace());
+    let names: Vec<String> = names
+        .filter(|name| is_variable(name) && !name.starts_with(Inherit::OWN))
+        .map(str::to_owned)
+        .collect();
+    if !names.is_empty() {
+        draft.spec.inherit = Inherit::Names(names);
+    }
+    Outcome::as_table()
+}
+
+pub fn unset_environment(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
+    let names = setting.list().iter().flat_map(|value| value.split_ascii_whitespace());
+    let set: Vec<&str> = names.filter(|name| OF_SYSTEMD.contains(name)).collect();
+    match (set.is_empty(), draft.settings.service_list("EnvironmentFile").is_empty()) {
+        (true, true) => Outcome::as_table(),
+        (false, _) => Outcome::rejected(format!("Kelson sets {} for every service", set.join(", "))),
+        (true, false) => Outcome::rejected("what a file of the environment sets is not taken away again"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(known: &Known, word: &str) -> (Vec<String>, Vec<String>) {
+        let (mut to, mut open) = (Vec::new(), Vec::new());
+        variables(known, word, &mut to, &mut open);
+        (to, open)
+    }
+
+    #[test]
+    fn variables_that_a_unit_fixes_are_put_in() {
+        let set = [("A", "x 'y z'"), ("E", "")].map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let known = Known { set: set.into_iter().collect(), open: false };
+        for (word, expected) in [
+            ("$A", vec!["x", "y z"]),
+            ("${A}", vec!["x 'y z'"]),
+            ("-o${A}${NO}", vec!["-ox 'y z'"]),
+            ("$E", vec![]),
+            ("$NO", vec![]),
+            ("${E}", vec![""]),
+            ("a$A", vec!["a$A"]),
+            ("$$A", vec!["$A"]),
+            ("a$$", vec!["a$"]),
+            ("${", vec!["${"]),
+            ("plain", vec!["plain"]),
+        ] {
+            let (to, open) = of(&known, word);
+            assert_eq!(
+                (to, open.is_empty()),
+                (expected.into_iter().map(str::to_owned).collect(), true),
+                "{word}"
+            );
+        }
+        assert_eq!(of(&known, "${HOME}/x"), (vec!["${HOME}/x".to_owned()], vec!["${HOME}".to_owned()]));
+        assert_eq!(of(&known, "$MAINPID"), (vec!["$MAINPID".to_owned()], vec!["$MAINPID".to_owned()]));
+    }
+
+    #[test]
+    fn a_file_may_set_any() {
+        let known = Known { open: true, ..Known::default() };
+        assert_eq!(of(&known, "$NO").1, ["$NO"]);
+        assert_eq!(of(&known, "--x=${NO}").1, ["${NO}"]);
+    }
+}

@@ -1,0 +1,121 @@
+//! `[Service]`: what systemd.exec(5) says of processes.
+
+use crate::confinement::{group, input, log_burst, output, umask, user, working_directory};
+use crate::environment::{environment, environment_file, pass_environment, unset_environment};
+use crate::key::Neutral::{Empty, No, Words};
+use crate::key::{Key, kept, lost, moot, nearly};
+use crate::lifecycle::time;
+
+const TTY: &str = "the service has no terminal";
+const LOG_NAME: &str = "the log of a service has the name of the service";
+
+pub const KEYS: [Key; 68] = [
+    kept("WorkingDirectory", working_directory, "`process: {workingDirectory: …}`"),
+    kept("User", user, "`user`"),
+    kept("Group", group, "`user: USER:GROUP`"),
+    lost(
+        "SupplementaryGroups",
+        Empty,
+        "the service has the groups of its user alone; add the user to these in /etc/group",
+    ),
+    lost(
+        "DynamicUser",
+        No,
+        "there is no user of its own for the run: without `user` the service runs as root",
+    ),
+    lost("PAMName", Empty, "no PAM session is opened: no limits, groups and environment of one"),
+    kept("UMask", umask, "022, the umask of every service"),
+    lost("Nice", Words(&["0"]), "the service has the priority of the others"),
+    lost("OOMScoreAdjust", Words(&["0"]), "the kernel chooses the service as any other when memory runs out"),
+    lost("CoredumpFilter", Empty, "a core dump has the parts that the kernel chooses"),
+    lost(
+        "IOSchedulingClass",
+        Words(&["0", "none", "best-effort"]),
+        "the service reads and writes with the priority of the others",
+    ),
+    lost(
+        "IOSchedulingPriority",
+        Words(&["4"]),
+        "the service reads and writes with the priority of the others",
+    ),
+    lost("CPUSchedulingPolicy", Words(&["other"]), "the service is scheduled as any other"),
+    lost("CPUSchedulingPriority", Words(&["0"]), "the service is scheduled as any other"),
+    lost("CPUSchedulingResetOnFork", No, "its children inherit how it is scheduled"),
+    lost("CPUAffinity", Empty, "the service runs on every CPU"),
+    lost("NUMAPolicy", Words(&["default"]), "the kernel chooses the memory of the service"),
+    lost("NUMAMask", Empty, "the kernel chooses the memory of the service"),
+    lost("TimerSlackNSec", Empty, "timers of the service have the slack of the kernel"),
+    lost("Personality", Empty, "the program sees the architecture of the host"),
+    lost("IgnoreSIGPIPE", No, "SIGPIPE ends the program"),
+    kept("Environment", environment, "`environment`"),
+    nearly(
+        "EnvironmentFile",
+        environment_file,
+        "`environmentFiles`: Kelson reads them with the service file, not at each start, and a line of theirs does not go on in the next",
+    ),
+    nearly("PassEnvironment", pass_environment, "`environment: {inherit: […]}`: the variables of `init`"),
+    kept("UnsetEnvironment", unset_environment, "variables that nothing sets"),
+    kept("StandardInput", input, "`/dev/null`, the input of every service"),
+    kept("StandardOutput", output, "the [log](../logs.md) of the service; `logs: {console: true}`"),
+    kept("StandardError", output, "the [log](../logs.md) of the service"),
+    lost("StandardInputText", Empty, "the input of the service is empty"),
+    lost("StandardInputData", Empty, "the input of the service is empty"),
+    lost("TTYPath", Empty, TTY),
+    lost("TTYReset", No, TTY),
+    lost("TTYVHangup", No, TTY),
+    lost("TTYVTDisallocate", No, TTY),
+    lost("TTYRows", Empty, TTY),
+    lost("TTYColumns", Empty, TTY),
+    moot("SyslogIdentifier", LOG_NAME),
+    moot("SyslogFacility", "logs have no facilities"),
+    lost("SyslogLevel", Words(&["info"]), "lines of the log have no level"),
+    moot("SyslogLevelPrefix", "a line is kept as it is"),
+    lost("LogLevelMax", Words(&["debug", "7"]), "lines of every level are kept"),
+    kept("LogRateLimitIntervalSec", time, "`logs: {rateLimit: …}`, with the next key"),
+    kept("LogRateLimitBurst", log_burst, "`logs: {rateLimit: …}`: lines in a second"),
+    lost("LogExtraFields", Empty, "lines of the log have no fields"),
+    moot("LogNamespace", "each service has a log of its own"),
+    lost("UtmpIdentifier", Empty, "no session is written to utmp"),
+    lost("UtmpMode", Words(&["init"]), "no session is written to utmp"),
+    lost(
+        "RuntimeDirectory",
+        Empty,
+        "the folder below /run is not made; make it in a `pre` hook with `asRoot: true`",
+    ),
+    lost("RuntimeDirectoryMode", Words(&["0755", "755"]), "the folder below /run is not made"),
+    lost("RuntimeDirectoryPreserve", No, "the folder below /run is not made"),
+    lost(
+        "StateDirectory",
+        Empty,
+        "the folder below /var/lib is not made; make it in a `pre` hook with `asRoot: true`",
+    ),
+    lost("StateDirectoryMode", Words(&["0755", "755"]), "the folder below /var/lib is not made"),
+    lost(
+        "CacheDirectory",
+        Empty,
+        "the folder below /var/cache is not made; make it in a `pre` hook with `asRoot: true`",
+    ),
+    lost("CacheDirectoryMode", Words(&["0755", "755"]), "the folder below /var/cache is not made"),
+    lost(
+        "LogsDirectory",
+        Empty,
+        "the folder below /var/log is not made; make it in a `pre` hook with `asRoot: true`",
+    ),
+    lost("LogsDirectoryMode", Words(&["0755", "755"]), "the folder below /var/log is not made"),
+    lost(
+        "ConfigurationDirectory",
+        Empty,
+        "the folder below /etc is not made; make it in a `pre` hook with `asRoot: true`",
+    ),
+    lost("ConfigurationDirectoryMode", Words(&["0755", "755"]), "the folder below /etc is not made"),
+    lost("SetCredential", Empty, "the service gets no such file; write `secrets`"),
+    lost("SetCredentialEncrypted", Empty, "the service gets no such file; write `secrets`"),
+    lost("LoadCredential", Empty, "the service gets no such file; write `secrets`"),
+    lost("LoadCredentialEncrypted", Empty, "the service gets no such file; write `secrets`"),
+    lost("RemoveIPC", No, "what the service leaves in System V IPC and below /dev/shm stays"),
+    lost("ExecSearchPath", Empty, "programs without a path are looked up in `PATH`"),
+    lost("SELinuxContext", Empty, "the service has the label that its program gives it"),
+    lost("AppArmorProfile", Empty, "no profile is put in force for the service"),
+    lost("SmackProcessLabel", Empty, "the service has the label of Kelson"),
+    lost("KeyringMode", Words(&["inherit"]), "the service shares the keyring of Kelson's session"),
+];

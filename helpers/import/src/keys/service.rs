@@ -1,0 +1,90 @@
+//! `[Service]`: what systemd.service(5) and systemd.kill(5) describe.
+
+use crate::commands::{exec_start, exec_start_post, exec_start_pre, exec_stop, exec_stop_post};
+use crate::key::Neutral::{Empty, No, Words, Yes};
+use crate::key::{Key, kept, lost, moot, nearly};
+use crate::lifecycle::{
+    kill_mode, kill_signal, kind, notify_access, pid_file, prevented, remain_after_exit, restart,
+    restart_kill_signal, time, timeout_start,
+};
+
+pub const KEYS: [Key; 36] = [
+    kept("Type", kind, "the default; `readiness: notify`; `type: oneshot`. Not `forking` and `dbus`"),
+    lost("ExitType", Words(&["main"]), "the run ends with its main process, and all others are killed"),
+    kept("RemainAfterExit", remain_after_exit, "a one-shot is up once it has ended successfully"),
+    moot("GuessMainPID", "Kelson follows the process that it starts"),
+    kept("PIDFile", pid_file, "Kelson follows the process that it starts"),
+    lost(
+        "BusName",
+        Empty,
+        "the service does not wait for its name on the bus to be up, and is not started by a message to it",
+    ),
+    kept(
+        "ExecStart",
+        exec_start,
+        "`process: {command: […]}`; earlier commands of a one-shot are `pre` hooks",
+    ),
+    kept("ExecStartPre", exec_start_pre, "`hooks: {pre: …}`"),
+    nearly("ExecStartPost", exec_start_post, "`hooks: {postStart: …}`, beside a service that is up already"),
+    lost(
+        "ExecCondition",
+        Empty,
+        "the service starts whatever the command says; a `pre` hook that fails is a failed start",
+    ),
+    lost(
+        "ExecReload",
+        Empty,
+        "`kelsonctl` has no command that makes the service read its configuration again; `kelsonctl signal` sends a signal",
+    ),
+    nearly("ExecStop", exec_stop, "`hooks: {preStop: …}`; not if the program ends by itself"),
+    nearly(
+        "ExecStopPost",
+        exec_stop_post,
+        "`hooks: {post: …}`, with `KELSON_EXIT_STATUS` in place of `EXIT_STATUS`",
+    ),
+    kept("RestartSec", time, "`restart: {delay: …, maxDelay: …}`, plus a random part of up to a quarter"),
+    kept("Restart", restart, "`restart: {policy: …}`; `no`, `on-failure` and `always`"),
+    lost("SuccessExitStatus", Words(&["0"]), "an end with one of these statuses counts as a failure"),
+    kept("RestartPreventExitStatus", prevented, "nothing, where the service is never restarted"),
+    lost("RestartForceExitStatus", Empty, "the service is not restarted because of one of these statuses"),
+    kept("TimeoutStartSec", timeout_start, "`startTimeout`, and the `timeout` of hooks; not for a one-shot"),
+    kept("TimeoutStopSec", time, "`stop: {timeout: …}`"),
+    lost("TimeoutAbortSec", Empty, "a run that the watchdog ends has the time of a stop"),
+    lost(
+        "TimeoutStartFailureMode",
+        Words(&["terminate"]),
+        "a start that takes too long is ended by the signal of a stop",
+    ),
+    lost("TimeoutStopFailureMode", Words(&["terminate"]), "a stop that takes too long is ended by SIGKILL"),
+    lost("RuntimeMaxSec", Words(&["infinity", "0"]), "nothing ends a run that takes longer"),
+    lost("RuntimeRandomizedExtraSec", Words(&["0"]), "nothing ends a run that takes longer"),
+    lost(
+        "WatchdogSec",
+        Words(&["infinity", "0"]),
+        "the program gets no WATCHDOG_USEC, so its watchdog stays off: a hang is not noticed; write a `health` check",
+    ),
+    lost("RootDirectoryStartOnly", No, "hooks have the root of the service"),
+    moot("PermissionsStartOnly", "hooks with `asRoot: true`"),
+    lost("NonBlocking", No, "descriptors that the service inherits block"),
+    kept("NotifyAccess", notify_access, "each process of the service's user may send"),
+    lost("Sockets", Empty, "the service gets no descriptors of socket units"),
+    lost("FileDescriptorStoreMax", Words(&["0"]), "descriptors that the program stores are closed"),
+    lost("USBFunctionDescriptors", Empty, "the service gets no USB function"),
+    lost("USBFunctionStrings", Empty, "the service gets no USB function"),
+    lost(
+        "OOMPolicy",
+        Words(&["continue"]),
+        "the service runs on if the kernel kills one of its other processes for memory",
+    ),
+    moot("TimeoutCleanSec", "Kelson has no command that removes the folders of a service"),
+];
+
+pub const STOP: [Key; 7] = [
+    nearly("KillMode", kill_mode, "the stop of `mixed`"),
+    kept("KillSignal", kill_signal, "`stop: {signal: …}`"),
+    kept("RestartKillSignal", restart_kill_signal, "the signal of a stop"),
+    lost("SendSIGHUP", No, "no SIGHUP follows the signal of a stop"),
+    lost("SendSIGKILL", Yes, "what does not end in time is killed"),
+    lost("FinalKillSignal", Words(&["SIGKILL", "9"]), "what does not end in time gets SIGKILL"),
+    lost("WatchdogSignal", Words(&["SIGABRT"]), "a run that the watchdog ends gets the signal of a stop"),
+];

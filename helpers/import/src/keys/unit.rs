@@ -1,0 +1,182 @@
+//! `[Unit]`.
+
+use crate::key::Neutral::{Empty, No, Words, Yes};
+use crate::key::{Key, kept, lost, moot, nearly};
+use crate::lifecycle::number;
+use crate::lifecycle::time;
+use crate::order::{
+    after, before, binds_to, conflicts, depends_mount, depends_path, part_of, requires, requires_mounts_for,
+    wants, when_argument, when_mount, when_path,
+};
+use crate::texts::description;
+
+const RELOADED: &str = "a reload of one of the two units does not reach the other";
+const STOPPED: &str = "a stop of one of the two units does not reach the other";
+const JOB: &str = "Kelson has no queue of jobs that could hang: a start is bounded by `startTimeout`, a stop by `stop.timeout`";
+const ACTION: &str =
+    "nothing happens to the host: write `onExit: stop` if the host is there for this service";
+
+pub const KEYS: [Key; 42] = [
+    kept("Description", description, "`description`"),
+    moot("Documentation", "for people"),
+    moot("SourcePath", "for people"),
+    kept("Wants", wants, "Kelson starts every service with `start: auto` by itself"),
+    nearly("Requires", requires, "`depends: [{service: …}]`: the service waits until the other is up"),
+    nearly("BindsTo", binds_to, "`depends: [{service: …, whenDown: stop}]`"),
+    lost(
+        "Requisite",
+        Empty,
+        "the service starts whether the other unit runs or not; `depends` would wait for it",
+    ),
+    lost(
+        "Upholds",
+        Empty,
+        "the other unit is not started again because of this one; give it `restart: {policy: forever}`",
+    ),
+    nearly(
+        "PartOf",
+        part_of,
+        "`depends: [{service: …, whenDown: restart}]`, if the unit also requires the other",
+    ),
+    kept("Before", before, "order is written in the file of the service that waits"),
+    kept(
+        "After",
+        after,
+        "what the boot does first holds already; a service is waited for if it is also required",
+    ),
+    kept("Conflicts", conflicts, "Kelson stops every service before the end of the host"),
+    lost(
+        "OnFailure",
+        Empty,
+        "nothing is started when the service fails; a program can follow `kelsonctl events`",
+    ),
+    lost(
+        "OnSuccess",
+        Empty,
+        "nothing is started when the service ends; a service with `depends: [{service: …, event: finished}]` is",
+    ),
+    moot("OnFailureJobMode", "it says how `OnFailure=` starts its units"),
+    moot("OnSuccessJobMode", "it says how `OnSuccess=` starts its units"),
+    moot("OnFailureIsolate", "it says how `OnFailure=` starts its units"),
+    lost("PropagatesReloadTo", Empty, RELOADED),
+    lost("ReloadPropagatedFrom", Empty, RELOADED),
+    lost("PropagatesStopTo", Empty, STOPPED),
+    lost("StopPropagatedFrom", Empty, STOPPED),
+    lost(
+        "JoinsNamespaceOf",
+        Empty,
+        "the service does not share /tmp and namespaces with the other unit alone: it shares the host's",
+    ),
+    kept(
+        "RequiresMountsFor",
+        requires_mounts_for,
+        "Kelson mounts all of its machine file before the first service starts",
+    ),
+    lost("StopWhenUnneeded", No, "the service runs on when no other needs it"),
+    lost("RefuseManualStart", No, "an operator can start the service"),
+    lost("RefuseManualStop", No, "an operator can stop the service"),
+    moot("AllowIsolate", "Kelson has no command that stops everything but one unit"),
+    moot("IgnoreOnIsolate", "Kelson has no command that stops everything but one unit"),
+    lost(
+        "DefaultDependencies",
+        Yes,
+        "the service starts after the boot's own tasks and stops before them, and not beside them",
+    ),
+    lost("JobTimeoutSec", Words(&["infinity", "0"]), JOB),
+    lost("JobRunningTimeoutSec", Words(&["infinity", "0"]), JOB),
+    lost("JobTimeoutAction", Words(&["none"]), JOB),
+    moot("JobTimeoutRebootArgument", "it says how `JobTimeoutAction=` reboots"),
+    kept("StartLimitIntervalSec", time, "`restart: {interval: …}`"),
+    kept(
+        "StartLimitBurst",
+        number,
+        "`restart: {attempts: …}`, one less: the first start is none after a failure",
+    ),
+    lost("StartLimitAction", Words(&["none"]), ACTION),
+    lost("FailureAction", Words(&["none"]), ACTION),
+    lost("SuccessAction", Words(&["none"]), ACTION),
+    moot("FailureActionExitStatus", "it is of an action after a failure"),
+    moot("SuccessActionExitStatus", "it is of an action after a success"),
+    moot("RebootArgument", "it says how an action of the unit reboots"),
+    moot("CollectMode", "Kelson keeps nothing of a service whose file is gone"),
+];
+
+const ALWAYS: &str =
+    "the service starts whether this holds or not; check it in a `pre` hook, which fails the start";
+const NO_ASSERTION: &str = "the start does not fail if this does not hold; check it in a `pre` hook";
+
+pub const CONDITIONS: [Key; 65] = [
+    kept("ConditionPathExists", when_path, "`when: [{path: …}]`; not with `!`"),
+    lost("ConditionPathExistsGlob", Empty, ALWAYS),
+    lost("ConditionPathIsDirectory", Empty, ALWAYS),
+    lost("ConditionPathIsSymbolicLink", Empty, ALWAYS),
+    kept("ConditionPathIsMountPoint", when_mount, "`when: [{mount: …}]`; not with `!`"),
+    lost("ConditionPathIsReadWrite", Empty, ALWAYS),
+    lost("ConditionPathIsEncrypted", Empty, ALWAYS),
+    lost("ConditionDirectoryNotEmpty", Empty, ALWAYS),
+    lost("ConditionFileNotEmpty", Empty, ALWAYS),
+    lost("ConditionFileIsExecutable", Empty, ALWAYS),
+    lost("ConditionNeedsUpdate", Empty, ALWAYS),
+    lost("ConditionFirstBoot", Empty, ALWAYS),
+    lost("ConditionArchitecture", Empty, ALWAYS),
+    lost("ConditionFirmware", Empty, ALWAYS),
+    lost("ConditionVirtualization", Empty, ALWAYS),
+    lost("ConditionHost", Empty, ALWAYS),
+    kept("ConditionKernelCommandLine", when_argument, "`when: [{kernelArgument: …}]`; not with `!`"),
+    lost("ConditionKernelVersion", Empty, ALWAYS),
+    lost("ConditionCredential", Empty, ALWAYS),
+    lost("ConditionSecurity", Empty, ALWAYS),
+    lost("ConditionCapability", Empty, ALWAYS),
+    lost("ConditionACPower", Empty, ALWAYS),
+    lost("ConditionMemory", Empty, ALWAYS),
+    lost("ConditionCPUFeature", Empty, ALWAYS),
+    lost("ConditionCPUs", Empty, ALWAYS),
+    lost("ConditionEnvironment", Empty, ALWAYS),
+    lost("ConditionUser", Empty, ALWAYS),
+    lost("ConditionGroup", Empty, ALWAYS),
+    lost("ConditionControlGroupController", Empty, ALWAYS),
+    lost("ConditionOSRelease", Empty, ALWAYS),
+    lost("ConditionMemoryPressure", Empty, ALWAYS),
+    lost("ConditionCPUPressure", Empty, ALWAYS),
+    lost("ConditionIOPressure", Empty, ALWAYS),
+    nearly(
+        "AssertPathExists",
+        depends_path,
+        "`depends: [{path: …}]`: the service waits, where systemd fails the start",
+    ),
+    lost("AssertPathExistsGlob", Empty, NO_ASSERTION),
+    lost("AssertPathIsDirectory", Empty, NO_ASSERTION),
+    lost("AssertPathIsSymbolicLink", Empty, NO_ASSERTION),
+    nearly(
+        "AssertPathIsMountPoint",
+        depends_mount,
+        "`depends: [{mount: …}]`: the service waits, where systemd fails the start",
+    ),
+    lost("AssertPathIsReadWrite", Empty, NO_ASSERTION),
+    lost("AssertPathIsEncrypted", Empty, NO_ASSERTION),
+    lost("AssertDirectoryNotEmpty", Empty, NO_ASSERTION),
+    lost("AssertFileNotEmpty", Empty, NO_ASSERTION),
+    lost("AssertFileIsExecutable", Empty, NO_ASSERTION),
+    lost("AssertNeedsUpdate", Empty, NO_ASSERTION),
+    lost("AssertFirstBoot", Empty, NO_ASSERTION),
+    lost("AssertArchitecture", Empty, NO_ASSERTION),
+    lost("AssertVirtualization", Empty, NO_ASSERTION),
+    lost("AssertHost", Empty, NO_ASSERTION),
+    lost("AssertKernelCommandLine", Empty, NO_ASSERTION),
+    lost("AssertKernelVersion", Empty, NO_ASSERTION),
+    lost("AssertCredential", Empty, NO_ASSERTION),
+    lost("AssertSecurity", Empty, NO_ASSERTION),
+    lost("AssertCapability", Empty, NO_ASSERTION),
+    lost("AssertACPower", Empty, NO_ASSERTION),
+    lost("AssertMemory", Empty, NO_ASSERTION),
+    lost("AssertCPUFeature", Empty, NO_ASSERTION),
+    lost("AssertCPUs", Empty, NO_ASSERTION),
+    lost("AssertEnvironment", Empty, NO_ASSERTION),
+    lost("AssertUser", Empty, NO_ASSERTION),
+    lost("AssertGroup", Empty, NO_ASSERTION),
+    lost("AssertControlGroupController", Empty, NO_ASSERTION),
+    lost("AssertOSRelease", Empty, NO_ASSERTION),
+    lost("AssertMemoryPressure", Empty, NO_ASSERTION),
+    lost("AssertCPUPressure", Empty, NO_ASSERTION),
+    lost("AssertIOPressure", Empty, NO_ASSERTION),
+];

@@ -1,0 +1,396 @@
+//! What a unit needs, and what it comes after.
+
+use std::path::PathBuf;
+
+use kelson_spec::service::{NetworkAspect, Requirement, ServiceEvent, StartMode, WhenDown};
+
+use crate::draft::Draft;
+use crate::finding::Outcome;
+use crate::settings::Setting;
+use crate::unit_name::{UnitName, kelson_name, path};
+
+/// What Kelson does before it starts services, or has no need for.
+const BY_THE_BOOT: [(&str, &str); 46] = [
+    ("sysinit.target", BOOT),
+    ("basic.target", BOOT),
+    ("local-fs.target", BOOT),
+    ("local-fs-pre.target", BOOT),
+    ("remote-fs.target", BOOT),
+    ("remote-fs-pre.target", BOOT),
+    ("swap.target", BOOT),
+    ("network.target", BOOT),
+    ("network-pre.target", BOOT),
+    ("network.service", BOOT),
+    ("networking.service", BOOT),
+    ("NetworkManager.service", BOOT),
+    ("systemd-networkd.service", BOOT),
+    ("systemd-sysctl.service", BOOT),
+    ("systemd-modules-load.service", BOOT),
+    ("systemd-remount-fs.service", BOOT),
+    ("systemd-random-seed.service", BOOT),
+    ("systemd-udevd.service", BOOT),
+    ("systemd-udev-trigger.service", BOOT),
+    ("systemd-udev-settle.service", BOOT),
+    ("systemd-hostnamed.service", BOOT),
+    ("cryptsetup.target", BOOT),
+    ("cryptsetup-pre.target", BOOT),
+    ("time-set.target", BOOT),
+    ("nftables.service", BOOT),
+    ("firewalld.service", BOOT),
+    ("iptables.service", BOOT),
+    ("ip6tables.service", BOOT),
+    ("paths.target", NOTHING),
+    ("slices.target", NOTHING),
+    ("system.slice", NOTHING),
+    ("-.slice", NOTHING),
+    ("sockets.target", NOTHING),
+    ("timers.target", NOTHING),
+    ("nss-lookup.target", NOTHING),
+    ("nss-user-lookup.target", NOTHING),
+    ("systemd-user-sessions.service", NOTHING),
+    ("systemd-tmpfiles-setup.service", NOTHING),
+    ("systemd-tmpfiles-setup-dev.service", NOTHING),
+    ("syslog.target", LOGS),
+    ("syslog.socket", LOGS),
+    ("syslog.service", LOGS),
+    ("rsyslog.service", LOGS),
+    ("systemd-journald.service", LOGS),
+    ("systemd-journald.socket", LOGS),
+    ("systemd-journald-dev-log.socket", LOGS),
+];
+
+const BOOT: &str = "Kelson's boot has done it before the first service starts";
+const NOTHING: &str = "Kelson has no such thing to wait for";
+const LOGS: &str = "Kelson takes logs before the first service starts";
+
+/// What the end of a system orders before or conflicts with.
+const OF_THE_END: [&str; 8] = [
+    "shutdown.target",
+    "umount.target",
+    "final.target",
+    "reboot.target",
+    "poweroff.target",
+    "halt.target",
+    "rescue.target",
+    "emergency.target",
+];
+
+/// Stages of the boot that consist of the services.
+const STAGES: [&str; 4] = ["multi-user.target", "graphical.target", "default.target", "getty.target"];
+
+/// What another unit is to Kelson.
+enum Other {
+    /// Nothing to wait for, and why.
+    Moot(&'static str),
+    /// A condition that is not about a service.
+    Condition(Requirement, &'static str),
+    Service(String),
+    /// A unit of a kind that Kelson does not have.
+    Strange,
+}
+
+fn other(unit: &str) -> Other {
+    if let Some((_, why)) = BY_THE_BOOT.iter().find(|(name, _)| *name == unit) {
+        return Other::Moot(why);
+    }
+    match unit {
+        "network-online.target"
+        | "systemd-networkd-wait-online.service"
+        | "NetworkManager-wait-online.service" => {
+            let why = "the service waits for an address, without a limit of time";
+            return Other::Condition(Requirement::Network(vec![NetworkAspect::Addresses]), why);
+        }
+        "time-sync.target" | "systemd-time-wait-sync.service" => {
+            let why = "the service waits until the kernel counts the clock as synchronised, without a limit of time";
+            return Other::Condition(Requirement::TimeSynced, why);
+        }
+        "dbus.socket" => return Other::Service("dbus".to_owned()),
+        _ => {}
+    }
+    match unit.rsplit_once('.') {
+        Some((_, "service")) => {
+            UnitName::new(unit).map_or(Other::Strange, |name| Other::Service(kelson_name(&name.bare)))
+        }
+        Some((bare, "mount")) => match path(bare) {
+            Some(path) if path == "/" => Other::Moot(BOOT),
+            Some(path) => {
+                let why = "the service waits for the mount, without a limit of time";
+                Other::Condition(Requirement::Mount(PathBuf::from(path)), why)
+            }
+            None => Other::Strange,
+        },
+        Some((bare, "device")) => match path(bare).filter(|path| path.starts_with("/dev/")) {
+            Some(path) => {
+                let why = "the service waits for the device, and is not stopped when it goes";
+                Other::Condition(Requirement::Device(PathBuf::from(path)), why)
+            }
+            None => Other::Strange,
+        },
+        _ => Other::Strange,
+    }
+}
+
+/// The units of a key, each with the values of its specifiers, and what is to be said of each.
+fn each(
+    draft: &mut Draft<'_>,
+    setting: &Setting,
+    mut of: impl FnMut(&mut Draft<'_>, &str) -> Outcome,
+) -> Outcome {
+    let words = setting.list().iter().flat_map(|value| value.split_ascii_whitespace());
+    let words: Vec<String> = words.map(str::to_owned).collect();
+    let one = |word: &String| match draft.expanded(word) {
+        Ok(unit) => of(draft, &unit),
+        Err(outcome) => outcome,
+    };
+    words.iter().map(one).collect()
+}
+
+/// Whether the unit also comes after the other.
+fn is_after(draft: &Draft<'_>, unit: &str) -> bool {
+    draft
+        .settings
+        .units("Unit", "After")
+        .iter()
+        .any(|word| draft.expanded(word).is_ok_and(|after| after == unit))
+}
+
+/// Whether one of these keys names the other.
+fn is_in(draft: &Draft<'_>, keys: &[&str], unit: &str) -> bool {
+    let mut words = keys.iter().flat_map(|key| draft.settings.units("Unit", key));
+    words.any(|word| draft.expanded(word).is_ok_and(|other| other == unit))
+}
+
+/// The unit that has the name of the service's socket.
+fn is_own_socket(draft: &Draft<'_>, unit: &str) -> bool {
+    unit.strip_suffix(".socket") == Some(draft.name.bare.as_str())
+}
+
+pub fn after(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
+    each(draft, setting, |draft, unit| match other(unit) {
+        Other::Moot(why) => Outcome::kept(format!("{unit}: {why}")),
+        Other::Condition(requirement, why) => {
+            draft.depends(requirement);
+            Outcome::approximated(format!("{unit}: {why}"))
+        }
+        Other::Service(_) if is_in(draft, &["Requires", "BindsTo", "Requisite"], unit) => {
+            Outcome::kept(format!("{unit}: `depends`"))
+        }
+        Other::Service(name) => Outcome::rejected(format!(
+            "the service does not wait for {name}, which may start later; if it needs {name}, write `depends: \
+             [{{service: {name}}}]`"
+        )),
+        Other::Strange if is_own_socket(draft, unit) => Outcome::kept(format!("{unit}: see its own key")),
+        Other::Strange => {
+            Outcome::rejected(format!("the service does not wait for {unit}, which Kelson does not have"))
+        }
+    })
+}
+
+pub fn requires(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
+    needs(draft, setting, WhenDown::Ignore)
+}
+
+pub fn binds_to(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
+    needs(draft, setting, WhenDown::Stop)
+}
+
+fn needs(draft: &mut Draft<'_>, setting: &Setting, when_down: WhenDown) -> Outcome {
+    each(draft, setting, |draft, unit| match other(unit) {
+        Other::Moot(why) => Outcome::kept(format!("{unit}: {why}")),
+        Other::Condition(requirement, why) => {
+            draft.depends(requirement);
+            match when_down {
+                WhenDown::Ignore => Outcome::approximated(format!("{unit}: {why}")),
+                WhenDown::Stop | WhenDown::Restart => Outcome::rejected(format!(
+                    "the service runs on when {unit} goes; it waits for it before a start"
+                )),
+            }
+        }
+        Other::Service(name) => {
+            draft.depends(Requirement::Service { name, event: ServiceEvent::Up, when_down });
+            Outcome::approximated(match (when_down, is_after(draft, unit)) {
+                (WhenDown::Ignore, true) => {
+                    format!(
+                        "{unit}: the service waits until the other is up, and does not fail or restart with it"
+                    )
+                }
+                (WhenDown::Ignore, false) => {
+                    format!("{unit}: the service waits until the other is up; systemd starts both at once")
+                }
+                (WhenDown::Stop | WhenDown::Restart, _) => {
+                    format!("{unit}: the service waits until the other is up, and is stopped when that ends")
+                }
+            })
+        }
+        Other::Strange if is_own_socket(draft, unit) => no_socket(),
+        Other::Strange => Outcome::rejected(format!(
+            "{unit} is of a kind that Kelson does not have; the service starts without it"
+        )),
+    })
+}
+
+fn no_socket() -> Outcome {
+    Outcome::rejected(
+        "the service gets no descriptors of its socket unit: start it with the boot, and let it listen by itself",
+    )
+}
+
+pub fn wants(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
+    each(draft, setting, |draft, unit| match other(unit) {
+        Other::Moot(why) => Outcome::kept(format!("{unit}: {why}")),
+        Other::Condition(requirement, why) => {
+            draft.depends(requirement);
+            Outcome::approximated(format!("{unit}: {why}"))
+        }
+        Other::Service(name) => {
+            Outcome::kept(format!("{name} starts by itself if its own file says `start: auto`"))
+        }
+        Other::Strange if is_own_socket(draft, unit) => no_socket(),
+        Other::Strange => {
+            Outcome::rejected(format!("{unit} is of a kind that Kelson does not have; it is not started"))
+        }
+    })
+}
+
+pub fn before(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
+    each(draft, setting, |draft, unit| match other(unit) {
+        _ if OF_THE_END.contains(&unit) => {
+            Outcome::kept(format!("{unit}: Kelson stops every service before the end"))
+        }
+        _ if STAGES.contains(&unit) => Outcome::kept(format!("{unit}: nothing comes after all services")),
+        Other::Service(name) => Outcome::rejected(format!(
+            "{name} does not wait for this service; write `depends: [{{service: {}}}]` in the file of {name}",
+            draft.spec.name
+        )),
+        _ => Outcome::rejected(format!(
+            "services that come after {unit} do not wait for this one; write `depends: [{{service: {}}}]` in their \
+             files",
+            draft.spec.name
+        )),
+    })
+}
+
+pub fn conflicts(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
+    each(draft, setting, |_, unit| match OF_THE_END.contains(&unit) {
+        true => Outcome::kept(format!("{unit}: Kelson stops every service before the end")),
+        false => Outcome::rejected(format!(
+            "{unit} is not stopped when this service starts, and the other way round"
+        )),
+    })
+}
+
+pub fn part_of(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
+    each(draft, setting, |draft, unit| match other(unit) {
+        Other::Service(name) if name != draft.spec.name && is_in(draft, &["Requires", "BindsTo"], unit) => {
+            let part = Requirement::Service { name, event: ServiceEvent::Up, when_down: WhenDown::Restart };
+            let same = |known: &&mut Requirement| match (&**known, &part) {
+                (Requirement::Service { name: known, .. }, Requirement::Service { name, .. }) => {
+                    known == name
+                }
+                _ => false,
+            };
+            match draft.spec.depends.iter_mut().find(same) {
+                Some(known) => *known = part,
+                None => draft.spec.depends.push(part),
+            }
+            Outcome::approximated(format!(
+                "{unit}: the service is stopped with the other, and starts again with it"
+            ))
+        }
+        _ => Outcome::rejected(format!("a stop or restart of {unit} does not reach this service")),
+    })
+}
+
+pub fn requires_mounts_for(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
+    each(draft, setting, |_, path| Outcome::kept(format!("{path}: {BOOT}")))
+}
+
+/// `WantedBy=` and `RequiredBy=`.
+pub fn wanted_by(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
+    each(draft, setting, |draft, unit| {
+        draft.spec.start = StartMode::Auto;
+        match unit.rsplit_once('.') {
+            Some((_, "target")) => Outcome::as_table(),
+            _ => Outcome::approximated(format!("the service starts with the boot, and not with {unit}")),
+        }
+    })
+}
+
+/// A condition that Kelson has: of its value, where it is a plain one.
+fn condition(
+    draft: &mut Draft<'_>,
+    setting: &Setting,
+    put: fn(&mut Draft<'_>, Requirement),
+    of: impl Fn(&str) -> Option<Requirement>,
+) -> Outcome {
+    let (mut alternatives, mut outcome) = (Vec::new(), Outcome::default());
+    for value in setting.list() {
+        let (either, value) = value.strip_prefix('|').map_or((false, value.as_str()), |value| (true, value));
+        let value = match draft.expanded(value.trim_start()) {
+            Ok(value) => value,
+            Err(wrong) => {
+                outcome = outcome.and(wrong);
+                continue;
+            }
+        };
+        match (value.starts_with('!'), of(&value)) {
+            (false, Some(requirement)) if either => alternatives.push(requirement),
+            (false, Some(requirement)) => put(draft, requirement),
+            _ => {
+                let text =
+                    format!("the service starts also if {value} does not hold; Kelson cannot check this");
+                outcome = outcome.and(Outcome::rejected(text));
+            }
+        }
+    }
+    match alternatives.len() {
+        0 => {}
+        1 => alternatives.into_iter().for_each(|only| put(draft, only)),
+        _ => put(draft, Requirement::Any(alternatives)),
+    }
+    outcome
+}
+
+fn absolute(value: &str) -> Option<PathBuf> {
+    value.starts_with('/').then(|| PathBuf::from(value))
+}
+
+pub fn when_path(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
+    condition(draft, setting, |draft, one| draft.when(one), |value| absolute(value).map(Requirement::Path))
+}
+
+pub fn when_mount(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
+    condition(draft, setting, |draft, one| draft.when(one), |value| absolute(value).map(Requirement::Mount))
+}
+
+pub fn when_argument(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
+    condition(
+        draft,
+        setting,
+        |draft, one| draft.when(one),
+        |value| {
+            let sound = !value.is_empty() && !value.starts_with(['=', '!']);
+            sound.then(|| Requirement::KernelArgument(value.to_owned()))
+        },
+    )
+}
+
+pub fn depends_path(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
+    let outcome = condition(
+        draft,
+        setting,
+        |draft, one| draft.depends(one),
+        |value| absolute(value).map(Requirement::Path),
+    );
+    outcome.and(Outcome::approximated("the service waits for the path; systemd fails the start without it"))
+}
+
+pub fn depends_mount(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
+    let outcome = condition(
+        draft,
+        setting,
+        |draft, one| draft.depends(one),
+        |value| absolute(value).map(Requirement::Mount),
+    );
+    outcome.and(Outcome::approximated("the service waits for the mount; systemd fails the start without it"))
+}
