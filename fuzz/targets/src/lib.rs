@@ -39,6 +39,7 @@ mod superblock;
 mod task;
 mod time;
 mod uevent;
+mod units;
 mod unpack;
 mod words;
 
@@ -111,6 +112,7 @@ pub const TARGETS: &[Target] = &[
     target("task_answer", task::answer, 1024, None),
     target("task_words", task::words, 1024, Some("task")),
     target("uevent", uevent::message, 4096, None),
+    target("unit_file", units::file, 4096, Some("unit")),
     target("unpack_reports", unpack::reports, 4096, None),
 ];
 
