@@ -40,3 +40,4 @@ mod small;
 mod stdout;
 mod stock_client;
 mod stopping;
+mod units;
