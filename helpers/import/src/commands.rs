@@ -4,7 +4,7 @@ use kelson_spec::kernel::parse_signal;
 use kelson_spec::service::Hook;
 
 use crate::draft::Draft;
-use crate::environment::{Known, variables};
+use crate::environment::{Expanded, Known, is_in_shell};
 use crate::finding::Outcome;
 use crate::settings::Setting;
 use crate::words::Words;
@@ -12,7 +12,7 @@ use crate::words::Words;
 /// One command.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Command {
-    pub words: Vec<String>,
+    pub expanded: Expanded,
     /// `-`
     pub may_fail: bool,
     /// `@`
@@ -21,8 +21,6 @@ pub struct Command {
     pub full: bool,
     /// `!`: as root.
     pub as_root: bool,
-    /// Variables of which only a run knows the values.
-    pub variables: Vec<String>,
 }
 
 /// The commands of a key, in order.
@@ -73,11 +71,11 @@ fn command(draft: &Draft<'_>, known: &Known, words: &mut Words<'_>) -> Result<Op
             "{program:?} is neither a path from / nor a name of a program"
         )));
     }
-    command.words.push(program);
+    command.expanded.literal(&program);
     let mut skip = called;
     loop {
         if words.takes("\\;") {
-            command.words.push(";".to_owned());
+            command.expanded.literal(";");
             continue;
         }
         let mut ahead = words.clone();
@@ -89,26 +87,21 @@ fn command(draft: &Draft<'_>, known: &Known, words: &mut Words<'_>) -> Result<Op
         if std::mem::take(&mut skip) {
             command.called = Some(word);
         } else if literal {
-            command.words.push(word);
+            command.expanded.literal(&word);
         } else {
-            variables(known, &word, &mut command.words, &mut command.variables);
+            command.expanded.word(known, &word);
         }
     }
     Ok(Some(command))
 }
 
-/// What cannot be kept of a command wherever it stands.
-fn in_common(command: &Command) -> Outcome {
+/// The words by which Kelson runs a command, and what is not kept of it wherever it stands. `hides`: its failure does not
+/// count.
+fn runs(command: &Command, hides: bool) -> (Vec<String>, Outcome) {
+    let Expanded { words, script, open } = &command.expanded;
     let mut outcome = Outcome::default();
-    if !command.variables.is_empty() {
-        let names = command.variables.join(", ");
-        outcome = outcome.and(Outcome::rejected(format!(
-            "the command has {names}, whose value only a run knows, and Kelson expands no variables; write the value \
-             in its place, or run the command by `[sh, -c, …]`"
-        )));
-    }
     if let Some(called) = &command.called {
-        let program = command.words.first().map_or("", String::as_str);
+        let program = words.first().map_or("", String::as_str);
         outcome = outcome.and(match program.rsplit('/').next() == called.rsplit('/').next() {
             true => Outcome::approximated("the program is called by its path, and not by the name after `@`"),
             false => Outcome::rejected(format!(
@@ -117,16 +110,36 @@ fn in_common(command: &Command) -> Outcome {
             )),
         });
     }
-    outcome
+    let (mine, others): (Vec<&String>, Vec<&String>) =
+        open.iter().partition(|variable| is_in_shell(variable));
+    if !others.is_empty() {
+        let names = others.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(", ");
+        outcome = outcome.and(Outcome::rejected(format!(
+            "the command has {names}, which Kelson gives no service; write the value in its place"
+        )));
+    }
+    if hides {
+        outcome = outcome.and(Outcome::approximated("a shell runs the command and hides its failure (`-`)"));
+    }
+    let by_shell = |script: String| ["sh".to_owned(), "-c".to_owned(), script].to_vec();
+    let script = script.join(" ");
+    let words = match (mine.is_empty(), hides) {
+        (true, false) => words.clone(),
+        (true, true) => {
+            let shell = ["sh", "-c", "\"$@\" || :", "sh"].map(str::to_owned);
+            shell.into_iter().chain(words.iter().cloned()).collect()
+        }
+        (false, false) => by_shell(format!("set -f; exec {script}")),
+        (false, true) => by_shell(format!("set -f; {script} || :")),
+    };
+    if !mine.is_empty() {
+        let names = mine.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(", ");
+        outcome = outcome.and(Outcome::approximated(format!(
+            "a shell puts in the value of {names}, and quotes in the value are letters to it"
+        )));
+    }
+    (words, outcome)
 }
-
-/// A command whose failure does not count: a shell hides it.
-fn hidden_failure(command: &Command) -> Vec<String> {
-    let shell = ["sh", "-c", "\"$@\" || :", "sh"].map(str::to_owned);
-    shell.into_iter().chain(command.words.iter().cloned()).collect()
-}
-
-const BY_SHELL: &str = "a shell runs the command and hides its failure (`-`)";
 
 pub fn exec_start(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
     let mut commands = match commands(draft, setting) {
@@ -134,7 +147,7 @@ pub fn exec_start(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
         Err(outcome) => return outcome,
     };
     let Some(last) = commands.pop() else { return Outcome::as_table() };
-    let mut outcome = in_common(&last);
+    let (words, mut outcome) = runs(&last, last.may_fail && draft.is_oneshot());
     for earlier in &commands {
         let (hook, of_it) = before_main(draft, earlier);
         outcome = outcome.and(of_it);
@@ -153,10 +166,7 @@ pub fn exec_start(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
         ));
     }
     let policy = draft.settings.service("Restart");
-    let words = if last.may_fail && draft.is_oneshot() {
-        outcome = outcome.and(Outcome::approximated(BY_SHELL));
-        hidden_failure(&last)
-    } else if last.may_fail {
+    if last.may_fail && !draft.is_oneshot() {
         outcome = outcome.and(match policy {
             "" | "no" | "always" => Outcome::approximated(
                 "a failure shows as one (systemd hides it for `-`), and is followed by the same",
@@ -165,10 +175,7 @@ pub fn exec_start(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
                 "an exit with another status than 0 (`-`) counts as a failure, and the service restarts",
             ),
         });
-        last.words
-    } else {
-        last.words
-    };
+    }
     if let kelson_spec::service::Workload::Process(process) = &mut draft.spec.workload {
         process.command = words;
     }
@@ -193,13 +200,7 @@ fn hook(draft: &Draft<'_>, command: &Command, words: Vec<String>, timeout: &str)
 
 /// A hook whose failure keeps the service from starting.
 fn before_main(draft: &Draft<'_>, command: &Command) -> (Hook, Outcome) {
-    let mut outcome = in_common(command);
-    let words = if command.may_fail {
-        outcome = outcome.and(Outcome::approximated(BY_SHELL));
-        hidden_failure(command)
-    } else {
-        command.words.clone()
-    };
+    let (words, outcome) = runs(command, command.may_fail);
     (hook(draft, command, words, "TimeoutStartSec"), outcome)
 }
 
@@ -227,8 +228,8 @@ fn many(commands: &[Command]) -> Outcome {
 
 /// A hook beside the main process, which has the user of the service.
 fn beside_main(draft: &Draft<'_>, command: &Command, timeout: &str) -> (Hook, Outcome) {
-    let mut outcome = in_common(command);
-    let mut hook = hook(draft, command, command.words.clone(), timeout);
+    let (words, mut outcome) = runs(command, false);
+    let mut hook = hook(draft, command, words, timeout);
     if std::mem::take(&mut hook.as_root) {
         outcome = outcome.and(Outcome::rejected(
             "the command runs as the user of the service, and not as root: only hooks before and after a run can",
@@ -291,19 +292,19 @@ pub fn exec_stop_post(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
     };
     let mut outcome = many(&commands);
     for command in &commands {
-        outcome = outcome.and(in_common(command));
-        let hook = hook(draft, command, command.words.clone(), "TimeoutStopSec");
-        draft.spec.hooks.post.push(hook);
+        let (words, of_it) = runs(command, false);
+        outcome = outcome.and(of_it);
+        draft.spec.hooks.post.push(hook(draft, command, words, "TimeoutStopSec"));
     }
     outcome
 }
 
 /// The signal that a command such as `/bin/kill -s HUP $MAINPID` sends to the main process.
 pub fn killed_with(command: &Command) -> Option<i32> {
-    if command.variables != ["$MAINPID"] || command.full || command.as_root || command.called.is_some() {
+    if command.expanded.open != ["$MAINPID"] || command.full || command.as_root || command.called.is_some() {
         return None;
     }
-    let words: Vec<&str> = command.words.iter().map(String::as_str).collect();
+    let words: Vec<&str> = command.expanded.words.iter().map(String::as_str).collect();
     let signal = match words.as_slice() {
         ["/bin/kill" | "/usr/bin/kill" | "kill", "-s" | "--signal", signal, "$MAINPID"] => *signal,
         ["/bin/kill" | "/usr/bin/kill" | "kill", option, "$MAINPID"] => option.strip_prefix('-')?,

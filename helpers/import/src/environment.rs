@@ -10,7 +10,7 @@ use crate::settings::Setting;
 use crate::words::words;
 
 /// Variables that systemd sets itself for some or all runs.
-const OF_SYSTEMD: [&str; 30] = [
+const OF_SYSTEMD: [&str; 29] = [
     "PATH",
     "LANG",
     "USER",
@@ -40,7 +40,6 @@ const OF_SYSTEMD: [&str; 30] = [
     "SERVICE_RESULT",
     "EXIT_CODE",
     "EXIT_STATUS",
-    "PIDFILE",
 ];
 
 /// The variables whose values a unit fixes, if it fixes any.
@@ -62,6 +61,7 @@ impl Known {
     /// The value of a variable; `None`: only a run knows it.
     fn value(&self, name: &str) -> Option<&str> {
         match (self.set.get(name), self.open) {
+            _ if !is_variable(name) => Some(""),
             (Some(value), false) => Some(value),
             (None, false) if !OF_SYSTEMD.contains(&name) => Some(""),
             _ => None,
@@ -69,47 +69,101 @@ impl Known {
     }
 }
 
-/// Adds a word of a command with the values of its variables: `$NAME` as a whole word becomes as many words as its value
-/// has, `${NAME}` a part of one. Those that are not known go to `open`, and stay in the word as they are.
-pub fn variables(known: &Known, word: &str, to: &mut Vec<String>, open: &mut Vec<String>) {
-    if let Some(name) = word.strip_prefix('$').filter(|name| !name.starts_with(['{', '$'])) {
-        match known.value(name) {
-            Some(value) => to.extend(words(value).unwrap_or_else(|_| vec![value.to_owned()])),
-            None => {
-                open.push(word.to_owned());
-                to.push(word.to_owned());
-            }
-        }
-        return;
+/// Words of a command, as they are and as a shell reads them.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Expanded {
+    pub words: Vec<String>,
+    pub script: Vec<String>,
+    /// Variables of which only a run knows the values; they stay in the words.
+    pub open: Vec<String>,
+}
+
+impl Expanded {
+    /// Adds a word without a variable.
+    pub fn literal(&mut self, word: &str) {
+        self.words.push(word.to_owned());
+        let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./:,@+%".contains(letter);
+        let bare = !word.is_empty()
+            && word.chars().all(|letter| plain(letter) || letter == '=' && word.starts_with('-'));
+        self.script.push(if bare { word.to_owned() } else { format!("'{}'", word.replace('\'', "'\\''")) });
     }
-    let mut out = String::new();
-    let mut rest = word;
-    while let Some((before, after)) = rest.split_once('$') {
-        out.push_str(before);
-        let named = after.strip_prefix('{').and_then(|after| after.split_once('}'));
-        rest = match (after.strip_prefix('$'), named) {
-            (Some(after), _) => {
-                out.push('$');
-                after
-            }
-            (None, Some((name, after))) if is_variable(name) => {
-                match known.value(name) {
-                    Some(value) => out.push_str(value),
-                    None => {
-                        open.push(format!("${{{name}}}"));
-                        out.push_str(&format!("${{{name}}}"));
-                    }
+
+    /// Adds a word with the values of its variables: `$NAME` as a whole word becomes as many words as its value has,
+    /// `${NAME}` a part of one.
+    pub fn word(&mut self, known: &Known, word: &str) {
+        if let Some(name) = word.strip_prefix('$').filter(|name| !name.starts_with(['{', '$'])) {
+            match known.value(name) {
+                Some(value) => {
+                    let all = words(value).unwrap_or_else(|_| vec![value.to_owned()]);
+                    all.iter().for_each(|word| self.literal(word));
                 }
-                after
+                None => {
+                    self.open.push(word.to_owned());
+                    self.words.push(word.to_owned());
+                    self.script.push(word.to_owned());
+                }
             }
-            _ => {
-                out.push('$');
-                after
+            return;
+        }
+        let (mut out, mut quoted, mut is_open) = (String::new(), String::new(), false);
+        let mut add = |text: &str| {
+            out.push_str(text);
+            for letter in text.chars() {
+                if matches!(letter, '\\' | '"' | '$' | '`') {
+                    quoted.push('\\');
+                }
+                quoted.push(letter);
             }
+            (out.len(), quoted.len())
         };
+        let mut rest = word;
+        let mut variables = Vec::new();
+        while let Some((before, after)) = rest.split_once('$') {
+            add(before);
+            let named = after.strip_prefix('{').and_then(|after| after.split_once('}'));
+            rest = match (after.strip_prefix('$'), named) {
+                (Some(after), _) => {
+                    add("$");
+                    after
+                }
+                (None, Some((name, after))) if is_variable(name) => {
+                    match known.value(name) {
+                        Some(value) => {
+                            add(value);
+                        }
+                        None => variables.push((add(""), name)),
+                    }
+                    after
+                }
+                _ => {
+                    add("$");
+                    after
+                }
+            };
+        }
+        add(rest);
+        // From the last on, so that the places before it stay.
+        for ((in_out, in_quoted), name) in variables.into_iter().rev() {
+            let text = format!("${{{name}}}");
+            out.insert_str(in_out, &text);
+            quoted.insert_str(in_quoted, &text);
+            self.open.push(text);
+            is_open = true;
+        }
+        match is_open {
+            true => {
+                self.words.push(out);
+                self.script.push(format!("\"{quoted}\""));
+            }
+            false => self.literal(&out),
+        }
     }
-    out.push_str(rest);
-    to.push(out);
+}
+
+/// Whether a shell that runs in place of the program has the variable, if the program would.
+pub fn is_in_shell(variable: &str) -> bool {
+    let name = variable.trim_start_matches(['$', '{']).trim_end_matches('}');
+    ["PATH", "USER", "LOGNAME", "HOME", "SHELL"].contains(&name) || !OF_SYSTEMD.contains(&name)
 }
 
 /// Whether it can be a variable of a service file.
@@ -222,10 +276,10 @@ pub fn unset_environment(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
 mod tests {
     use super::*;
 
-    fn of(known: &Known, word: &str) -> (Vec<String>, Vec<String>) {
-        let (mut to, mut open) = (Vec::new(), Vec::new());
-        variables(known, word, &mut to, &mut open);
-        (to, open)
+    fn of(known: &Known, word: &str) -> Expanded {
+        let mut expanded = Expanded::default();
+        expanded.word(known, word);
+        expanded
     }
 
     #[test]
@@ -245,21 +299,38 @@ mod tests {
             ("${", vec!["${"]),
             ("plain", vec!["plain"]),
         ] {
-            let (to, open) = of(&known, word);
+            let found = of(&known, word);
             assert_eq!(
-                (to, open.is_empty()),
-                (expected.into_iter().map(str::to_owned).collect(), true),
+                (found.words, found.open),
+                (expected.into_iter().map(str::to_owned).collect(), Vec::new()),
                 "{word}"
             );
         }
-        assert_eq!(of(&known, "${HOME}/x"), (vec!["${HOME}/x".to_owned()], vec!["${HOME}".to_owned()]));
-        assert_eq!(of(&known, "$MAINPID"), (vec!["$MAINPID".to_owned()], vec!["$MAINPID".to_owned()]));
+        assert_eq!(of(&known, "${HOME}/x").open, ["${HOME}"]);
+        assert_eq!(of(&known, "$MAINPID").words, ["$MAINPID"]);
+    }
+
+    /// What a shell makes of the words.
+    #[test]
+    fn a_shell_reads_the_words_as_systemd_does() {
+        let known = Known { open: true, ..Known::default() };
+        let mut expanded = Expanded::default();
+        for word in ["it's", "$A", "-o${B}\"`x`\\ $$C ${D}", "a b", "*", "$1", "$E"] {
+            expanded.word(&known, word);
+        }
+        assert_eq!(expanded.open, ["$A", "${D}", "${B}", "$E"]);
+        let script = format!("set -f; printf '<%s>' {}", expanded.script.join(" "));
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-c", &script]).env_clear().env("A", "1  * 2").env("B", "b c").env("D", "$x");
+        let done = shell.output().unwrap();
+        let out = String::from_utf8(done.stdout).unwrap();
+        assert_eq!(out, "<it's><1><*><2><-ob c\"`x`\\ $C $x><a b><*>", "{script}");
     }
 
     #[test]
     fn a_file_may_set_any() {
         let known = Known { open: true, ..Known::default() };
-        assert_eq!(of(&known, "$NO").1, ["$NO"]);
-        assert_eq!(of(&known, "--x=${NO}").1, ["${NO}"]);
+        assert_eq!(of(&known, "$NO").open, ["$NO"]);
+        assert_eq!(of(&known, "--x=${NO}").open, ["${NO}"]);
     }
 }

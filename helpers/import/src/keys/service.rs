@@ -22,7 +22,7 @@ pub const KEYS: [Key; 36] = [
     kept(
         "ExecStart",
         exec_start,
-        "`process: {command: […]}`; earlier commands of a one-shot are `pre` hooks",
+        "`process: {command: […]}`; earlier commands of a one-shot are `pre` hooks. A shell puts in variables that only the host knows",
     ),
     kept("ExecStartPre", exec_start_pre, "`hooks: {pre: …}`"),
     nearly("ExecStartPost", exec_start_post, "`hooks: {postStart: …}`, beside a service that is up already"),
