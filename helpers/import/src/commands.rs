@@ -1,6 +1,6 @@
 //! Commands of a unit: `ExecStart=` and those around it.
 
-use kelson_spec::kernel::parse_signal;
+use kelson_spec::kernel::{parse_signal, signal_name};
 use kelson_spec::service::Hook;
 
 use crate::draft::Draft;
@@ -297,6 +297,22 @@ pub fn exec_stop_post(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
         draft.spec.hooks.post.push(hook(draft, command, words, "TimeoutStopSec"));
     }
     outcome
+}
+
+pub fn exec_reload(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
+    let commands = commands(draft, setting);
+    let signal = match commands.as_deref() {
+        Ok([]) => return Outcome::kept("there is no command"),
+        Ok([only]) => killed_with(only),
+        _ => None,
+    };
+    match signal.map(signal_name) {
+        Some(signal) => {
+            let name = &draft.spec.name;
+            Outcome::approximated(format!("`kelsonctl signal {name} {signal}` sends the signal of a reload"))
+        }
+        None => Outcome::as_table(),
+    }
 }
 
 /// The signal that a command such as `/bin/kill -s HUP $MAINPID` sends to the main process.

@@ -1,8 +1,8 @@
 //! `[Service]`: what systemd.service(5) and systemd.kill(5) describe.
 
-use crate::commands::{exec_start, exec_start_post, exec_start_pre, exec_stop, exec_stop_post};
+use crate::commands::{exec_reload, exec_start, exec_start_post, exec_start_pre, exec_stop, exec_stop_post};
 use crate::key::Neutral::{Empty, No, Words, Yes};
-use crate::key::{Key, kept, lost, moot, nearly};
+use crate::key::{Key, hardly, kept, lost, moot, nearly};
 use crate::lifecycle::{
     kill_mode, kill_signal, kind, notify_access, pid_file, prevented, remain_after_exit, restart,
     restart_kill_signal, time, timeout_start,
@@ -31,10 +31,10 @@ pub const KEYS: [Key; 36] = [
         Empty,
         "the service starts whatever the command says; a `pre` hook that fails is a failed start",
     ),
-    lost(
+    hardly(
         "ExecReload",
-        Empty,
-        "`kelsonctl` has no command that makes the service read its configuration again; `kelsonctl signal` sends a signal",
+        exec_reload,
+        "a command that makes the service read its configuration again; `kelsonctl signal` sends the signal of a `kill … $MAINPID`",
     ),
     nearly("ExecStop", exec_stop, "`hooks: {preStop: …}`; not if the program ends by itself"),
     nearly(
