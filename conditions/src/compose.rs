@@ -1,12 +1,14 @@
-//! `All` and `Any`: conditions made of conditions.
+//! `All`, `Any` and `Not`: conditions made of conditions.
 //!
-//! Neither remembers anything: each question is passed on, so that both are as level-triggered as their parts. A part
+//! None remembers anything: each question is passed on, so that they are as level-triggered as their parts. A part
 //! that held once and holds no longer counts for nothing (scenario G1).
 
 use std::future::{pending, poll_fn};
 use std::task::Poll;
 
 use crate::condition::{BoxFuture, Condition, Level};
+use kelson_spec::service::Requirement;
+
 use crate::missing::{Missing, Subject};
 
 /// Holds while every part holds; without parts it always holds.
@@ -74,6 +76,42 @@ impl Condition for Any {
 
     fn changed(&mut self) -> BoxFuture<'_, ()> {
         first_changed(&mut self.parts)
+    }
+}
+
+/// Holds while its part is known not to hold.
+pub struct Not {
+    part: Box<dyn Condition>,
+    /// The part, for the text of a wait.
+    requirement: Requirement,
+}
+
+impl Not {
+    pub fn new(part: Box<dyn Condition>, requirement: Requirement) -> Self {
+        Not { part, requirement }
+    }
+}
+
+impl Condition for Not {
+    fn level(&self) -> Level {
+        match self.part.level() {
+            Level::Holds => Level::DoesNotHold,
+            Level::DoesNotHold => Level::Holds,
+            Level::Unknown => Level::Unknown,
+        }
+    }
+
+    fn missing(&self) -> Vec<Missing> {
+        match self.level() {
+            Level::Holds => Vec::new(),
+            Level::DoesNotHold | Level::Unknown => {
+                vec![Subject::Not(Box::new(self.requirement.clone())).into()]
+            }
+        }
+    }
+
+    fn changed(&mut self) -> BoxFuture<'_, ()> {
+        self.part.changed()
     }
 }
 

@@ -4,7 +4,7 @@
 //! A condition is a level, not an edge: it is asked whether it holds *now*. What held once and holds no longer
 //! counts for nothing.
 //!
-//! - `condition`: the trait [`Condition`]. `compose`: [`All`] and [`Any`] of other conditions.
+//! - `condition`: the trait [`Condition`]. `compose`: [`All`], [`Any`] and [`Not`] of other conditions.
 //! - `sources`: [`Sources`], which makes the condition that a requirement of a service file stands for. Each file
 //!   below it follows one subject.
 //! - `missing`: [`Missing`], what a condition lacks, as data and as text.
@@ -21,7 +21,7 @@ mod missing;
 mod on_demand;
 mod sources;
 
-pub use compose::{All, Any};
+pub use compose::{All, Any, Not};
 pub use condition::{BoxFuture, Condition, Level};
 pub use missing::{Missing, Reason, Subject, sentence};
 pub use sources::{Clock, ClockSource, Network, Paths, Sources, path_helper};

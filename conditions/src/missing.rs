@@ -34,6 +34,8 @@ pub enum Subject {
     Device(PathBuf),
     /// The secret of this name is set.
     Secret(String),
+    /// This one does not hold.
+    Not(Box<Requirement>),
     /// One of these; each is all that one alternative lacks.
     Any(Vec<Vec<Missing>>),
 }
@@ -97,6 +99,7 @@ impl Subject {
             Requirement::Mount(path) => vec![Subject::Mount(path.clone())],
             Requirement::KernelArgument(argument) => vec![Subject::KernelArgument(argument.clone())],
             Requirement::Device(path) => vec![Subject::Device(path.clone())],
+            Requirement::Not(one) => vec![Subject::Not(one.clone())],
             Requirement::Any(_) => Vec::new(),
         }
     }
@@ -122,6 +125,7 @@ impl Subject {
             Subject::KernelArgument(argument) => ("kernel_argument", argument.clone()),
             Subject::Device(path) => ("device", path.display().to_string()),
             Subject::Secret(name) => ("secret", name.clone()),
+            Subject::Not(_) => ("not", String::new()),
             Subject::Any(_) => ("any", String::new()),
         }
     }
@@ -153,6 +157,7 @@ impl fmt::Display for Subject {
                     ServiceEvent::Running => "be running",
                     ServiceEvent::Finished => "have finished",
                     ServiceEvent::Down => "be down",
+                    ServiceEvent::Settled => "be up or down",
                 };
                 write!(f, "service \"{name}\" to {to_be}")
             }
@@ -168,6 +173,10 @@ impl fmt::Display for Subject {
             Subject::KernelArgument(argument) => write!(f, "kernel argument \"{argument}\""),
             Subject::Device(path) => write!(f, "device {path:?} to exist"),
             Subject::Secret(name) => write!(f, "secret \"{name}\" to be set"),
+            // Alternatives have no subject of their own, and cannot be negated.
+            Subject::Not(one) => {
+                write!(f, "not {}", first_of_many(Subject::of(one).iter(), ", "))
+            }
             Subject::Any(alternatives) if alternatives.is_empty() => f.write_str("one of no conditions"),
             Subject::Any(alternatives) => {
                 let alternative = |parts: &Vec<Missing>| match parts.len() {

@@ -25,7 +25,7 @@ use kelson_spec::service::{Requirement, ServiceEvent};
 use self::kernel_argument::KernelArgumentCondition;
 use self::mounted::Mounts;
 use self::secret::SecretCondition;
-use crate::compose::Any;
+use crate::compose::{Any, Not};
 use crate::condition::Condition;
 
 pub use self::clock::{Clock, ClockSource};
@@ -85,6 +85,7 @@ impl Sources {
             Requirement::Interface(name) => Box::new(self.network.interface(name)),
             Requirement::Device(path) => Box::new(self.paths.device(path)),
             Requirement::KernelArgument(argument) => Box::new(KernelArgumentCondition::new(argument)),
+            Requirement::Not(one) => Box::new(Not::new(self.condition(one, service), (**one).clone())),
             Requirement::Any(alternatives) => {
                 Box::new(Any::new(alternatives.iter().map(|one| self.condition(one, service)).collect()))
             }

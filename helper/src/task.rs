@@ -163,6 +163,9 @@ requests! {
     "secrets" => Secrets { state: PathBuf, runtime: PathBuf, words: Vec<OsString> },
     /// The words of a [`ContainerNetworkRequest`] about the network of a container, whose namespace this file is.
     "container-network" => ContainerNetwork { namespace: PathBuf, words: Vec<OsString> },
+    /// Make a mount namespace with the view of the file system that these words say (those of `ViewRule`), and send it over
+    /// descriptor 3.
+    "file-view" => MakeFileView { rules: Vec<String> },
     "modules" => LoadModules { names: Vec<String> },
     /// Load the modules for the devices that the kernel has found.
     "drivers" => LoadDrivers,
@@ -340,6 +343,7 @@ mod tests {
                 server: "[::1]:80".parse().unwrap(),
             },
             Request::KeepSource { kind: SourceKind::NoCloud, folder: path.clone(), state: path.clone() },
+            Request::MakeFileView { rules: vec!["hidden:-/home".to_owned()] },
             Request::LoadDrivers,
             Request::LoadModules { names: vec!["a".to_owned(), "b".to_owned()] },
             Request::SwapOn { device: path.clone(), priority: Some(7) },

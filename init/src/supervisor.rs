@@ -37,6 +37,7 @@ mod secret_runner;
 mod secrets;
 mod serve;
 mod trial;
+mod view_runner;
 
 use std::sync::Arc;
 

@@ -72,6 +72,7 @@ pub const TABLE: &[Access] = &[
     may(Role::Operator, "/kelson.v1.Services/Restart"),
     may(Role::Operator, "/kelson.v1.Services/Signal"),
     may(Role::Operator, "/kelson.v1.Services/Reload"),
+    may(Role::Operator, "/kelson.v1.Services/ReloadServices"),
     may(Role::Reader, "/kelson.v1.Machine/Version"),
     may(Role::Reader, "/kelson.v1.Machine/Caller"),
     may(Role::Reader, "/kelson.v1.Machine/Boot"),

@@ -1,6 +1,7 @@
 //! The description of a child: its program and its environment. Nothing is read or opened before the spawner
 //! thread starts it.
 
+use std::borrow::Cow;
 use std::ffi::CString;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -90,6 +91,8 @@ pub struct Command {
     pub(crate) pid_namespace: PidNamespace,
     /// The network namespace that it enters.
     pub(crate) network: Option<OwnedFd>,
+    /// The mount namespace that it enters.
+    pub(crate) mounts: Option<Arc<OwnedFd>>,
     /// Spared by the kernel where memory is short, as long as there are others.
     pub(crate) spared: bool,
     pub(crate) cgroup: Option<Arc<OwnedFd>>,
@@ -160,6 +163,14 @@ impl Command {
             None => self.environment.push(entry),
         }
         self
+    }
+
+    /// The value of a variable that was set.
+    pub(crate) fn variable(&self, name: &str) -> Option<Cow<'_, [u8]>> {
+        self.environment.iter().find_map(|entry| {
+            let value = entry.to_bytes().strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
+            Some(Cow::Borrowed(value))
+        })
     }
 
     pub fn working_directory(mut self, path: impl Into<Vec<u8>>) -> Command {

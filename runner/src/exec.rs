@@ -25,6 +25,10 @@ pub struct ExecRequest {
     pub command: Vec<String>,
     /// Added to the service's environment.
     pub environment: Vec<(String, String)>,
+    /// The mount namespace that was made for the service.
+    pub mounts: Option<Arc<OwnedFd>>,
+    /// Its words are meant as they are, though the service's file says `expand`.
+    pub literal: bool,
     /// Its input is kept open for the caller; otherwise it is `/dev/null`.
     pub input: bool,
     /// It gets a terminal of this size, and input, output and errors are one.

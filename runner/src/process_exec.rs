@@ -112,6 +112,8 @@ impl ProcessExecutor {
         };
         let context = RunContext {
             command: Some(request.command),
+            literal: request.literal,
+            mounts: request.mounts,
             environment: request.environment,
             ..RunContext::new(self.run, theirs.output, theirs.errors)
         };

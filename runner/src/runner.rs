@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::deaf::Deaf;
@@ -123,6 +124,8 @@ pub struct RunContext {
     pub run: u64,
     /// Instead of the spec's, with all else as it is there: a hook before or after the main process.
     pub command: Option<Vec<String>>,
+    /// The words of that command are meant as they are, though the spec says `expand`.
+    pub literal: bool,
     /// Not as the spec's user, nor confined by its `security`.
     pub as_root: bool,
     /// Write ends of the log pipes; closed in PID 1 once the run is spawned.
@@ -132,6 +135,8 @@ pub struct RunContext {
     pub environment: Vec<(String, String)>,
     /// Further descriptors, each with its number in the service.
     pub descriptors: Vec<(OwnedFd, i32)>,
+    /// The mount namespace that was made for the service, which its processes enter.
+    pub mounts: Option<Arc<OwnedFd>>,
 }
 
 impl RunContext {
@@ -140,11 +145,13 @@ impl RunContext {
         RunContext {
             run,
             command: None,
+            literal: false,
             as_root: false,
             stdout,
             stderr,
             environment: Vec::new(),
             descriptors: Vec::new(),
+            mounts: None,
         }
     }
 }

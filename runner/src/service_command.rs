@@ -1,9 +1,12 @@
 //! The child of one run of a service, as its spec asks for it.
 
+use std::borrow::Cow;
+
 use kelson_spec::ServiceSpec;
 use kelson_spec::service::{Credentials, Inherit, Seccomp, Security, Workload};
 
 use crate::command::{Command, DEFAULT_PATH, Ids, Stdio};
+use crate::expand::expand;
 use crate::processes::Processes;
 use crate::runner::{RunContext, RunnerError};
 
@@ -33,8 +36,7 @@ pub(crate) fn service_command(
         true => (None, &of_root),
         false => (spec.user.as_ref(), &spec.security),
     };
-    let mut command =
-        Command::new(program.as_str()).args(arguments.iter().map(String::as_str)).env("PATH", DEFAULT_PATH);
+    let mut command = Command::new(program.as_str()).env("PATH", DEFAULT_PATH);
     if spec.inherit != Inherit::Nothing {
         command = with_inherited(command, &spec.inherit);
     }
@@ -53,6 +55,17 @@ pub(crate) fn service_command(
     for (name, value) in &context.environment {
         command = command.env(name, value);
     }
+    command = match spec.expand && !context.literal {
+        true => {
+            let expanded: Vec<Vec<u8>> = arguments
+                .iter()
+                .flat_map(|word| expand(word, |name| command.variable(name)))
+                .map(Cow::into_owned)
+                .collect();
+            command.args(expanded)
+        }
+        false => command.args(arguments.iter().map(String::as_str)),
+    };
     let bounding = security.capabilities.unwrap_or(u64::MAX);
     let ambient = security.ambient & bounding;
     // The capabilities that the program can ever hold: the seccomp profile opens what they allow. A user other than
@@ -62,7 +75,9 @@ pub(crate) fn service_command(
     command.descriptors = context.descriptors;
     command.limits.clone_from(&spec.limits);
     command.no_new_privileges = security.no_new_privileges;
-    command.read_only_root = security.read_only_root;
+    // A view of its own is read-only where it is to be.
+    command.mounts = context.mounts.filter(|_| !context.as_root);
+    command.read_only_root = security.read_only_root && command.mounts.is_none();
     command.bounding = security.capabilities;
     command.ambient = ambient;
     command.seccomp = match security.seccomp {

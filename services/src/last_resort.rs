@@ -243,7 +243,7 @@ impl Service {
     }
 
     fn hooks(&self, exit: Option<Exit>) -> Hooks {
-        Hooks { logs: Arc::new(Unlogged), spec: Arc::clone(&self.spec), run: self.run, exit }
+        Hooks { logs: Arc::new(Unlogged), spec: Arc::clone(&self.spec), run: self.run, pid: None, exit }
     }
 }
 

@@ -35,6 +35,7 @@ mod groups;
 mod metrics;
 mod mistakes;
 mod order;
+mod reload;
 mod resume;
 mod resumed;
 mod view;

@@ -25,6 +25,8 @@ pub enum Feature {
     Pull,
     /// The reflection of the API, for clients that do not know it.
     Reflection,
+    /// Processes with a view of the file system of their own.
+    Sandbox,
     /// Secrets of services.
     Secrets,
     /// Configuration from outside the configuration folder.
@@ -35,7 +37,7 @@ pub enum Feature {
 
 impl Feature {
     /// Sorted by name.
-    pub const ALL: [Feature; 13] = [
+    pub const ALL: [Feature; 14] = [
         Feature::Apid,
         Feature::Containerd,
         Feature::Devices,
@@ -46,6 +48,7 @@ impl Feature {
         Feature::Probes,
         Feature::Pull,
         Feature::Reflection,
+        Feature::Sandbox,
         Feature::Secrets,
         Feature::Sources,
         Feature::Timesync,
@@ -64,6 +67,7 @@ impl Feature {
             Feature::Probes => "probes",
             Feature::Pull => "pull",
             Feature::Reflection => "reflection",
+            Feature::Sandbox => "sandbox",
             Feature::Secrets => "secrets",
             Feature::Sources => "sources",
             Feature::Timesync => "timesync",
@@ -103,6 +107,7 @@ pub const OWN: Features = Features::NONE
     .and(Feature::Probes, cfg!(feature = "probes"))
     .and(Feature::Pull, cfg!(feature = "pull"))
     .and(Feature::Reflection, cfg!(feature = "reflection"))
+    .and(Feature::Sandbox, cfg!(feature = "sandbox"))
     .and(Feature::Secrets, cfg!(feature = "secrets"))
     .and(Feature::Sources, cfg!(feature = "sources"))
     .and(Feature::Timesync, cfg!(feature = "timesync"));
@@ -124,6 +129,7 @@ impl Features {
         .and(Feature::Probes, true)
         .and(Feature::Pull, true)
         .and(Feature::Reflection, true)
+        .and(Feature::Sandbox, true)
         .and(Feature::Secrets, true)
         .and(Feature::Sources, true)
         .and(Feature::Timesync, true);
@@ -182,6 +188,7 @@ mod tests {
                 "net",
                 "pull",
                 "reflection",
+                "sandbox",
                 "secrets",
                 "sources",
                 "timesync"

@@ -3,6 +3,8 @@
 //! Edges from a service to one that it names in `depends`:
 //!
 //! - events `up`, `running` and `finished`: the service **needs** the other, before its start and as long as it lives.
+//! - event `settled` (the key `after`): the service **follows** the other: it starts after it and stops before it, and does
+//!   not need it. Where needs say otherwise they win at a stop.
 //! - event `down`: the service waits for the other to have ended. It orders starts, but needs nobody at the stop.
 //! - inside `any` the same, as **alternatives**: one of them is enough.
 //! - `when` is asked once and orders nothing; its names are checked like all others.
@@ -87,7 +89,7 @@ impl Graph {
 
     /// Drops what would make the stop order a circle, alternatives first, then turns the rest round.
     fn settle_stop_order(&mut self) {
-        self.drop_circles(|link| link.alternative);
+        self.drop_circles(|link| link.alternative || link.event == ServiceEvent::Settled);
         self.drop_circles(|_| true);
         let mut needed_by: Vec<Vec<usize>> = vec![Vec::new(); self.nodes.len()];
         for (from, links) in self.nodes.iter().enumerate() {
@@ -224,6 +226,7 @@ mod tests {
                 "running" => ServiceEvent::Running,
                 "finished" => ServiceEvent::Finished,
                 "down" => ServiceEvent::Down,
+                "settled" => ServiceEvent::Settled,
                 _ => ServiceEvent::Up,
             };
             match name.strip_prefix('/') {
@@ -286,6 +289,16 @@ mod tests {
         assert_eq!(graph.dependants("a"), ["b", "c"]);
         assert_eq!(graph.dependants("b"), ["c"]);
         assert_eq!(graph.stop_order(), [["c"], ["b"], ["a"]]);
+    }
+
+    #[test]
+    fn what_follows_a_service_stops_before_it_unless_a_need_says_otherwise() {
+        let followed = specs("a: b!settled\nb: c\nc:\n");
+        assert_eq!(Graph::new(&followed).stop_order(), [["a"], ["b"], ["c"]]);
+        // A manual service is down at first, so it starts after the one that needs it only if somebody wants it so.
+        let circle = specs("a: b!settled\nb*: a\n");
+        assert_eq!(check(&circle, &Default::default(), &[]), []);
+        assert_eq!(Graph::new(&circle).stop_order(), [["b"], ["a"]]);
     }
 
     #[test]

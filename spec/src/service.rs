@@ -20,9 +20,11 @@ use serde::{Deserialize, Serialize};
 use crate::secrets::SecretUse;
 
 pub use checks::{Asks, Check, GrpcProbe, HttpProbe, NetworkProbe, Probe, ProbeTls};
-pub use confinement::{ApiAccess, Credentials, ResourceLimit, Resources, Seccomp, Security};
+pub use confinement::{
+    ApiAccess, Credentials, FileView, ResourceLimit, Resources, Seccomp, Security, ViewRule,
+};
 pub use ending::{OnExit, StopSpec};
-pub use hooks::{Hook, Hooks, Resumed};
+pub use hooks::{Hook, Hooks, Reload, Resumed};
 pub use output::{LogSpec, Stdout};
 pub use workload::{
     ContainerDevice, ContainerMount, ContainerNetwork, ContainerRuntime, ContainerSpec, ProcessSpec, Workload,
@@ -40,6 +42,8 @@ pub struct ServiceSpec {
     pub workload: Workload,
     /// Environment files first, then `environment`; later entries win and names are unique.
     pub environment: Vec<(String, String)>,
+    /// Variables in its commands are replaced by their values.
+    pub expand: bool,
     /// The secrets that it gets as files.
     #[cfg_attr(not(feature = "secrets"), serde(skip))]
     pub secrets: Vec<SecretUse>,
@@ -49,7 +53,7 @@ pub struct ServiceSpec {
     pub start: StartMode,
     /// Asked once at the start; if one does not hold, the service is skipped.
     pub when: Vec<Requirement>,
-    /// All must hold at the same time before each spawn.
+    /// All must hold at the same time before each spawn. Entries of the key `after` are among them.
     pub depends: Vec<Requirement>,
     pub restart: RestartSpec,
     /// Services of one group are ordered by their [`Lifecycle`] and can restart together.
@@ -62,6 +66,7 @@ pub struct ServiceSpec {
     pub start_timeout: Duration,
     pub health: Vec<Check>,
     pub hooks: Hooks,
+    pub reload: Reload,
     pub resumed: Resumed,
     pub stop: StopSpec,
     pub on_exit: OnExit,
@@ -95,6 +100,7 @@ impl ServiceSpec {
                 working_directory: PathBuf::from("/"),
             }),
             environment: Vec::new(),
+            expand: false,
             secrets: Vec::new(),
             inherit: Inherit::default(),
             kind: ServiceKind::default(),
@@ -109,6 +115,7 @@ impl ServiceSpec {
             start_timeout: Self::START_TIMEOUT,
             health: Vec::new(),
             hooks: Hooks::default(),
+            reload: Reload::default(),
             resumed: Resumed::default(),
             stop: StopSpec::default(),
             on_exit: OnExit::default(),
@@ -198,12 +205,22 @@ pub enum Requirement {
     KernelArgument(String),
     /// A device is at this path, or a link that leads to one.
     Device(PathBuf),
+    /// This one does not hold. Not for a service, nor for alternatives.
+    Not(#[serde(deserialize_with = "nesting::negated")] Box<Requirement>),
 }
 
 impl Requirement {
     /// That an event of a service holds; what runs already does not mind when it no longer does.
     pub fn service(name: impl Into<String>, event: ServiceEvent) -> Self {
         Requirement::Service { name: name.into(), event, when_down: WhenDown::Ignore }
+    }
+
+    /// The service after which this orders a start, without a need for it: an entry of the key `after`.
+    pub fn after(&self) -> Option<&str> {
+        match self {
+            Requirement::Service { name, event: ServiceEvent::Settled, .. } => Some(name),
+            _ => None,
+        }
     }
 
     /// Whether it asks for this event of this service, whatever comes of it later. One alternative of several does not.
@@ -259,9 +276,12 @@ pub enum ServiceEvent {
     Running,
     Finished,
     Down,
+    /// It is not on its way: up, down, or its last start has failed. This orders starts without a need; the key `after`.
+    Settled,
 }
 
 impl ServiceEvent {
+    /// Those that an entry of `depends` can name.
     pub const ALL: [ServiceEvent; 4] =
         [ServiceEvent::Up, ServiceEvent::Running, ServiceEvent::Finished, ServiceEvent::Down];
 
@@ -272,6 +292,7 @@ impl ServiceEvent {
             ServiceEvent::Running => "running",
             ServiceEvent::Finished => "finished",
             ServiceEvent::Down => "down",
+            ServiceEvent::Settled => "settled",
         }
     }
 }

@@ -55,3 +55,32 @@ fn a_service_gets_what_its_file_asks_for_in_every_incarnation() {
     }
     host.poweroff();
 }
+
+#[test]
+fn variables_in_commands_are_expanded_where_the_file_says_so() {
+    let commands = "process: {command: [$PROGRAM, $STEPS, 'print=<${GIVEN} ${KELSON_SERVICE} ${UNSET}>', 'print=$$A $B', \
+                    serve]}
+hooks: {pre: {command: [$PROGRAM, 'print=pre ${GIVEN}']}}
+environment: {inherit: [GIVEN], STEPS: 'print=one \"print=two words\"'}
+";
+    let check =
+        "health: [{name: look, exec: {command: [$PROGRAM, 'print=check ${GIVEN}']}, initialDelay: 0s}]\n";
+    let mut host = Host::builder()
+        .variable("GIVEN", "by init")
+        .service("web", &format!("{commands}{check}expand: true\n"))
+        .service("plain", &commands.replace("$STEPS", "print=$STEPS"))
+        .up(&["web", "plain"]);
+    let lines = |name: &str| {
+        let text = host.ctl(&["logs", name]).ok().stdout;
+        text.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    host.wait_log("web", "$A $B");
+    assert_eq!(lines("web"), ["pre by init", "one", "two words", "<by init web >", "$A $B"]);
+    host.wait_log("plain", "$$A $B");
+    assert_eq!(lines("plain"), ["pre ${GIVEN}", "$STEPS", "<${GIVEN} ${KELSON_SERVICE} ${UNSET}>", "$$A $B"]);
+    let status = host.ctl(&["status", "web"]).ok().stdout;
+    assert!(status.contains("check by init"), "{status}");
+    // An operator's command is meant as it is written.
+    assert_eq!(host.ctl(&["exec", "web", "--", "/bin/echo", "${GIVEN}"]).ok().stdout, "${GIVEN}\n");
+    host.poweroff();
+}

@@ -120,9 +120,11 @@ fn kelsonctl_reload_prints_what_changed() {
     let said = host.ctl(&["reload"]).expect(1).stderr;
     assert!(said.contains("mail.yaml:") && said.contains("nonsense"), "{said}");
     assert!(host.service("mail").up);
-    // A name is reserved.
-    let said = host.ctl(&["reload", "db"]).expect(2).stderr;
-    assert!(said.contains("reload takes no name"), "{said}");
+    // With a name a service reloads, and this one cannot.
+    let said = host.ctl(&["reload", "db"]).expect(1).stderr;
+    let refused = "db: refused: its file has no reload; add one, such as reload: {signal: SIGHUP}, or use kelsonctl \
+                   restart db";
+    assert!(said.contains(refused), "{said}");
     host.poweroff();
 }
 

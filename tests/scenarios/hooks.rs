@@ -77,6 +77,41 @@ fn each_in_its_place(builder: HostBuilder) {
 }
 
 #[test]
+fn reload_runs_the_hooks_beside_the_process_and_sends_the_signal() {
+    let reload = "reload: {hooks: {command: [$PROGRAM, 'report-of=env.MAINPID']}, signal: SIGHUP}";
+    let mut host = Host::builder()
+        .runs_with("web", "await=HUP, print=first, await=HUP, print=second, serve", reload)
+        .runs_with(
+            "worker",
+            "serve",
+            "reload: {hooks: [{command: [$PROGRAM, exit=3]}, {command: [$PROGRAM, print=never]}], signal: KILL}",
+        )
+        .up(&["web", "worker"]);
+    let pid = host.pid_of("web");
+    assert_eq!(host.ctl(&["reload", "web"]).ok().stdout, "web: 1 hook succeeded, SIGHUP sent\n");
+    // The hook has been waited for.
+    assert!(host.wait_log("web", "first").contains(&format!("env.MAINPID {pid}")));
+    assert_eq!(host.pid_of("web"), pid);
+    let events = host.ctl(&["events", "web"]).ok().stdout;
+    assert!(events.contains("reloaded (1 hook succeeded, SIGHUP sent): asked by"), "{events}");
+    // Of several, each is answered for, and one that fails changes nothing else.
+    let both = host.ctl(&["reload", "web", "worker"]).expect(1);
+    assert_eq!(both.stdout, "web: 1 hook succeeded, SIGHUP sent\n");
+    assert!(
+        both.stderr.contains("worker: failed: reload hook") && both.stderr.contains("status 3"),
+        "{}",
+        both.stderr
+    );
+    assert!(host.service("worker").up && host.service("worker").restarts == 0, "it got no signal");
+    assert!(!host.log_text("worker").contains("never"));
+    host.ctl(&["stop", "web", "--wait"]).ok();
+    let stopped = host.ctl(&["reload", "web"]).expect(1).stderr;
+    assert!(stopped.contains("web: failed: service \"web\" does not run: its state is stopped"), "{stopped}");
+    assert!(host.ctl(&["reload", "wep"]).expect(1).stderr.contains("did you mean \"web\""));
+    host.poweroff();
+}
+
+#[test]
 fn hooks_of_a_process_stand_around_each_run() {
     let main = "process: {command: [$PROGRAM, print=main, report-of=cgroup, notify=READY=1, serve]}
 readiness: notify

@@ -18,6 +18,7 @@ mod door;
 mod environment;
 mod events;
 mod exec;
+mod file_view;
 mod files;
 mod gates;
 mod groups;

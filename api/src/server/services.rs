@@ -281,6 +281,18 @@ impl Services for ServicesApi {
         })
     }
 
+    async fn reload_services(
+        &self,
+        request: Request<v1::ReloadServicesRequest>,
+    ) -> Result<Response<v1::ActionResponse>, Status> {
+        let (caller, record) = (caller(&request), record(&request));
+        let v1::ReloadServicesRequest { names } = request.into_inner();
+        about(record.as_deref(), &names.join(", "));
+        self.named(&names)?;
+        tracing::info!("{caller} asks to reload {}", names.join(", "));
+        Ok(self.results(record, self.manager.reload_services(&names, &caller).await))
+    }
+
     async fn events(
         &self,
         request: Request<v1::EventsRequest>,

@@ -76,15 +76,7 @@ pub async fn act(
             Err(failure) => return Err(explain_names(failure, &client, &names).await),
         }
     };
-    let page = || {
-        let mut lines = String::new();
-        for result in &results {
-            let line = describe(action, staying.wait, result);
-            if is_bad(result) { call.note(&line) } else { lines = lines + &escape(&line) + "\n" }
-        }
-        Page::Lines(lines)
-    };
-    call.show(&results, page)?;
+    show(call, &results, |result| describe(action, staying.wait, result))?;
     // A caller who does not stay learns now which condition is missing.
     let waits = |result: &&ActionResult| {
         result.service.as_ref().is_some_and(|service| service.state() == State::Waiting)
@@ -99,6 +91,23 @@ pub async fn act(
     with_mistakes.iter().for_each(|line| call.note(line));
     let bad = never || results.iter().any(is_bad) || !with_mistakes.is_empty();
     if bad { Err(Failure::Reported) } else { Ok(()) }
+}
+
+/// Prints a line for each service; those of a bad outcome as notes.
+pub fn show(
+    call: &Call,
+    results: &[ActionResult],
+    line: impl Fn(&ActionResult) -> String,
+) -> Result<(), Failure> {
+    let results = results.to_vec();
+    call.show(&results, || {
+        let mut lines = String::new();
+        for result in &results {
+            let line = line(result);
+            if is_bad(result) { call.note(&line) } else { lines = lines + &escape(&line) + "\n" }
+        }
+        Page::Lines(lines)
+    })
 }
 
 /// The note that an earlier version of the service's file was used, because the present one has a mistake.
@@ -172,23 +181,31 @@ pub async fn request(
 
 /// A line about what became of one service.
 pub fn describe(action: Action, waited: bool, result: &ActionResult) -> String {
+    if !result.message.is_empty() || matches!(result.outcome(), Outcome::Refused | Outcome::Failed) {
+        return describe_outcome(result);
+    }
     let state = result.service.as_ref().map_or("unknown", |service| state_name(service.state()));
-    let said = match (result.outcome(), result.message.as_str()) {
+    let text = match (result.outcome(), action, waited) {
+        (Outcome::Superseded, ..) => "a later request took its place".to_owned(),
+        (Outcome::NothingToDo, ..) => format!("nothing to do, it is {state}"),
+        (_, Action::Start { .. }, false) => "is being started".to_owned(),
+        (_, Action::Stop { .. }, false) => "is being stopped".to_owned(),
+        (_, Action::Restart, false) => "is being restarted".to_owned(),
+        (_, _, true) => state.to_owned(),
+    };
+    format!("{}: {text}", result.name)
+}
+
+/// A line with the host's own words.
+pub fn describe_outcome(result: &ActionResult) -> String {
+    let text = match (result.outcome(), result.message.as_str()) {
         (Outcome::Refused, "") => "refused".to_owned(),
         (Outcome::Failed, "") => format!("failed; `kelsonctl status {}` tells more", result.name),
-        (Outcome::Refused, said) => format!("refused: {said}"),
-        (Outcome::Failed, said) => format!("failed: {said}"),
-        (Outcome::Superseded, "") => "a later request took its place".to_owned(),
-        (Outcome::NothingToDo, "") => format!("nothing to do, it is {state}"),
-        (_, "") => match (action, waited) {
-            (Action::Start { .. }, false) => "is being started".to_owned(),
-            (Action::Stop { .. }, false) => "is being stopped".to_owned(),
-            (Action::Restart, false) => "is being restarted".to_owned(),
-            (_, true) => state.to_owned(),
-        },
-        (_, said) => said.to_owned(),
+        (Outcome::Refused, text) => format!("refused: {text}"),
+        (Outcome::Failed, text) => format!("failed: {text}"),
+        (_, text) => text.to_owned(),
     };
-    format!("{}: {said}", result.name)
+    format!("{}: {text}", result.name)
 }
 
 #[cfg(test)]

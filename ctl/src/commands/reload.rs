@@ -1,38 +1,49 @@
-//! `reload`: the host reads its files again.
+//! `reload`: the host reads its files again, or services read theirs.
 
-use kelson_proto::v1::{ReloadRequest, ReloadResponse};
+use kelson_proto::v1::{ReloadRequest, ReloadResponse, ReloadServicesRequest};
 
+use super::acting::{describe_outcome, is_bad, show};
 use crate::call::{Call, Run};
-use crate::failure::{Failure, answer};
+use crate::failure::{Failure, answer, explain_names};
 use crate::output::{Page, escape};
 
-/// Read the files of the host again, and print what changed
+/// Read the files of the host again, or make services reload
 ///
-/// New services start, removed ones stop. A service whose file changed runs on:
-/// `kelsonctl restart NAME` applies the change, and so does each restart that
-/// Kelson makes by itself. A service that waits uses its new file at once. If
-/// a file has a mistake, kelsonctl prints it and exits with status 1.
+/// Without a name, Kelson reads its own files again, and kelsonctl prints what
+/// changed. New services start, removed ones stop. A service whose file changed
+/// runs on: `kelsonctl restart NAME` applies the change, and so does each
+/// restart that Kelson makes by itself. A service that waits uses its new file
+/// at once. If a file has a mistake, kelsonctl prints it and exits with status
+/// 1.
+///
+/// With names, each of these services does what the key `reload` of its file
+/// says: hooks run beside its main process, and then that gets a signal.
+/// kelsonctl waits for the hooks.
 ///
 /// Examples:
 ///   kelsonctl reload
-///   kelsonctl -o json reload
+///   kelsonctl reload nginx
 #[derive(Debug, Clone, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub struct Arguments {
-    /// Reserved for a later release
-    #[arg(value_name = "NAME", hide = true)]
-    name: Option<String>,
+    /// The services that reload
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
 }
 
 impl Run for Arguments {
     async fn run(self, call: &Call) -> Result<(), Failure> {
-        if let Some(name) = self.name {
-            return Err(Failure::Usage(format!(
-                "reload takes no name: it reads all files again; `kelsonctl restart {name}` restarts {name} with its file \
-                 as it is then"
-            )));
-        }
         let client = call.client()?;
+        let names = self.names;
+        if !names.is_empty() {
+            let request = ReloadServicesRequest { names: names.clone() };
+            let results = match client.services().reload_services(request).await {
+                Ok(answer) => answer.into_inner().results,
+                Err(status) => return Err(explain_names(Failure::from(status), &client, &names).await),
+            };
+            show(call, &results, describe_outcome)?;
+            return if results.iter().any(is_bad) { Err(Failure::Reported) } else { Ok(()) };
+        }
         let report = answer(client.services().reload(ReloadRequest {})).await?;
         call.show(&report, || Page::Lines(lines(&report)))?;
         report.errors.iter().for_each(|error| call.note(error));

@@ -383,6 +383,11 @@ impl Services for Shared {
         Ok(Response::new(self.state().reload.clone()))
     }
 
+    async fn reload_services(&self, request: Request<ReloadServicesRequest>) -> Answer<ActionResponse> {
+        let names = request.into_inner().names;
+        self.act(format!("reload {}", names.join(" ")), &names, true).await
+    }
+
     async fn events(&self, request: Request<EventsRequest>) -> Answer<BoxStream<EventsResponse>> {
         let request = request.into_inner();
         self.note(format!("events since={} last={}", request.since, request.last.is_some()))?;

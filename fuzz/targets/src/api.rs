@@ -13,7 +13,7 @@ thread_local! {
 }
 
 /// All but `dmesg`, which reads the kernel log of the machine that fuzzes.
-const CALLS: [&str; 24] = [
+const CALLS: [&str; 25] = [
     "/kelson.v1.Services/List",
     "/kelson.v1.Services/Status",
     "/kelson.v1.Services/Start",
@@ -38,6 +38,7 @@ const CALLS: [&str; 24] = [
     "/grpc.health.v1.Health/Check",
     "/grpc.health.v1.Health/Watch",
     "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
+    "/kelson.v1.Services/ReloadServices",
 ];
 
 /// Calls one after the other: which one, how many messages (with the highest bit an identity goes before them), and these,

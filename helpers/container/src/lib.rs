@@ -16,12 +16,12 @@
 mod device_rules;
 mod devices;
 mod error;
-mod mount_call;
+pub mod mount_call;
 mod mounts;
 mod process;
 mod root;
 mod terminal;
-mod tree;
+pub mod tree;
 mod users;
 
 use std::convert::Infallible;
@@ -30,7 +30,10 @@ use std::fs::File;
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd as _, FromRawFd as _, OwnedFd};
 
-use error::{At as _, ContainerError};
+pub use error::ContainerError;
+pub use mounts::{mask, protect};
+
+use error::At as _;
 use kelson_runner::native::{Further, Request};
 use kelson_sys::netlink;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};

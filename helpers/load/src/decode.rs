@@ -88,7 +88,7 @@ impl Context {
     }
 }
 
-/// A spec and where it names other services: `depends` first, then `when`, in the order of a walk.
+/// A spec and where it names other services: `depends` first, then `after` and `when`, in the order of a walk.
 #[derive(Debug)]
 pub struct Decoded {
     pub spec: ServiceSpec,
@@ -110,13 +110,15 @@ pub struct Decoder<'a> {
     pub warnings: Vec<Diagnostic>,
     /// The name of the file without its ending.
     pub stem: String,
-    /// Where services are named: the entries of `depends`, then those of `when`, in the order of a walk.
+    /// Where services are named: the entries of `depends`, then those of `after` and `when`, in the order of a walk.
     pub references: Vec<Position>,
     /// The same of each entry of the machine file's `builtins`.
     pub builtin_references: Vec<Vec<Position>>,
     /// Where the service file says what it runs.
     pub workload: Position,
     pub ties: Ties,
+    /// Variables in the commands are replaced by their values.
+    pub expands: bool,
     /// Paths within the container at which something of the host is seen.
     pub targets: BTreeSet<PathBuf>,
     /// The way from the root of the file to the value at hand: `depends[2].service`.
@@ -163,6 +165,7 @@ impl<'a> Decoder<'a> {
             builtin_references: Vec::new(),
             workload: Position::START,
             ties: Ties::default(),
+            expands: false,
             targets: BTreeSet::new(),
             place: Vec::new(),
         }

@@ -13,6 +13,7 @@ mod container_network;
 mod disk;
 mod encryption;
 mod failure;
+mod file_view;
 mod firewall;
 mod format;
 mod growth;
@@ -160,6 +161,7 @@ pub fn perform(request: &Request) -> Result<String, String> {
         Request::ContainerNetwork { namespace, words } => {
             with(Feature::Containerd, || container_network::perform(namespace, words))
         }
+        Request::MakeFileView { rules } => with(Feature::Sandbox, || file_view::make(rules, &control())),
         Request::LoadModules { names } => modules::load(names),
         Request::LoadDrivers => with(Feature::Devices, kelson_devices::load_drivers),
         Request::SwapOn { device, priority } => with(Feature::Disks, || swap::enable(device, *priority)),

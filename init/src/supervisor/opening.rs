@@ -41,6 +41,7 @@ use super::parts::{self, Probing};
 use super::reexec::Reexec;
 use super::secret_runner::SecretRunners;
 use super::secrets::Secrets;
+use super::view_runner::ViewRunners;
 use crate::boot::absent::Absent;
 use crate::error::{At as _, Result};
 use crate::options::{Options, Rescue, RuntimePlace};
@@ -202,18 +203,22 @@ impl Incarnation {
         manager
     }
 
-    /// The makers of runners, also of those with secrets.
+    /// The makers of runners, also of those with secrets or a view of the file system of their own.
     fn runners(&self, personalities: &Personalities, inner: &Arc<Runners>) -> Arc<dyn RunnerFactory> {
-        if const { !OWN.has(Feature::Secrets) } {
-            return inner.clone();
-        }
         let Options { state_dir, runtime_dir, .. } = &self.options;
-        Arc::new(SecretRunners {
-            inner: Arc::clone(inner),
-            tasks: personalities.tasks(),
-            state: state_dir.clone(),
-            runtime: runtime_dir.clone(),
-        })
+        let mut runners: Arc<dyn RunnerFactory> = inner.clone();
+        if const { OWN.has(Feature::Secrets) } {
+            runners = Arc::new(SecretRunners {
+                inner: runners,
+                tasks: personalities.tasks(),
+                state: state_dir.clone(),
+                runtime: runtime_dir.clone(),
+            });
+        }
+        if const { OWN.has(Feature::Sandbox) } {
+            runners = Arc::new(ViewRunners { inner: runners, tasks: personalities.tasks() });
+        }
+        runners
     }
 
     /// Opens the host's side of the API: its facts, and the requests to it.

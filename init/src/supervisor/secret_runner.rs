@@ -16,14 +16,14 @@ use kelson_spec::secrets::{IN_CONTAINER, VARIABLE, folder};
 use super::provided_runner::{ProvidedRunner, Provision, ask};
 
 /// Makes the runners of services, those with secrets too.
-pub(super) struct SecretRunners<F> {
-    pub(super) inner: Arc<F>,
+pub(super) struct SecretRunners<F: ?Sized> {
     pub(super) tasks: Arc<dyn Launcher>,
     pub(super) state: PathBuf,
     pub(super) runtime: PathBuf,
+    pub(super) inner: Arc<F>,
 }
 
-impl<F: RunnerFactory> RunnerFactory for SecretRunners<F> {
+impl<F: RunnerFactory + ?Sized> RunnerFactory for SecretRunners<F> {
     fn runner(&self, spec: &Arc<ServiceSpec>) -> Result<Box<dyn Runner>, ServicesError> {
         let inner = self.inner.runner(spec)?;
         if spec.secrets.is_empty() {

@@ -49,6 +49,10 @@ fn steps(plan: &mut Plan) -> Result<Infallible, i32> {
         plan.control.enter(Step::Network);
         call(libc::SYS_setns, [signed(plan.network_fd), signed(libc::CLONE_NEWNET), 0, 0, 0])?;
     }
+    if plan.mounts_fd >= 0 {
+        plan.control.enter(Step::FileView);
+        call(libc::SYS_setns, [signed(plan.mounts_fd), signed(libc::CLONE_NEWNS), 0, 0, 0])?;
+    }
     plan.control.enter(Step::Session);
     call(libc::SYS_setsid, [0; 5])?;
     call(libc::SYS_umask, [0o022, 0, 0, 0, 0])?;

@@ -18,6 +18,8 @@ pub enum Step {
     Cgroup,
     /// The network namespace of another process.
     Network,
+    /// A mount namespace that was made for it.
+    FileView,
     Session,
     Descriptors,
     /// The terminal that controls the session.
@@ -39,13 +41,14 @@ pub enum Step {
 
 /// The action of each step, and the part that failed where it needs no name: words of a sentence.
 #[rustfmt::skip]
-const STEPS: [(Step, &str, &str); 21] = [
+const STEPS: [(Step, &str, &str); 22] = [
     (Step::Queued, "waiting for a thread to start it", ""),
     (Step::Prepare, "preparing the start", ""),
     (Step::Clone, "making the process", ""),
     (Step::Table, "making the process", ""),
     (Step::Cgroup, "entering its cgroup", ""),
     (Step::Network, "entering its network namespace", "enter the network namespace"),
+    (Step::FileView, "entering its mount namespace", "enter the mount namespace"),
     (Step::Session, "making a session", "make a session"),
     (Step::Descriptors, "handing over descriptors", ""),
     (Step::Terminal, "taking its terminal", "take the terminal"),

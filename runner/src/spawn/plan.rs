@@ -82,6 +82,8 @@ pub(crate) struct Plan {
     pub(crate) new_namespaces: i32,
     /// -1: PID 1's own.
     pub(crate) network_fd: RawFd,
+    /// -1: PID 1's own.
+    pub(crate) mounts_fd: RawFd,
     /// The kernel could not clone straight into the cgroup.
     pub(crate) join_cgroup: bool,
     pub(crate) moves: Vec<Move>,
@@ -159,6 +161,7 @@ impl Plan {
                 PidNamespace::Own | PidNamespace::Of(_) => 0,
             },
             network_fd: command.network.as_ref().map_or(-1, |fd| fd.as_raw_fd()),
+            mounts_fd: command.mounts.as_ref().map_or(-1, |fd| fd.as_raw_fd()),
             join_cgroup: false,
             moves,
             limits: limits.collect(),
@@ -178,14 +181,15 @@ impl Plan {
     /// Puts what the child needs into the window, so that it need not copy the whole table; leaves the plan as it is
     /// where there is too much of it. The window is to be cleared after the clone.
     pub(crate) fn stage(&mut self, window: &mut Window) {
-        let single = [self.exec_fd, self.network_fd];
+        let single = [self.exec_fd, self.network_fd, self.mounts_fd];
         let wanted = single.into_iter().filter(|fd| *fd >= 0);
         let sources = self.moves.iter().map(|each| each.source).chain(wanted);
         // SAFETY: the plan owns what it names, and lives as long as the borrow.
         let sources = sources.map(|source| unsafe { BorrowedFd::borrow_raw(source) });
         let held: Option<Vec<RawFd>> = sources.map(|source| window.hold(source)).collect();
         let Some(held) = held else { return };
-        let singles = [&mut self.exec_fd, &mut self.network_fd].into_iter().filter(|fd| **fd >= 0);
+        let singles = [&mut self.exec_fd, &mut self.network_fd, &mut self.mounts_fd];
+        let singles = singles.into_iter().filter(|fd| **fd >= 0);
         let places = self.moves.iter_mut().map(|each| &mut each.source).chain(singles);
         for (place, number) in places.zip(held) {
             *place = number;

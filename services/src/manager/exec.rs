@@ -49,7 +49,7 @@ impl Manager {
     /// # Errors
     /// A sentence: there is no such service, it does not run, or the kernel refuses.
     pub async fn signal(&self, name: &str, signal: i32, asked_by: String) -> Result<i32, ServicesError> {
-        self.ask_task(name, |reply| Command::Signal { signal, asked_by, reply }).await
+        self.ask_task(name, |reply| Command::Signal { signal, run: None, asked_by, reply }).await
     }
 
     async fn executor(&self, name: &str) -> Result<Arc<dyn Executor>, ServicesError> {

@@ -37,7 +37,9 @@ impl Manager {
     /// Names of the services that name it in `depends`, as they run or as their files say now.
     pub fn needed_by(&self, name: &str) -> Vec<String> {
         let entries = self.entries();
-        let needs = |spec: &Arc<ServiceSpec>| edges_of(spec).iter().any(|edge| edge.service == name);
+        let needs = |spec: &Arc<ServiceSpec>| {
+            edges_of(spec).iter().any(|edge| edge.service == name && edge.event != ServiceEvent::Settled)
+        };
         entries
             .iter()
             .filter(|(_, entry)| entry.specs().iter().any(needs))
@@ -130,7 +132,7 @@ impl Manager {
     /// all are services; then one that is on its way counts, or else the first.
     fn lacking<'a>(&self, requirement: &'a Requirement) -> Option<&'a str> {
         match requirement {
-            Requirement::Service { event: ServiceEvent::Down, .. } => None,
+            Requirement::Service { event: ServiceEvent::Down | ServiceEvent::Settled, .. } => None,
             Requirement::Service { name, event, .. } => {
                 let holds = self.get(name).is_some_and(|snapshot| event_holds(&snapshot, *event));
                 (!holds).then_some(name)

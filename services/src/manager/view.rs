@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use kelson_conditions::{Missing, Subject};
 use kelson_proto::v1;
-use kelson_spec::service::Requirement;
+use kelson_spec::service::{Requirement, ServiceEvent};
 
 use super::Manager;
 use crate::messages;
@@ -108,7 +108,10 @@ impl Manager {
                 from,
                 to: name.clone(),
                 event: event.name().into(),
-                holds: self.registry().get(name).is_some_and(|now| event_holds(&now.borrow(), *event)),
+                holds: match self.registry().get(name) {
+                    Some(now) => event_holds(&now.borrow(), *event),
+                    None => *event == ServiceEvent::Settled,
+                },
                 alternative,
             }),
             Requirement::Any(each) => {

@@ -24,6 +24,10 @@ pub fn event_holds(snapshot: &Snapshot, event: ServiceEvent) -> bool {
         ServiceEvent::Running => snapshot.runs && matches!(snapshot.state, State::Starting | State::Running),
         ServiceEvent::Finished => snapshot.finished,
         ServiceEvent::Down => snapshot.down,
+        ServiceEvent::Settled => {
+            let unhealthy = snapshot.state == State::Running && snapshot.healthy == Some(false);
+            snapshot.up || snapshot.down || unhealthy || snapshot.state == State::Backoff
+        }
     }
 }
 
@@ -36,11 +40,16 @@ struct ServiceCondition {
 
 impl Condition for ServiceCondition {
     fn level(&self) -> Level {
-        self.snapshot.as_ref().is_some_and(|snapshot| event_holds(&snapshot.borrow(), self.event)).into()
+        match &self.snapshot {
+            Some(snapshot) => event_holds(&snapshot.borrow(), self.event),
+            None => self.event == ServiceEvent::Settled,
+        }
+        .into()
     }
 
     fn missing(&self) -> Vec<Missing> {
         let reason = match &self.snapshot {
+            None if self.event == ServiceEvent::Settled => return Vec::new(),
             None => Some(Reason::UnknownService),
             Some(snapshot) => {
                 let snapshot = snapshot.borrow();
@@ -113,6 +122,8 @@ pub enum Unmet {
     Unanswered(PathBuf),
     #[error("`when` asks for {}", sentence(.0))]
     Missing(Vec<Missing>),
+    #[error("path \"{}\" exists", .0.display())]
+    Present(PathBuf),
     /// No alternative of an `any` holds.
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join(", and "))]
     All(Vec<Unmet>),
@@ -146,6 +157,13 @@ fn ask<'a>(
                 Some(false) => Err(Unmet::Absent(path.clone())),
                 None => Err(Unmet::Unanswered(path.clone())),
             },
+            Requirement::Not(one) if let Requirement::Path(path) = &**one => {
+                match sources.paths.exists_now(path.clone(), KNOWN_DEADLINE).await {
+                    Some(true) => Err(Unmet::Present(path.clone())),
+                    Some(false) => Ok(()),
+                    None => Err(Unmet::Unanswered(path.clone())),
+                }
+            }
             Requirement::Any(alternatives) => {
                 let mut missing = Vec::new();
                 for one in alternatives {

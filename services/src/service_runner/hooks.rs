@@ -24,17 +24,23 @@ pub struct Hooks {
     pub logs: Arc<dyn LogPipes>,
     pub spec: Arc<ServiceSpec>,
     pub run: u64,
+    /// The main process while it runs, where the service's processes see it under this number.
+    pub pid: Option<i32>,
     /// How the main process ended, where it has.
     pub exit: Option<Exit>,
 }
 
 impl Hooks {
-    /// The `pre` hooks, up to the first that fails.
-    pub(super) async fn pre(self, runner: &mut Box<dyn Runner>) -> Result<(), RunnerError> {
+    /// The `pre` hooks, up to the first that fails and may not; tells of those that failed and may.
+    pub(super) async fn pre(self, runner: &mut Box<dyn Runner>) -> Result<Vec<String>, RunnerError> {
+        let mut failures = Vec::new();
         for hook in &self.spec.hooks.pre {
-            self.run(runner, "pre", hook, Vec::new()).await?;
+            match self.run(runner, "pre", hook, Vec::new()).await {
+                Err(error) if hook.may_fail => failures.push(error.message),
+                done => done?,
+            }
         }
-        Ok(())
+        Ok(failures)
     }
 
     /// The `post` hooks, all of them; tells of those that failed.
@@ -63,8 +69,20 @@ impl Hooks {
     }
 
     /// The hooks of `resumed`, all of them; tells of those that failed.
-    pub(super) async fn resumed(self, executor: Result<Arc<dyn Executor>, ServicesError>) -> Vec<String> {
-        self.beside(&executor, "resumed", &self.spec.resumed.hooks).await
+    pub(super) async fn resumed(self, executor: Arc<dyn Executor>) -> Vec<String> {
+        self.beside(&Ok(executor), "resumed", &self.spec.resumed.hooks).await
+    }
+
+    /// The hooks of `reload`, up to the first that fails; tells of that one.
+    pub(super) async fn reload(self, executor: Arc<dyn Executor>) -> Vec<String> {
+        let executor = Ok(executor);
+        for hook in self.spec.reload.hooks.chunks(1) {
+            let failure = self.beside(&executor, "reload", hook).await;
+            if !failure.is_empty() {
+                return failure;
+            }
+        }
+        Vec::new()
     }
 
     /// Runs hooks beside the main process, one after the other.
@@ -117,13 +135,10 @@ impl Hooks {
     ) -> Result<Exit, RunnerError> {
         let (stdout, stderr) = self.pipes()?;
         let context = RunContext {
-            run: self.run,
             command: Some(hook.command.clone()),
             as_root: hook.as_root,
-            stdout,
-            stderr,
             environment,
-            descriptors: Vec::new(),
+            ..RunContext::new(self.run, stdout, stderr)
         };
         Ok(runner.run(context).await?.exit.await)
     }
@@ -136,7 +151,9 @@ impl Hooks {
     ) -> Result<Exit, RunnerError> {
         let executor = executor.as_ref().map_err(|error| RunnerError::new(error.to_string()))?;
         let outputs = Some(Arc::new(self.pipes()?));
-        let request = ExecRequest { command: hook.command.clone(), outputs, ..ExecRequest::default() };
+        let environment = self.pid.map(|pid| ("MAINPID".to_owned(), pid.to_string())).into_iter().collect();
+        let command = hook.command.clone();
+        let request = ExecRequest { command, environment, outputs, ..ExecRequest::default() };
         let executing = executor.exec(request).await?;
         let _leash = Leash(executing.control);
         Ok(executing.exit.await)

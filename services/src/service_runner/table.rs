@@ -231,7 +231,8 @@ impl ServiceState {
             }
             (Pre { .. }, Input::Turn) => self.phase = Pre { owes_post: at.rules.hooks.post },
             (Spawning { .. }, Input::Turn) => self.phase = Spawning { owes_post: at.rules.hooks.post },
-            (Pre { owes_post }, Input::PreDone(Ok(()))) => {
+            (Pre { owes_post }, Input::PreDone(Ok(failures))) => {
+                at.notes(failures);
                 self.phase = Spawning { owes_post: *owes_post };
                 at.work(Work::Spawn);
             }

@@ -38,7 +38,7 @@ mod refused;
 mod resume;
 mod work;
 
-pub use commands::Command;
+pub use commands::{Command, Reloading};
 use dependency_watch::DependencyWatch;
 pub use making::{Prepared, ServiceHandle, prepare};
 pub use resume::{Making, Resumed, resume};

@@ -45,6 +45,31 @@ async fn g1_the_gate_is_asked_again_after_preparing_and_after_waiting_for_a_turn
 }
 
 #[tokio::test(start_paused = true)]
+async fn after_waits_for_what_is_on_its_way_and_for_nothing_else() {
+    let mut web = spec("web");
+    web.depends =
+        ["db", "manual", "nobody"].map(|name| Requirement::service(name, ServiceEvent::Settled)).to_vec();
+    let house = House::new();
+    house.manners("db", |db| db.open = secs(5));
+    house.boot([notify("db"), manual(spec("manual")), web]).await;
+    assert_eq!(house.now("web").waiting_for(), ["service \"db\" to be up or down"]);
+    tokio::time::sleep(secs(6)).await;
+    assert_eq!((house.state("db"), house.state("web")), (State::Starting, State::Waiting));
+    // A start that fails has been waited for as well.
+    house.exit("db", 3).await;
+    assert_eq!((house.state("db"), house.state("web")), (State::Backoff, State::Running));
+    // It orders starts only: nothing that runs minds, and the next start waits again.
+    tokio::time::sleep(secs(60)).await;
+    assert_eq!((house.state("db"), house.state("web")), (State::Starting, State::Running));
+    house.stop("web").await;
+    house.begin_start("web").await;
+    assert_eq!((house.state("db"), house.state("web")), (State::Starting, State::Waiting));
+    house.say("db", "READY=1").await;
+    assert_eq!(house.state("web"), State::Running);
+    assert_eq!(house.stop("db").await.outcome, Outcome::Done, "nobody needs it");
+}
+
+#[tokio::test(start_paused = true)]
 async fn g2_the_text_names_what_is_missing_and_changes() {
     let mut c = needs("c", &["a", "b"]);
     c.depends.push(Requirement::TimeSynced);

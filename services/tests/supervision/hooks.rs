@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use kelson_proto::v1::resumed_step::Outcome;
 use kelson_runner::Exit;
+use kelson_services::manager::Outcome as Action;
 use kelson_services::model::State;
 use kelson_spec::service::{Hook, Requirement, RestartPolicy, ServiceSpec};
 
@@ -239,6 +240,42 @@ async fn post_does_not_answer_a_run_of_which_nothing_was_begun() {
     house.stop("web").await;
     drop(all);
     assert_eq!(house.played("web", |web| web.said()), ["open", "close"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reload_runs_its_hooks_once_for_a_service_that_runs() {
+    let mut web = spec("web");
+    web.reload.hooks = vec![hook("check"), hook("load")];
+    let house = House::new();
+    house.played("web", |web| web.commands.set("check", passes()));
+    house.played("web", |web| web.commands.set("load", fails("no\n")));
+    house.boot([web, spec("plain")]).await;
+    let reload = async |names: &[&str]| {
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let results = house.manager.reload_services(&names, "a test").await;
+        results.into_iter().map(|result| (result.outcome, result.message)).collect::<Vec<_>>()
+    };
+    let failed = "reload hook load failed: exited with status 1";
+    let results = reload(&["web", "plain"]).await;
+    assert_eq!(results[0], (Action::Failed, failed.to_owned()));
+    assert_eq!(results[1].0, Action::Refused);
+    house.assert_told("web", &format!("not reloaded: {failed}"));
+    house.played("web", |web| web.commands.set("load", passes()));
+    assert_eq!(reload(&["web"]).await, [(Action::Done, "2 hooks succeeded".to_owned())]);
+    house.assert_told("web", "reloaded (2 hooks succeeded): asked by a test");
+    assert_eq!((house.now("web").run, house.now("web").restarts), (1, 0));
+    house.stop("web").await;
+    assert_eq!(reload(&["web"]).await[0].0, Action::Failed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pre_hook_that_may_fail_does_not_keep_the_service_from_starting() {
+    let mut web = spec("web");
+    web.hooks.pre = vec![Hook { may_fail: true, ..hook("warm") }, hook("check")];
+    let house = house_with(web, |web| web.hook("warm", exits(Duration::ZERO, 1))).await;
+    assert_eq!(house.state("web"), State::Running);
+    assert_eq!(house.played("web", |web| web.said()), ["open", "hook warm", "hook check", "run 1"]);
+    house.assert_told("web", "pre hook warm failed: exited with status 1");
 }
 
 /// The outcomes of a resume.

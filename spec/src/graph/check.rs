@@ -54,10 +54,10 @@ fn unknown_and_self(
     let mut problems = Vec::new();
     for (service, spec) in specs.iter().enumerate() {
         let mut reference = 0_usize;
-        let mut look = |name: &str, key: &str| {
+        let mut look = |name: &str, key: &str, needed: bool| {
             let message = if name == spec.name {
                 Some(format!("{key}: service {name} waits for itself"))
-            } else if index.contains_key(name) || others.contains(name) {
+            } else if !needed || index.contains_key(name) || others.contains(name) {
                 None
             } else {
                 // To look through all names for each of thousands would take long.
@@ -70,8 +70,11 @@ fn unknown_and_self(
             problems.extend(message.map(|message| Problem { service, reference, message }));
             reference = reference.saturating_add(1);
         };
-        walk(&spec.depends, false, &mut |name, _, _| look(name, "depends"));
-        walk(&spec.when, false, &mut |name, _, _| look(name, "when"));
+        walk(&spec.depends, false, &mut |name, event, _| match event {
+            ServiceEvent::Settled => look(name, "after", false),
+            _ => look(name, "depends", true),
+        });
+        walk(&spec.when, false, &mut |name, _, _| look(name, "when", true));
     }
     problems
 }
@@ -132,8 +135,11 @@ fn cycles(
                 None => component.get(*target) == component.get(service),
             });
             let reference = reference.map_or(0, |(_, reference)| *reference);
-            let key =
-                if reference < by_group.get(service).copied().unwrap_or(0) { "group" } else { "depends" };
+            let key = match specs.get(service).map(|spec| spec.depends.as_slice()) {
+                _ if reference < by_group.get(service).copied().unwrap_or(0) => "group",
+                Some(depends) if is_after(depends, reference) => "after",
+                _ => "depends",
+            };
             let message = match own {
                 Some(path) => format!("{key}: services wait for each other: {}", said(path)),
                 None => {
@@ -186,11 +192,22 @@ fn may_hold(
         Requirement::Service { name, event, .. } => {
             let Some(&place) = index.get(name.as_str()) else { return true };
             let manual = specs.get(place).is_some_and(|spec| spec.start == StartMode::Manual);
-            can.get(place) == Some(&true) || (*event == ServiceEvent::Down && manual)
+            can.get(place) == Some(&true)
+                || (matches!(event, ServiceEvent::Down | ServiceEvent::Settled) && manual)
         }
         Requirement::Any(list) => list.iter().any(|r| may_hold(r, can, specs, index)),
         _ => true,
     }
+}
+
+/// Whether the mention of a service at this place stands in `after`.
+fn is_after(depends: &[Requirement], reference: usize) -> bool {
+    let (mut place, mut found) = (0_usize, false);
+    walk(depends, false, &mut |_, event, _| {
+        found |= place == reference && event == ServiceEvent::Settled;
+        place = place.saturating_add(1);
+    });
+    found
 }
 
 /// The services of requirements that can never hold, with the place of each mention.
@@ -303,13 +320,18 @@ mod tests {
 
     #[test]
     fn every_event_but_a_down_that_can_hold_makes_a_cycle() {
-        for event in ["up", "running", "finished", "down"] {
+        for event in ["up", "running", "finished", "down", "settled"] {
             let found = problems(&format!("a: b!{event}\nb: a\n"));
-            assert_eq!(found, [cycle("a@0", "a → b → a"), cycle("b@0", "b → a → b")], "{event}");
+            let mut first = cycle("a@0", "a → b → a");
+            if event == "settled" {
+                first = first.replace("depends", "after");
+            }
+            assert_eq!(found, [first, cycle("b@0", "b → a → b")], "{event}");
         }
         // A manual service that was never started is down.
         assert_eq!(problems("a: b!down\nb*: a\n"), Vec::<String>::new());
         assert_eq!(problems("a: b!down\nb:\n"), Vec::<String>::new());
+        assert_eq!(problems("a: b!settled\nb*: a\n"), Vec::<String>::new());
         assert_eq!(problems("a: faulty!down containerd\n"), Vec::<String>::new());
     }
 
@@ -332,6 +354,11 @@ mod tests {
                 "a@2: depends: there is no service dbs; did you mean db?",
                 "db@0: depends: service db waits for itself"
             ]
+        );
+        assert_eq!(
+            problems("a: nobody!settled a!settled\n"),
+            ["a@1: after: service a waits for itself"],
+            "an order without a need may name a service that is not there"
         );
         let mut one = specs("a: /x\n");
         let when = |name: &str| Requirement::service(name, ServiceEvent::Up);

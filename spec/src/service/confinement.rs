@@ -68,6 +68,89 @@ pub struct Security {
     /// The capabilities that `add` names: what a user other than root holds after the start.
     pub ambient: u64,
     pub seccomp: Seccomp,
+    /// A view of the file system of its own; of a process.
+    #[cfg_attr(not(feature = "sandbox"), serde(skip))]
+    pub view: FileView,
+}
+
+/// How the files of the host look for a process. A path with `-` before it may be missing.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct FileView {
+    /// With all that is mounted below.
+    pub read_only: Vec<String>,
+    /// In spite of a read-only path above, or a read-only root.
+    pub writable: Vec<String>,
+    /// An empty folder or file stands there.
+    pub hidden: Vec<String>,
+    /// `/tmp` and `/var/tmp` are empty file systems in memory.
+    pub private_tmp: bool,
+    /// `/dev` has only what belongs to no device.
+    pub private_devices: bool,
+}
+
+/// One place that looks different for a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ViewRule {
+    /// The whole root, with all that is mounted below.
+    ReadOnlyRoot,
+    ReadOnly,
+    Writable,
+    Hidden,
+    /// An empty file system in memory, for all users.
+    Temporary,
+    Devices,
+}
+
+impl ViewRule {
+    const WORDS: [(ViewRule, &str); 6] = [
+        (ViewRule::ReadOnlyRoot, "read-only-root"),
+        (ViewRule::ReadOnly, "read-only"),
+        (ViewRule::Writable, "writable"),
+        (ViewRule::Hidden, "hidden"),
+        (ViewRule::Temporary, "temporary"),
+        (ViewRule::Devices, "devices"),
+    ];
+
+    /// A word for it and for its path, which [`ViewRule::of_word`] reads.
+    pub fn to_word(self, path: &str) -> String {
+        let word = Self::WORDS.into_iter().find(|(rule, _)| *rule == self).map_or("", |(_, word)| word);
+        format!("{word}:{path}")
+    }
+
+    /// The rule and its path. `None`: it is no such word.
+    pub fn of_word(word: &str) -> Option<(ViewRule, &str)> {
+        let (word, path) = word.split_once(':')?;
+        Some((Self::WORDS.into_iter().find(|(_, name)| *name == word)?.0, path))
+    }
+}
+
+impl Security {
+    /// The rules of its view of the file system, each with its path, as words for `kelson-task`; none where it sees the files
+    /// of the host. A path stands after those above it.
+    pub fn view_rules(&self) -> Vec<String> {
+        let FileView { read_only, writable, hidden, private_tmp, private_devices } = &self.view;
+        if self.view == FileView::default() {
+            return Vec::new();
+        }
+        let listed = |rule, paths: &'_ [String]| paths.iter().map(move |path| (rule, path.clone())).collect();
+        let some = |rule, is_wanted, paths: &[&str]| match is_wanted {
+            true => paths.iter().map(|path| (rule, (*path).to_owned())).collect(),
+            false => Vec::new(),
+        };
+        let parts: [Vec<(ViewRule, String)>; 6] = [
+            some(ViewRule::ReadOnlyRoot, self.read_only_root, &["/"]),
+            some(ViewRule::Temporary, *private_tmp, &["-/tmp", "-/var/tmp"]),
+            some(ViewRule::Devices, *private_devices, &["/dev"]),
+            listed(ViewRule::ReadOnly, read_only),
+            listed(ViewRule::Writable, writable),
+            listed(ViewRule::Hidden, hidden),
+        ];
+        let mut rules: Vec<(ViewRule, String)> = parts.into_iter().flatten().collect();
+        // Stable: of two rules for one path the one that takes more away comes last.
+        kelson_sys::ordered::sort_by_key(&mut rules, |(_, path)| path.trim_start_matches('-').to_owned());
+        rules.into_iter().map(|(rule, path)| rule.to_word(&path)).collect()
+    }
 }
 
 impl Default for Security {
@@ -78,6 +161,7 @@ impl Default for Security {
             capabilities: None,
             ambient: 0,
             seccomp: Seccomp::default(),
+            view: FileView::default(),
         }
     }
 }
@@ -114,4 +198,40 @@ pub enum Seccomp {
     #[default]
     Default,
     Unconfined,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_view_goes_from_the_root_downwards() {
+        assert_eq!(Security { read_only_root: true, ..Security::default() }.view_rules(), [""; 0]);
+        let paths = |paths: &[&str]| paths.iter().map(|path| (*path).to_owned()).collect();
+        let view = FileView {
+            read_only: paths(&["/srv/a/b", "-/srv"]),
+            writable: paths(&["/srv/a"]),
+            hidden: paths(&["/home", "/srv/a"]),
+            private_tmp: true,
+            private_devices: false,
+        };
+        let rules = Security { read_only_root: true, view, ..Security::default() }.view_rules();
+        let expected = [
+            "read-only-root:/",
+            "hidden:/home",
+            "read-only:-/srv",
+            "writable:/srv/a",
+            "hidden:/srv/a",
+            "read-only:/srv/a/b",
+            "temporary:-/tmp",
+            "temporary:-/var/tmp",
+        ];
+        assert_eq!(rules, expected);
+        assert!(
+            rules.iter().all(|word| {
+                ViewRule::of_word(word).is_some_and(|(rule, path)| rule.to_word(path) == *word)
+            })
+        );
+        assert_eq!(ViewRule::of_word("nothing:/"), None);
+    }
 }

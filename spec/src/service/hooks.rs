@@ -35,6 +35,9 @@ pub struct Hook {
     /// As root and without the service's `security`. Otherwise as the service's user.
     #[serde(default)]
     pub as_root: bool,
+    /// A failure of it is reported and changes nothing.
+    #[serde(default)]
+    pub may_fail: bool,
 }
 
 impl Hook {
@@ -43,12 +46,27 @@ impl Hook {
 
     /// As the service's user.
     pub fn new(command: impl IntoIterator<Item = impl Into<String>>, timeout: Duration) -> Hook {
-        Hook { command: command.into_iter().map(Into::into).collect(), timeout, as_root: false }
+        Hook {
+            command: command.into_iter().map(Into::into).collect(),
+            timeout,
+            as_root: false,
+            may_fail: false,
+        }
     }
 
     fn timeout() -> Duration {
         Self::TIMEOUT
     }
+}
+
+/// What a run gets when an operator reloads the service: by default nothing.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Reload {
+    /// Beside the main process, one after the other, up to the first that fails.
+    pub hooks: Vec<Hook>,
+    /// To the main process, once all hooks have succeeded.
+    pub signal: Option<i32>,
 }
 
 /// What a run gets after the machine was resumed from a snapshot: by default nothing.

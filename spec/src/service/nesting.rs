@@ -1,4 +1,4 @@
-//! How deep alternatives may lie in alternatives, when a spec is taken over as bytes.
+//! How deep alternatives and negations may lie in each other, when a spec is taken over as bytes.
 //!
 //! A file cannot nest them deeper than its lists and mappings (32 levels), but two bytes a level say so in a hand-over
 //! or a record of the state: a few kilobytes of them exhaust the stack of the decoder.
@@ -41,9 +41,21 @@ impl Drop for Level {
 /// # Errors
 /// When they lie too deep.
 pub(super) fn alternatives<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Requirement>, D::Error> {
+    one_level_deeper(deserializer)
+}
+
+/// What `not` negates.
+///
+/// # Errors
+/// When it lies too deep.
+pub(super) fn negated<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Box<Requirement>, D::Error> {
+    one_level_deeper(deserializer)
+}
+
+fn one_level_deeper<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
     let _level = Level::enter()
-        .ok_or_else(|| D::Error::custom(format_args!("alternatives are nested more than {DEEPEST} deep")))?;
-    Vec::deserialize(deserializer)
+        .ok_or_else(|| D::Error::custom(format_args!("conditions are nested more than {DEEPEST} deep")))?;
+    T::deserialize(deserializer)
 }
 
 #[cfg(test)]
@@ -65,6 +77,12 @@ mod tests {
         for depth in [DEEPEST + 1, 1_000_000] {
             assert!(postcard::from_bytes::<Requirement>(&nested(depth)).is_err(), "{depth}");
         }
+        let not = postcard::to_allocvec(&Requirement::Not(Box::new(Requirement::TimeSynced))).unwrap();
+        let (level, inmost) = not.split_at(not.len() - 1);
+        assert!(
+            postcard::from_bytes::<Requirement>(&[level.repeat(1_000_000), inmost.to_vec()].concat())
+                .is_err()
+        );
         // A refusal is forgotten.
         assert!(postcard::from_bytes::<Requirement>(&nested(DEEPEST)).is_ok());
     }

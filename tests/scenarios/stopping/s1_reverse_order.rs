@@ -37,6 +37,18 @@ fn s1_a_chain_stops_from_its_end() {
 }
 
 #[test]
+fn s1_what_starts_after_another_stops_before_it() {
+    let mut host = Host::builder()
+        .service("a", SLOW)
+        .service("b", &format!("{SLOW}after: [a]"))
+        .service("c", &format!("{SLOW}after: [b]"))
+        .up(&["a", "b", "c"]);
+    let events = stop(&mut host);
+    assert_after(&events, "c", "b");
+    assert_after(&events, "b", "a");
+}
+
+#[test]
 fn s1_the_branches_of_a_diamond_stop_side_by_side() {
     // Each branch ends only once the other one has had its signal: one after the other, they would be killed.
     let branch = |own: &str, other: &str| {

@@ -8,8 +8,11 @@ use kelson_spec::builtin;
 use kelson_spec::graph;
 use kelson_spec::near::near;
 use kelson_spec::quote::quoted;
-use kelson_spec::service::ServiceSpec;
+use kelson_spec::service::{ServiceEvent, ServiceSpec};
 use kelson_sys::ordered;
+
+/// Of more services than this none is looked for that a misspelt name could mean.
+const MOST_NEAR: usize = 1000;
 
 impl Reading {
     /// Takes out of the machine file what makes a built-in service wait for an unknown one, or for one that waits for it.
@@ -57,11 +60,30 @@ impl Reading {
         self.diagnostics.push(diagnostic(file, at.unwrap_or(Position::START), None, format!("main: {text}")));
     }
 
+    /// Warns of names in `after` that no service has: files from elsewhere name services that a host may lack, and a
+    /// name may be misspelt.
+    fn check_order(&mut self, specs: &[ServiceSpec], references: &[Vec<Position>]) {
+        let names = || specs.iter().map(|spec| spec.name.as_str());
+        let known = ordered::set(names().chain(self.known.iter().map(String::as_str)));
+        for (spec, references) in specs.iter().zip(references) {
+            for (edge, at) in graph::edges_of(spec).into_iter().zip(references) {
+                if edge.event != ServiceEvent::Settled || known.contains(edge.service) {
+                    continue;
+                }
+                let near = near(edge.service, names().take(MOST_NEAR));
+                let hint = near.map(|near| format!("; did you mean {near}?")).unwrap_or_default();
+                let text = format!("after: there is no service {}, so it orders nothing{hint}", edge.service);
+                self.warnings.push(diagnostic(&spec.file, *at, Some(&spec.name), text));
+            }
+        }
+    }
+
     /// Takes out the services that name unknown ones or wait for each other.
     pub(super) fn check_graph(&mut self) -> Vec<ServiceSpec> {
         let by_group: Vec<usize> = self.services.iter().map(|decoded| decoded.by_group).collect();
         let (specs, references): (Vec<ServiceSpec>, Vec<Vec<Position>>) =
             std::mem::take(&mut self.services).into_iter().map(|d| (d.spec, d.references)).unzip();
+        self.check_order(&specs, &references);
         let problems = graph::check(&specs, &self.known, &by_group);
         let mut faulty = vec![false; specs.len()];
         for problem in problems {

@@ -55,17 +55,30 @@ impl Decoder<'_> {
         let by_shell = command.iter().position(|word| is_shell(word)).unwrap_or(command.len());
         let Value::Sequence(items) = &node.value else { return };
         for (index, (word, item)) in command.iter().zip(items).enumerate().take(by_shell) {
-            if let Some(name) = variable(word) {
-                let text = format!(
-                    "{} is not expanded, because no shell reads this command; write the value in its place, or \
-                     [sh, -c, \"exec … {}\"]",
-                    shown(name),
-                    shown(name)
-                );
-                self.warn(index, item.at, text);
-            }
+            let Some(name) = variable(word) else { continue };
+            let shown = shown(name);
+            let text = match self.expands && index > 0 {
+                true if name == word || is_braced_name(name) => continue,
+                true => format!(
+                    "{shown} is not expanded; write ${{NAME}} within a word, and $NAME only as a whole word"
+                ),
+                false if self.expands => {
+                    format!("{shown} is not expanded, because it is the program; write its path")
+                }
+                false => format!(
+                    "{shown} is not expanded, because no shell reads this command; write the value in its place, \
+                     expand: true, or [sh, -c, \"exec … {shown}\"]"
+                ),
+            };
+            self.warn(index, item.at, text);
         }
     }
+}
+
+/// `${NAME}`, without a default or the like.
+fn is_braced_name(text: &str) -> bool {
+    let inner = text.strip_prefix("${").and_then(|text| text.strip_suffix('}'));
+    inner.is_some_and(|name| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_'))
 }
 
 /// Whether the program reads the words after it as a script.

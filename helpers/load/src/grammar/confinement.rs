@@ -1,14 +1,16 @@
 //! The bounds of a service: cgroup resources, rlimits, privileges; its stop, and its log.
 
+use std::path::{Component, Path};
 use std::time::Duration;
 
 use super::at::At;
-use super::codec::{Codec, either};
+use super::codec::{Codec, either, part};
 use super::mapping::{Mapping, keys};
 use super::values::{boolean, choice, cpus, duration, number, scalar, size, some_text, time_limit};
 use crate::decode::quoted;
 use crate::json::Json;
 use crate::schema::{Kind, form};
+use kelson_spec::features::Feature;
 use kelson_spec::kernel;
 use kelson_spec::near::near;
 use kelson_spec::service::{LogSpec, ResourceLimit, Resources, Seccomp, Security, Stdout, StopSpec};
@@ -91,6 +93,16 @@ fn limit_value() -> Codec<u64> {
     )
 }
 
+/// A field of the view of the file system.
+macro_rules! of_view {
+    ($field:ident) => {
+        At::new(
+            |security: &Security| Some(security.view.$field.clone()),
+            |security: &mut Security, value| security.view.$field = value,
+        )
+    };
+}
+
 /// `held`: the capabilities of a workload that is given and denied none.
 pub fn security(held: u64) -> Mapping<Security> {
     let profiles = [("default", Seccomp::Default), ("unconfined", Seccomp::Unconfined)];
@@ -115,7 +127,37 @@ pub fn security(held: u64) -> Mapping<Security> {
              plus those in `add`";
         key "seccomp" seccomp = choice(profiles),
             "`default`: the profile that container runtimes use. `unconfined`: no filter";
+        key "readOnlyPaths" (of_view!(read_only)) = part(Feature::Sandbox, view_paths),
+            "paths that the process sees [read-only](#file-view), with all that is mounted below";
+        key "writablePaths" (of_view!(writable)) = part(Feature::Sandbox, view_paths),
+            "paths that stay as they are below a read-only one, or with `readOnlyRoot`";
+        key "hiddenPaths" (of_view!(hidden)) = part(Feature::Sandbox, view_paths),
+            "folders and files that the process sees empty";
+        key "privateTmp" (of_view!(private_tmp)) = part(Feature::Sandbox, boolean),
+            "`true`: `/tmp` and `/var/tmp` of the service are its own, in memory";
+        key "privateDevices" (of_view!(private_devices)) = part(Feature::Sandbox, boolean),
+            "`true`: `/dev` has `null`, `zero`, `full`, `random`, `urandom`, `tty`, terminals, `shm`, `mqueue` and `log` alone";
     }
+}
+
+/// Paths, each with `-` before it if it may be missing.
+fn view_paths() -> Codec<Vec<String>> {
+    let one = some_text().of_kind(|| Kind::Form(form("path", "^-?/", "-/srv/shop"))).but(|text: &String| {
+        let path = text.strip_prefix('-').unwrap_or(text);
+        let plain = Path::new(path)
+            .components()
+            .all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
+        match (path.starts_with('/'), plain && path != "/") {
+            (false, _) => {
+                Some(format!("{} is not a path from the root; write it with / first", quoted(text)))
+            }
+            (true, false) => {
+                Some("the whole root is readOnlyRoot, and a path has no . or .. in it".to_owned())
+            }
+            (true, true) => None,
+        }
+    });
+    one.list("a list of paths")
 }
 
 /// The capabilities that `drop` and `add` name.

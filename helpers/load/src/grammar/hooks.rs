@@ -6,7 +6,7 @@ use super::confinement::signal;
 use super::mapping::{Mapping, keys};
 use super::values::{SHORTEST, boolean, duration_from};
 use crate::tree::Value;
-use kelson_spec::service::{Hook, Hooks, Resumed};
+use kelson_spec::service::{Hook, Hooks, Reload, Resumed};
 
 /// The most commands at one place: each of them can keep a stop waiting.
 const MOST: usize = 32;
@@ -16,14 +16,24 @@ pub fn hooks(is_container: bool) -> Mapping<Hooks> {
     let instead_of_main =
         is_container.then_some("a hook of a container runs as the user of the container; leave it out");
     let beside_main = Some("only a pre or post hook can run as root; leave it out");
+    let harmless = Some("a failure of this hook changes nothing anyway; leave it out");
     keys! {
         Mapping::new("hooks", Hooks::default);
-        key "pre" pre = list(instead_of_main),
+        key "pre" pre = list(instead_of_main, None),
             "before the main process, in each run; if one fails, the start has failed";
-        key "postStart" post_start = list(beside_main), "beside the main process, once it is ready";
-        key "preStop" pre_stop = list(beside_main), "beside the main process, before it is stopped";
-        key "post" post = list(instead_of_main),
+        key "postStart" post_start = list(beside_main, harmless), "beside the main process, once it is ready";
+        key "preStop" pre_stop = list(beside_main, harmless), "beside the main process, before it is stopped";
+        key "post" post = list(instead_of_main, harmless),
             "after the main process has ended for any reason, and after a `pre` hook that failed";
+    }
+}
+
+/// What makes a running service read its configuration again.
+pub fn reload() -> Mapping<Reload> {
+    keys! {
+        Mapping::new("reload", Reload::default);
+        key "hooks" hooks = list_of(Mapping::codec(|| command_hook("beside"))), "beside the main process";
+        means "signal" signal = signal().optional(), "none", "to the main process, after the hooks";
     }
 }
 
@@ -46,9 +56,9 @@ pub fn resumed() -> Mapping<Resumed> {
     })
 }
 
-/// A list of commands, or one alone. `not_as_root`: why `asRoot` cannot be here.
-fn list(not_as_root: Option<&'static str>) -> Codec<Vec<Hook>> {
-    list_of(Mapping::codec(move || hook(not_as_root)))
+/// A list of commands, or one alone. `not_as_root`, `must_fail`: why `asRoot` and `mayFail` cannot be here.
+fn list(not_as_root: Option<&'static str>, must_fail: Option<&'static str>) -> Codec<Vec<Hook>> {
+    list_of(Mapping::codec(move || hook(not_as_root, must_fail)))
 }
 
 fn list_of(one: Codec<Hook>) -> Codec<Vec<Hook>> {
@@ -69,12 +79,14 @@ fn list_of(one: Codec<Hook>) -> Codec<Vec<Hook>> {
     })
 }
 
-fn hook(not_as_root: Option<&'static str>) -> Mapping<Hook> {
+fn hook(not_as_root: Option<&'static str>, must_fail: Option<&'static str>) -> Mapping<Hook> {
     keys! {
         command_hook("hook");
         key "asRoot" as_root = boolean().but(move |as_root| not_as_root.filter(|_| *as_root)),
             "`true`: runs as root, without the limits of [security](#security). Only for `pre` and `post` of a \
              process";
+        key "mayFail" may_fail = boolean().but(move |may_fail| must_fail.filter(|_| *may_fail)),
+            "`true`: a failure is reported, and the start continues. Only for `pre`";
     }
 }
 

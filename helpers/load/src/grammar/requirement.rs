@@ -25,9 +25,28 @@ pub fn requirements(within: Use) -> Codec<Vec<Requirement>> {
     entry(within).list(WHAT)
 }
 
+/// The names of `after`.
+pub fn after() -> Codec<Vec<String>> {
+    reference().list("a list of names of services, such as [db, cache]")
+}
+
+/// A service of this name is meant.
+fn reference() -> Codec<String> {
+    name().around(|d, node, inner| {
+        let name = inner(d, node)?;
+        d.references.push(node.at);
+        Some(name)
+    })
+}
+
 /// Each entry has exactly one of these.
-const KINDS: [&str; 9] =
-    ["service", "path", "device", "network", "interface", "time", "mount", "kernelArgument", "any"];
+const KINDS: [&str; 10] =
+    ["service", "path", "device", "network", "interface", "time", "mount", "kernelArgument", "any", "not"];
+
+/// Those that know no service.
+const FACTS: [&str; 7] = ["path", "device", "network", "interface", "time", "mount", "kernelArgument"];
+
+const EMPTY: &str = "this list is empty, so it could never hold";
 
 const WHAT: &str = "a list such as [{service: NAME}, {path: /PATH}]";
 
@@ -51,11 +70,6 @@ fn requirement(within: Use) -> Mapping<Requirement> {
         },
         |entry, name| *entry = Requirement::service(name, ServiceEvent::Up),
     );
-    let named = name().around(|d, node, inner| {
-        let name = inner(d, node)?;
-        d.references.push(node.at);
-        Some(name)
-    });
     let event_at = At::new(
         |entry: &Requirement| match entry {
             Requirement::Service { event, .. } => Some(*event),
@@ -78,6 +92,54 @@ fn requirement(within: Use) -> Mapping<Requirement> {
             }
         },
     );
+    let any_at = At::new(
+        |entry: &Requirement| if let Requirement::Any(list) = entry { Some(list.clone()) } else { None },
+        |entry, list| *entry = Requirement::Any(list),
+    );
+    let not_at = At::new(
+        |entry: &Requirement| if let Requirement::Not(one) = entry { Some((**one).clone()) } else { None },
+        |entry, one| *entry = Requirement::Not(Box::new(one)),
+    );
+    let events = ServiceEvent::ALL.map(|event| (event.name(), event));
+    let downs = [("ignore", WhenDown::Ignore), ("stop", WhenDown::Stop), ("restart", WhenDown::Restart)];
+    let mapping = keys! {
+        Mapping::new("requirement", || Requirement::service("", ServiceEvent::Up));
+        alternative "service" (name_at) = reference(), "the `event` holds for the service of this name";
+        key "event" (event_at) = choice(events),
+            "`up`: ready and healthy. `running`: its process runs, ready or not. `finished`: ended \
+             successfully by itself. `down`: ended, stopped, failed, skipped, or nothing will start it";
+        key "whenDown" (when_down_at) = choice(downs),
+            "what Kelson does with this service, once it runs, when the run of the other service ends. \
+             `stop`: stop it; it stays stopped. `restart`: start it again once all of `depends` holds. \
+             Only in an entry of `depends`, with the event `up` or `running`";
+    };
+    keys! {
+        facts(mapping);
+        alternative "any" (any_at) = entry(Use::Any).some(WHAT, EMPTY), "one of these entries holds";
+        alternative "not" (not_at) = Mapping::codec(negated),
+            "this entry, of another kind than `service`, `any` and `not`, does not hold";
+    }
+    .one_of(&KINDS)
+    .check(move |d, seen, entry| match entry {
+        Requirement::Service { event, .. } => when_down(within, *event, d, seen),
+        _ => {
+            let kind = KINDS.into_iter().find(|kind| seen.has(kind)).unwrap_or_default();
+            for key in ["event", "whenDown"].into_iter().filter(|key| seen.has(key)) {
+                seen.wrong_key(d, key, format_args!("{key} belongs to service, not to {kind}"));
+            }
+        }
+    })
+}
+
+/// What can be negated.
+fn negated() -> Mapping<Requirement> {
+    facts(Mapping::new("negated", || Requirement::TimeSynced))
+        .one_of(&FACTS)
+        .elsewhere(vec!["service", "any", "not"], "this cannot be negated; for a service write event: down")
+}
+
+/// Adds the kinds of entries that know no service.
+fn facts(mapping: Mapping<Requirement>) -> Mapping<Requirement> {
     let path_at = At::new(
         |entry: &Requirement| if let Requirement::Path(path) = entry { Some(path.clone()) } else { None },
         |entry, path| *entry = Requirement::Path(path),
@@ -117,28 +179,13 @@ fn requirement(within: Use) -> Mapping<Requirement> {
         let nameless = argument.is_empty() || argument.starts_with('=');
         nameless.then_some("an argument has a name; write NAME or NAME=VALUE")
     });
-    let any_at = At::new(
-        |entry: &Requirement| if let Requirement::Any(list) = entry { Some(list.clone()) } else { None },
-        |entry, list| *entry = Requirement::Any(list),
-    );
-    let events = ServiceEvent::ALL.map(|event| (event.name(), event));
-    let downs = [("ignore", WhenDown::Ignore), ("stop", WhenDown::Stop), ("restart", WhenDown::Restart)];
-    let empty = "this list is empty, so it could never hold";
     keys! {
-        Mapping::new("requirement", || Requirement::service("", ServiceEvent::Up));
-        alternative "service" (name_at) = named, "the `event` holds for the service of this name";
-        key "event" (event_at) = choice(events),
-            "`up`: ready and healthy. `running`: its process runs, ready or not. `finished`: ended \
-             successfully by itself. `down`: ended, stopped, failed, skipped, or nothing will start it";
-        key "whenDown" (when_down_at) = choice(downs),
-            "what Kelson does with this service, once it runs, when the run of the other service ends. \
-             `stop`: stop it; it stays stopped. `restart`: start it again once all of `depends` holds. \
-             Only in an entry of `depends`, with the event `up` or `running`";
+        mapping;
         alternative "path" (path_at) = path(),
             "the path exists; a symbolic link counts if its target exists";
         alternative "device" (device_at) = device,
             "the path below `/dev` is a block or character device, or a symbolic link that leads to one";
-        alternative "network" (network_at) = aspect().some("a list such as [addresses, hostname]", empty),
+        alternative "network" (network_at) = aspect().some("a list such as [addresses, hostname]", EMPTY),
             "`addresses`: an interface other than the loopback is up and has an address of global scope. \
              `connectivity`: there is a default route through an interface that is up. `hostname`: the host \
              name is set. `{interface: NAME, up: true}`: as `interface`";
@@ -150,18 +197,7 @@ fn requirement(within: Use) -> Mapping<Requirement> {
             "a file system is mounted at this path, which has no symbolic link in it";
         alternative "kernelArgument" (argument_at) = argument,
             "the kernel's command line has this argument: `NAME`, with any value or none, or `NAME=VALUE`";
-        alternative "any" (any_at) = entry(Use::Any).some(WHAT, empty), "one of these entries holds";
     }
-    .one_of(&KINDS)
-    .check(move |d, seen, entry| match entry {
-        Requirement::Service { event, .. } => when_down(within, *event, d, seen),
-        _ => {
-            let kind = KINDS.into_iter().find(|kind| seen.has(kind)).unwrap_or_default();
-            for key in ["event", "whenDown"].into_iter().filter(|key| seen.has(key)) {
-                seen.wrong_key(d, key, format_args!("{key} belongs to service, not to {kind}"));
-            }
-        }
-    })
 }
 
 /// An entry of `network`: a word, or an interface.
@@ -208,7 +244,7 @@ fn when_down(within: Use, event: ServiceEvent, d: &mut Decoder<'_>, seen: &Seen<
         (Use::Depends, ServiceEvent::Down) => {
             "this waits for the service to be down; write event: up or running, or leave whenDown out"
         }
-        (Use::Depends, ServiceEvent::Up | ServiceEvent::Running) => return,
+        (Use::Depends, ServiceEvent::Up | ServiceEvent::Running | ServiceEvent::Settled) => return,
     };
     if seen.is_right("whenDown") {
         seen.wrong_key(d, "whenDown", refused);

@@ -7,10 +7,10 @@ use super::command::process;
 use super::confinement::{limits, logs, resources, security, stop};
 use super::container::{container, container_user};
 use super::environment::environments;
-use super::hooks::{hooks, resumed};
+use super::hooks::{hooks, reload, resumed};
 use super::mapping::{Mapping, keys};
 use super::membership::{lifecycle, tie};
-use super::requirement::{Use, requirements};
+use super::requirement::{Use, after, requirements};
 use super::restart::restart;
 use super::secrets::secrets;
 use super::seen::Seen;
@@ -23,8 +23,8 @@ use kelson_spec::features::Feature;
 use kelson_spec::kernel::{ALL_CAPABILITIES, CONTAINER_CAPABILITIES};
 use kelson_spec::names::is_name;
 use kelson_spec::service::{
-    ApiAccess, Credentials, Inherit, OnExit, Readiness, Requirement, RestartSpec, ServiceKind, ServiceSpec,
-    StartMode, Stdout, Workload,
+    ApiAccess, Credentials, FileView, Inherit, OnExit, Readiness, Requirement, RestartSpec, ServiceEvent,
+    ServiceKind, ServiceSpec, StartMode, Stdout, Workload,
 };
 
 /// The highest descriptor for readiness: below the usual soft limit of 1024.
@@ -35,6 +35,7 @@ const HIGHEST_DESCRIPTOR: i32 = 1023;
 pub fn service(d: &mut Decoder<'_>, file: &Mapping<ServiceSpec>, stem: &str, root: &Node) -> Option<Decoded> {
     let before = d.diagnostics.len();
     d.stem = stem.to_owned();
+    d.expands = root.get("expand").is_some_and(|node| node.is("true"));
     let spec = file.decode(d, root);
     let references = std::mem::take(&mut d.references);
     let workload = d.workload;
@@ -91,10 +92,28 @@ pub fn service_file() -> Mapping<ServiceSpec> {
         alternative "container" (container_at) = part(Feature::Containerd, container), "the image to run";
         alternative "target" (target_at) = Mapping::codec(|| Mapping::new("target", || ())), "`{}`: nothing to run; others depend on it by its name";
     };
+    // Both are entries of one list; they are read from the end.
+    let depends_at = At::new(
+        |spec: &ServiceSpec| {
+            Some(spec.depends.iter().filter(|entry| entry.after().is_none()).cloned().collect::<Vec<_>>())
+        },
+        |spec, entries: Vec<Requirement>| drop(spec.depends.splice(0..0, entries)),
+    );
+    let after_at = At::new(
+        |spec: &ServiceSpec| {
+            Some(spec.depends.iter().filter_map(Requirement::after).map(str::to_owned).collect::<Vec<_>>())
+        },
+        |spec, names: Vec<String>| {
+            let after = names.into_iter().map(|name| Requirement::service(name, ServiceEvent::Settled));
+            spec.depends.extend(after);
+        },
+    );
     let own = "the variables of its environment, and which it [inherits](#environment-environmentfiles)";
     let files = "files of `KEY=VALUE` lines; a file with `-` before its path may be missing";
     let mapping = keys! {
         environments(mapping, at!(environment), Some(at!(inherit)), own, files);
+        key "expand" expand = boolean(),
+            "`true`: Kelson replaces [variables in the commands](#expand) of a process by their values";
         key "secrets" secrets = part(Feature::Secrets, secrets), "the [secrets](howto/secrets.md) that it gets as files";
         key "type" (kind_at) = choice(kinds),
             "a `service` runs on; a `oneshot` is up once it has ended successfully";
@@ -102,7 +121,9 @@ pub fn service_file() -> Mapping<ServiceSpec> {
         key "when" when = requirements(Use::When),
             "conditions that Kelson evaluates once, at the start; if one does not hold, the service is \
              skipped";
-        key "depends" depends = depends_first(), "conditions that must all hold before each spawn";
+        key "after" (after_at) = references_first(after()),
+            "services after which it starts, without a need for them: it waits while one of them is on its way";
+        key "depends" (depends_at) = references_first(requirements(Use::Depends)), "conditions that must all hold before each spawn";
         by "restart" restart = |spec, seen| restart(spec.kind, seen.and_then(no_group)),
             "by type", "whether and when Kelson starts it again";
         means "group" group = name().optional(), "none", "the name of its group";
@@ -116,6 +137,7 @@ pub fn service_file() -> Mapping<ServiceSpec> {
              `none`: no limit. It has no effect without readiness and such a check";
         key "health" health = checks(CheckOf::Service), "checks that must all pass for it to be up";
         by "hooks" hooks = |spec, seen| hooks(is_container(spec, seen)), "", "commands around each run";
+        key "reload" reload = Mapping::codec(reload), "what `kelsonctl reload NAME` does";
         key "resumed" resumed = Mapping::codec(resumed),
             "what it gets after the machine was [resumed from a snapshot](#resumed)";
         key "onExit" on_exit = choice([("ignore", OnExit::Ignore), ("stop", OnExit::Stop)]),
@@ -204,9 +226,10 @@ fn stop_as_written(spec: &ServiceSpec, extent: Extent) -> Json {
 }
 
 /// Keys of what runs.
-const OF_A_PROGRAM: [&str; 19] = [
+const OF_A_PROGRAM: [&str; 21] = [
     "environment",
     "environmentFiles",
+    "expand",
     "secrets",
     "type",
     "restart",
@@ -214,6 +237,7 @@ const OF_A_PROGRAM: [&str; 19] = [
     "startTimeout",
     "health",
     "hooks",
+    "reload",
     "resumed",
     "onExit",
     "stop",
@@ -236,10 +260,19 @@ fn together(d: &mut Decoder<'_>, seen: &Seen<'_, '_>, spec: &mut ServiceSpec) {
         let text = "a container inherits nothing from init; name the variables with their values";
         seen.wrong_value(d, "environment", text);
     }
+    if is_container && spec.expand {
+        let text =
+            "a container's command is not expanded; the values can stand in its environment or its command";
+        seen.wrong_key(d, "expand", text);
+    }
     if is_container && spec.logs.stdout == Some(Stdout::Only) {
         // A shim opens what the container writes to by its path.
         let text = "a container writes to pipes of its own; write stdout: true or stdout: prefix";
         seen.wrong_value(d, "logs", text);
+    }
+    if is_container && spec.security.view != FileView::default() {
+        let text = "a container has files of its own; readOnlyPaths and the like are for a process";
+        seen.wrong_value(d, "security", text);
     }
     if spec.delegate && spec.security.read_only_root && !is_container {
         let text = "readOnlyRoot makes /sys/fs/cgroup read-only for a process, so that it cannot use the cgroups that \
@@ -272,13 +305,13 @@ fn unreserved_name() -> Codec<String> {
     })
 }
 
-/// `depends`, whose references come before those of `when`.
-fn depends_first() -> Codec<Vec<Requirement>> {
-    requirements(Use::Depends).around(|d, node, inner| {
-        let of_when = std::mem::take(&mut d.references);
-        let depends = inner(d, node);
-        d.references.extend(of_when);
-        depends
+/// References come in the order `depends`, `after`, `when`, and are read in the reverse of it.
+fn references_first<T: 'static>(codec: Codec<T>) -> Codec<T> {
+    codec.around(|d, node, inner| {
+        let before = std::mem::take(&mut d.references);
+        let read = inner(d, node);
+        d.references.extend(before);
+        read
     })
 }
 

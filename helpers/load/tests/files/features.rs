@@ -14,7 +14,7 @@ fn folder() -> Folder {
     folder.service("box", "name: box\ncontainer: {image: web}\nuser: www\n");
     folder.service(
         "web",
-        "name: web\nprocess: {command: [/bin/web]}\nsecrets: [db]\nhealth: [{tcp: {port: 80}}, {exec: {command: [/bin/ask]}}, {http: {port: 80}}]\n",
+        "name: web\nprocess: {command: [/bin/web]}\nsecrets: [db]\nsecurity: {hiddenPaths: [/home], privateTmp: true}\nhealth: [{tcp: {port: 80}}, {exec: {command: [/bin/ask]}}, {http: {port: 80}}]\n",
     );
     folder.service("old", "name: old\nprocess: {command: [/bin/old]}\n");
     folder.group("shop", "health: [{grpc: {port: 80}}]\n");
@@ -57,6 +57,8 @@ fn each_key_is_rejected_with_the_feature_that_it_needs() {
             without("builtins.probe", Feature::Probes),
             without("container", Feature::Containerd),
             without("secrets", Feature::Secrets),
+            without("security.hiddenPaths", Feature::Sandbox),
+            without("security.privateTmp", Feature::Sandbox),
             without("health[0].tcp", Feature::Probes),
             without("health[2].http", Feature::Probes),
         ]

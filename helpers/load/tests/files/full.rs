@@ -51,6 +51,7 @@ depends:
   - device: /dev/disk/by-label/DATA
   - interface: eth1
   - time: synced
+  - not: {path: /run/nologin}
 restart: {policy: untilSuccess, delay: 2s, maxDelay: 1m, attempts: 5, interval: 10m, exhausted: delay, scope: group}
 group: shop-1
 lifecycle: {sidecar: false}
@@ -71,17 +72,20 @@ health:
   - grpc: {port: 50051, service: web.v1}
   - exec: {command: [/bin/check, -v]}
 hooks:
-  pre: [{command: [/bin/a, "b c"]}, {command: [d], timeout: 1m, asRoot: true}]
+  pre: [{command: [/bin/a, "b c"]}, {command: [d], timeout: 1m, asRoot: true, mayFail: true}]
   postStart: {command: [/bin/tell], timeout: 2s}
   preStop: []
   post: [{command: [rm, -rf, "/run/{web}"]}]
+reload: {hooks: [{command: [/bin/check]}], signal: SIGHUP}
 resumed: {signal: USR1, hooks: {command: [/bin/renew], timeout: 3s}}
+after: [log-shipper, db]
+expand: true
 onExit: stop
 stop: {signal: SIGRTMIN+3, timeout: 20s, delay: 500ms}
 user: www-data:adm
 resources: {memoryMax: 64Mi, memoryHigh: 48Mi, cpuMax: 0.5, cpuWeight: 100, pidsMax: 64}
 limits: {nofile: 65536, core: unlimited, memlock: {soft: 64Ki, hard: 1Mi}}
-security: {noNewPrivileges: false, readOnlyRoot: true, capabilities: {drop: [all], add: [net_bind_service, CAP_CHOWN]}, seccomp: unconfined}
+security: {noNewPrivileges: false, readOnlyRoot: true, capabilities: {drop: [all], add: [net_bind_service, CAP_CHOWN]}, seccomp: unconfined, readOnlyPaths: [/etc], writablePaths: [-/var/lib/web], hiddenPaths: [/home], privateTmp: true, privateDevices: true}
 api: operator
 logs: {maxSize: 10Mi, maxFiles: 5, rateLimit: 1000, console: true, stdout: prefix}
 "#;
@@ -155,6 +159,7 @@ fn every_key_of_a_service_file_is_read() {
             pair("EMPTY", ""),
         ],
         inherit: Inherit::Names(vec!["HTTP_PROXY".to_owned()]),
+        expand: true,
         secrets: vec![
             SecretUse::of("db-password"),
             SecretUse {
@@ -192,6 +197,9 @@ fn every_key_of_a_service_file_is_read() {
             Requirement::Device("/dev/disk/by-label/DATA".into()),
             Requirement::Interface("eth1".into()),
             Requirement::TimeSynced,
+            Requirement::Not(Box::new(Requirement::Path("/run/nologin".into()))),
+            service("log-shipper", ServiceEvent::Settled),
+            service("db", ServiceEvent::Settled),
         ],
         restart: RestartSpec {
             policy: RestartPolicy::UntilSuccess,
@@ -206,11 +214,15 @@ fn every_key_of_a_service_file_is_read() {
         lifecycle: Lifecycle::default(),
         required: false,
         hooks: Hooks {
-            pre: vec![hook(&["/bin/a", "b c"], 30), Hook { as_root: true, ..hook(&["d"], 60) }],
+            pre: vec![
+                hook(&["/bin/a", "b c"], 30),
+                Hook { as_root: true, may_fail: true, ..hook(&["d"], 60) },
+            ],
             post_start: vec![hook(&["/bin/tell"], 2)],
             pre_stop: vec![],
             post: vec![hook(&["rm", "-rf", "/run/{web}"], 30)],
         },
+        reload: Reload { hooks: vec![hook(&["/bin/check"], 30)], signal: Some(libc::SIGHUP) },
         resumed: Resumed {
             signal: Some(libc::SIGUSR1),
             hooks: vec![hook(&["/bin/renew"], 3)],
@@ -267,6 +279,13 @@ fn every_key_of_a_service_file_is_read() {
             capabilities: Some(1 << 10 | 1),
             ambient: 1 << 10 | 1,
             seccomp: Seccomp::Unconfined,
+            view: FileView {
+                read_only: vec!["/etc".into()],
+                writable: vec!["-/var/lib/web".into()],
+                hidden: vec!["/home".into()],
+                private_tmp: true,
+                private_devices: true,
+            },
         },
         api: ApiAccess::Operator,
         logs: LogSpec {

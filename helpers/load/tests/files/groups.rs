@@ -47,6 +47,7 @@ fn waits(loaded: &Loaded, name: &str) -> String {
                 ServiceEvent::Running => "!running",
                 ServiceEvent::Finished => "!finished",
                 ServiceEvent::Down => "!down",
+                ServiceEvent::Settled => "!settled",
             };
             let minded = if *when_down == WhenDown::Ignore { "" } else { "?" };
             format!("{name}{event}{minded}")

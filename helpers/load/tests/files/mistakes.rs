@@ -34,7 +34,22 @@ fn said(content: &str) -> Vec<String> {
 const VALUES: &str = r#"
 ## Keys.
 restrat: {}
-=> 5:1: restrat: this key is not known; did you mean restart? Allowed here: name, description, process, container, target, environment, environmentFiles, secrets, type, start, when, depends, restart, group, lifecycle, required, readiness, startTimeout, health, hooks, resumed, onExit, stop, user, resources, delegate, limits, security, api, logs
+=> 5:1: restrat: this key is not known; did you mean restart? Allowed here: name, description, process, container, target, environment, environmentFiles, expand, secrets, type, start, when, after, depends, restart, group, lifecycle, required, readiness, startTimeout, health, hooks, reload, resumed, onExit, stop, user, resources, delegate, limits, security, api, logs
+
+after: [web]
+=> 5:9: after: service web waits for itself
+
+when: [{not: {service: db}}]
+=> 5:15: when[0].not.service: this cannot be negated; for a service write event: down; allowed here: path, device, network, interface, time, mount, kernelArgument
+
+after: db
+=> 5:8: after: found "db" where a list of names of services, such as [db, cache] belongs
+
+after: [Db]
+=> 5:9: after[0]: "Db" is not a name; use small letters, digits and -, no - first, at most 63
+
+reload: {signal: HUPP}
+=> 5:18: reload.signal: "HUPP" is not a signal; did you mean SIGHUP?
 
 restart: {delai: 5s}
 => 5:11: restart.delai: this key is not known; did you mean delay? Allowed here: policy, delay, maxDelay, attempts, interval, exhausted, scope
@@ -218,6 +233,13 @@ limits: {nofile: {soft: 2, hard: 1}}
 limits: {nofile: {soft: 2}}
 => 5:18: limits.nofile.hard: this key is missing; write hard: NUMBER
 
+security: {hiddenPaths: [home]}
+=> 5:26: security.hiddenPaths[0]: "home" is not a path from the root; write it with / first
+
+security: {readOnlyPaths: [-/srv/../etc, /]}
+=> 5:28: security.readOnlyPaths[0]: the whole root is readOnlyRoot, and a path has no . or .. in it
+=> 5:42: security.readOnlyPaths[1]: the whole root is readOnlyRoot, and a path has no . or .. in it
+
 security: {capabilities: {drop: [net_rwa]}}
 => 5:34: security.capabilities.drop[0]: "net_rwa" is not a capability; did you mean net_raw?
 
@@ -292,7 +314,7 @@ depends:
 => 6:4: depends[0]: this item is empty; give it a value or remove it
 
 depends: [{}]
-=> 5:11: depends[0]: one of the keys service, path, device, network, interface, time, mount, kernelArgument, any is missing
+=> 5:11: depends[0]: one of the keys service, path, device, network, interface, time, mount, kernelArgument, any, not is missing
 
 depends: [{kernelArgument: ""}]
 => 5:28: depends[0].kernelArgument: an argument has a name; write NAME or NAME=VALUE
@@ -340,8 +362,8 @@ depends: [{any: []}]
 => 5:17: depends[0].any: this list is empty, so it could never hold
 
 depends: [{any: [{path: /a}, {pth: /b}]}]
-=> 5:30: depends[0].any[1]: one of the keys service, path, device, network, interface, time, mount, kernelArgument, any is missing
-=> 5:31: depends[0].any[1].pth: this key is not known; did you mean path? Allowed here: service, event, whenDown, path, device, network, interface, time, mount, kernelArgument, any
+=> 5:30: depends[0].any[1]: one of the keys service, path, device, network, interface, time, mount, kernelArgument, any, not is missing
+=> 5:31: depends[0].any[1].pth: this key is not known; did you mean path? Allowed here: service, event, whenDown, path, device, network, interface, time, mount, kernelArgument, any, not
 
 depends: [{path: /a, whenDown: stop}]
 => 5:22: depends[0].whenDown: whenDown belongs to service, not to path

@@ -86,8 +86,9 @@ pub enum Input {
     Opened(Result<(), RunnerError>),
     /// The run has its turn: what follows is begun at once.
     Turn,
-    /// The `pre` hooks have run; or one failed, and none after it was run.
-    PreDone(Result<(), RunnerError>),
+    /// The `pre` hooks have run, and the texts tell of those that failed and may; or another one failed, and none after it
+    /// was run.
+    PreDone(Result<Vec<String>, RunnerError>),
     Spawned(Result<i32, RunnerError>),
     /// A notify message of this run, or a finding about it.
     Report(u64, Report),

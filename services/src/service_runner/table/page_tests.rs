@@ -66,7 +66,7 @@ fn states() -> BTreeMap<i32, ServiceState> {
         Input::Opened(Ok(())),
         Input::GateHolds,
         Input::Turn,
-        Input::PreDone(Ok(())),
+        Input::PreDone(Ok(Vec::new())),
         Input::Turn,
         Input::Spawned(Ok(100)),
     ];
@@ -114,7 +114,7 @@ fn inputs() -> Vec<(&'static str, Input)> {
         ("Opened", Input::Opened(Ok(()))),
         ("Opened (failed)", Input::Opened(Err(failed()))),
         ("Turn", Input::Turn),
-        ("PreDone", Input::PreDone(Ok(()))),
+        ("PreDone", Input::PreDone(Ok(Vec::new()))),
         ("PreDone (failed)", Input::PreDone(Err(failed()))),
         ("Spawned", Input::Spawned(Ok(100))),
         ("Spawned (failed)", Input::Spawned(Err(failed()))),

@@ -42,8 +42,14 @@ pub enum Command {
     /// Send a signal to its main process; answered with its PID, or with why not.
     Signal {
         signal: i32,
+        /// Only to this run.
+        run: Option<u64>,
         asked_by: String,
         reply: oneshot::Sender<Result<i32, ServicesError>>,
+    },
+    /// Its program is to read its configuration again, as its file says. Answered with what the caller does for that.
+    Reload {
+        reply: oneshot::Sender<Result<Reloading, ServicesError>>,
     },
     /// The machine was resumed from a snapshot. Answered with the hooks for that, which the caller awaits.
     Resumed {
@@ -54,6 +60,15 @@ pub enum Command {
     Checks {
         reply: oneshot::Sender<Vec<CheckReport>>,
     },
+}
+
+/// A reload that was begun: hooks beside a run, and then a signal to its main process.
+pub struct Reloading {
+    /// Ends with the text about a hook that failed.
+    pub hooks: BoxFuture<'static, Vec<String>>,
+    pub count: usize,
+    pub signal: Option<i32>,
+    pub run: u64,
 }
 
 impl Core {
@@ -119,9 +134,21 @@ impl Core {
                 let _ = reply.send(self.executor());
                 Next::Same
             }
-            Command::Signal { signal, asked_by, reply } => {
+            Command::Signal { signal, run, asked_by, reply } => {
+                let sent = match run {
+                    Some(run) if run != self.service.run => Err(ServicesError::NotNow(format!(
+                        "service \"{}\" was started again meanwhile",
+                        self.name
+                    ))),
+                    _ => self.signal(signal, &asked_by),
+                };
                 // The caller may be gone.
-                let _ = reply.send(self.signal(signal, &asked_by));
+                let _ = reply.send(sent);
+                Next::Same
+            }
+            Command::Reload { reply } => {
+                // The caller may be gone.
+                let _ = reply.send(self.reload());
                 Next::Same
             }
             Command::Resumed { asked_by, reply } => {

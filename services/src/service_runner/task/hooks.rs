@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use kelson_runner::BoxFuture;
+use kelson_spec::service::Reload;
 
 use super::Core;
+use super::commands::Reloading;
 use crate::error::ServicesError;
 use crate::service_runner::hooks::Hooks;
 
@@ -14,6 +16,7 @@ impl Core {
             logs: Arc::clone(&self.host_context.logs),
             spec: Arc::clone(&self.spec),
             run: self.service.run,
+            pid: self.service.pid().filter(|_| self.spec.container().is_none()),
             exit: self.service.exit,
         }
     }
@@ -29,7 +32,15 @@ impl Core {
         if let Some(signal) = self.spec.resumed.signal {
             self.signal(signal, asked_by)?;
         }
-        Ok(Box::pin(self.hooks().resumed(Ok(executor))))
+        Ok(Box::pin(self.hooks().resumed(executor)))
+    }
+
+    /// The hooks of `reload` for the run, which the caller may drop, and what comes after them.
+    pub(super) fn reload(&self) -> Result<Reloading, ServicesError> {
+        let executor = self.executor()?;
+        let Reload { hooks, signal } = &self.spec.reload;
+        let (count, signal, run) = (hooks.len(), *signal, self.service.run);
+        Ok(Reloading { hooks: Box::pin(self.hooks().reload(executor)), count, signal, run })
     }
 
     /// Starts the `postStart` hooks of a run that is ready, and drops those of a run that is ending: asked after each

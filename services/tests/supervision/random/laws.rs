@@ -376,7 +376,11 @@ fn event_text(name: &str, event: ServiceEvent, other: Option<&Snapshot>) -> Opti
         ServiceEvent::Running => format!("service \"{name}\" to be running"),
         ServiceEvent::Finished => format!("service \"{name}\" to have finished"),
         ServiceEvent::Down => format!("service \"{name}\" to be down"),
+        ServiceEvent::Settled => format!("service \"{name}\" to be up or down"),
     };
+    if other.is_none() && event == ServiceEvent::Settled {
+        return None;
+    }
     let Some(now) = other else { return Some(format!("{text} (there is no such service)")) };
     let look = |_: &str| Some(now.clone());
     if super::witness::holds(&Requirement::service(name, event), &look) {

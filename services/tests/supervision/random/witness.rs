@@ -55,6 +55,8 @@ pub type Book = Arc<Mutex<Notes>>;
 /// Whether it holds by what is published now.
 pub fn holds(requirement: &Requirement, look: &impl Fn(&str) -> Option<Snapshot>) -> bool {
     match requirement {
+        // It is no need.
+        Requirement::Service { name, event: ServiceEvent::Settled, .. } if look(name).is_none() => true,
         Requirement::Service { name, event, .. } => look(name).is_some_and(|now| match event {
             ServiceEvent::Up => now.up,
             ServiceEvent::Running => {
@@ -62,6 +64,13 @@ pub fn holds(requirement: &Requirement, look: &impl Fn(&str) -> Option<Snapshot>
             }
             ServiceEvent::Finished => now.finished,
             ServiceEvent::Down => now.down,
+            ServiceEvent::Settled => match now.state {
+                State::Waiting | State::Preparing | State::Starting | State::Stopping => false,
+                State::Initialized | State::Failed | State::Skipped | State::Stopped => now.down,
+                State::Running => now.up || now.healthy == Some(false),
+                State::Finished => now.finished,
+                State::Backoff => true,
+            },
         }),
         Requirement::Any(each) => each.iter().any(|one| holds(one, look)),
         // It exists; see `world`.

@@ -178,13 +178,14 @@ impl World {
                 0 => ServiceEvent::Running,
                 1 if nature.kind == ServiceKind::Oneshot => ServiceEvent::Finished,
                 2 if dice.one_in(3) => ServiceEvent::Down,
+                3 => ServiceEvent::Settled,
                 _ => ServiceEvent::Up,
             };
             let when_down = match event {
                 ServiceEvent::Up | ServiceEvent::Running => {
                     dice.pick(&[WhenDown::Ignore, WhenDown::Ignore, WhenDown::Stop, WhenDown::Restart])
                 }
-                ServiceEvent::Finished | ServiceEvent::Down => WhenDown::Ignore,
+                ServiceEvent::Finished | ServiceEvent::Down | ServiceEvent::Settled => WhenDown::Ignore,
             };
             depends.push(Requirement::Service { name: name(other), event, when_down });
         }

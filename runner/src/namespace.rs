@@ -1,4 +1,4 @@
-//! The network namespace of a process that has one of its own: a container, or what a service made.
+//! The namespaces of a process that has some of its own: a container, or what a service made.
 
 use std::fs::File;
 use std::io;
@@ -15,10 +15,22 @@ use crate::runner::RunnerError;
 /// # Errors
 /// When that process has ended, the PID being a stranger's or nobody's, or its namespaces are not ours to enter.
 pub fn open_network(pid: i32, start_time: u64) -> Result<OwnedFd, RunnerError> {
+    open(pid, start_time, "net", "network")
+}
+
+/// Opens the mount namespace of a process, as [`open_network`] does.
+///
+/// # Errors
+/// As [`open_network`].
+pub fn open_mounts(pid: i32, start_time: u64) -> Result<OwnedFd, RunnerError> {
+    open(pid, start_time, "mnt", "mount")
+}
+
+fn open(pid: i32, start_time: u64, file: &str, kind: &str) -> Result<OwnedFd, RunnerError> {
     let cannot = |error: io::Error| {
-        RunnerError::system(format_args!("cannot open the network namespace of process {pid}"), &error)
+        RunnerError::system(format_args!("cannot open the {kind} namespace of process {pid}"), &error)
     };
-    let opened = File::open(format!("/proc/{pid}/ns/net"));
+    let opened = File::open(format!("/proc/{pid}/ns/{file}"));
     // Asked after: the PID was this process's when it was opened.
     if process::started(pid).map_err(cannot)? != Some(start_time) {
         return Err(RunnerError::new(format!("process {pid} is gone")));

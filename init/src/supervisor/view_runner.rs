@@ -1,0 +1,126 @@
+//! The mount namespace of a process with a view of the file system of its own: made for its runs, and gone once it has
+//! stopped.
+
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::Arc;
+
+use kelson_helper::{CONTROL, Launcher};
+use kelson_runner::{
+    BoxFuture, ExecRequest, Executing, Executor, RunContext, Runner, RunnerError, open_mounts,
+};
+use kelson_services::ServicesError;
+use kelson_services::health::OwnCheck;
+use kelson_services::health::network::Network;
+use kelson_services::service_runner::host_context::{RunnerFactory, RunningProcess};
+use kelson_spec::ServiceSpec;
+use kelson_sys::rights;
+use nix::errno::Errno;
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
+
+use super::provided_runner::{ProvidedRunner, Provision};
+use super::secrets::CALL;
+use crate::task::{self, Request};
+
+/// Makes the runners of services, those with a view of their own too.
+pub(super) struct ViewRunners<F: ?Sized> {
+    pub(super) tasks: Arc<dyn Launcher>,
+    pub(super) inner: Arc<F>,
+}
+
+impl<F: RunnerFactory + ?Sized> RunnerFactory for ViewRunners<F> {
+    fn runner(&self, spec: &Arc<ServiceSpec>) -> Result<Box<dyn Runner>, ServicesError> {
+        let inner = self.inner.runner(spec)?;
+        let rules = spec.security.view_rules();
+        if rules.is_empty() {
+            return Ok(inner);
+        }
+        let view = OwnView { tasks: Arc::clone(&self.tasks), rules, namespace: None };
+        Ok(Box::new(ProvidedRunner::new(inner, view)))
+    }
+
+    fn executor(
+        &self,
+        spec: &Arc<ServiceSpec>,
+        run: RunningProcess,
+    ) -> Result<Arc<dyn Executor>, ServicesError> {
+        let inner = self.inner.executor(spec, run)?;
+        if spec.security.view_rules().is_empty() {
+            return Ok(inner);
+        }
+        Ok(Arc::new(ViewExecutor { inner, run }))
+    }
+
+    fn network(
+        &self,
+        spec: &Arc<ServiceSpec>,
+        run: RunningProcess,
+    ) -> Result<Arc<dyn Network>, ServicesError> {
+        self.inner.network(spec, run)
+    }
+
+    fn host_network(&self) -> Result<Arc<dyn Network>, ServicesError> {
+        self.inner.host_network()
+    }
+
+    fn own_check(&self, spec: &Arc<ServiceSpec>) -> Option<OwnCheck> {
+        self.inner.own_check(spec)
+    }
+}
+
+/// Runs commands in the namespace of a main process.
+struct ViewExecutor {
+    inner: Arc<dyn Executor>,
+    run: RunningProcess,
+}
+
+impl Executor for ViewExecutor {
+    fn exec(&self, mut request: ExecRequest) -> BoxFuture<'_, Result<Executing, RunnerError>> {
+        Box::pin(async move {
+            request.mounts = Some(Arc::new(open_mounts(self.run.pid, self.run.start_time)?));
+            self.inner.exec(request).await
+        })
+    }
+}
+
+struct OwnView {
+    tasks: Arc<dyn Launcher>,
+    rules: Vec<String>,
+    /// Known from its first run to its end, but not after another incarnation of PID 1 has begun.
+    namespace: Option<Arc<OwnedFd>>,
+}
+
+impl OwnView {
+    async fn prepare(&self) -> Result<Arc<OwnedFd>, RunnerError> {
+        let cannot =
+            |errno: Errno| RunnerError::new(format!("cannot get its mount namespace: {}", errno.desc()));
+        let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+        let (ours, theirs) =
+            socketpair(AddressFamily::Unix, SockType::SeqPacket, None, flags).map_err(cannot)?;
+        let request = Request::MakeFileView { rules: self.rules.clone() };
+        let done = task::run_with(&*self.tasks, &request, vec![(CONTROL, theirs)], CALL).await;
+        done.map_err(|error| RunnerError::new(error.to_string()))?;
+        // It was sent before the answer.
+        let sent = rights::receive(ours.as_fd(), &mut [0; 1]).map_err(cannot)?.descriptors.pop();
+        sent.map(Arc::new).ok_or_else(|| cannot(Errno::ENODATA))
+    }
+}
+
+impl Provision for OwnView {
+    async fn make(
+        &mut self,
+        _: &mut dyn Runner,
+        is_made: bool,
+        context: &mut RunContext,
+    ) -> Result<(), RunnerError> {
+        if !is_made || self.namespace.is_none() {
+            self.namespace = Some(self.prepare().await?);
+        }
+        context.mounts.clone_from(&self.namespace);
+        Ok(())
+    }
+
+    async fn remove(&mut self) -> Result<(), RunnerError> {
+        self.namespace = None;
+        Ok(())
+    }
+}
