@@ -1,10 +1,10 @@
 //! Commands of a unit: `ExecStart=` and those around it.
 
-use kelson_spec::kernel::{parse_signal, signal_name};
+use kelson_spec::kernel::parse_signal;
 use kelson_spec::service::Hook;
 
 use crate::draft::Draft;
-use crate::environment::{Expanded, Known, is_in_shell};
+use crate::environment::unknown_variables;
 use crate::finding::Outcome;
 use crate::settings::Setting;
 use crate::words::Words;
@@ -12,7 +12,7 @@ use crate::words::Words;
 /// One command.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Command {
-    pub expanded: Expanded,
+    pub words: Vec<String>,
     /// `-`
     pub may_fail: bool,
     /// `@`
@@ -28,12 +28,11 @@ pub struct Command {
 /// # Errors
 /// The sentence about one that cannot be read.
 pub fn commands(draft: &Draft<'_>, setting: &Setting) -> Result<Vec<Command>, Outcome> {
-    let known = Known::of(draft);
     let mut found = Vec::new();
     for value in setting.list() {
         let mut words = Words::new(value);
         loop {
-            found.extend(command(draft, &known, &mut words)?);
+            found.extend(command(draft, &mut words)?);
             if !words.takes(";") {
                 break;
             }
@@ -43,7 +42,7 @@ pub fn commands(draft: &Draft<'_>, setting: &Setting) -> Result<Vec<Command>, Ou
 }
 
 /// The next command up to a `;`.
-fn command(draft: &Draft<'_>, known: &Known, words: &mut Words<'_>) -> Result<Option<Command>, Outcome> {
+fn command(draft: &Draft<'_>, words: &mut Words<'_>) -> Result<Option<Command>, Outcome> {
     let unread = |error| Outcome::rejected(format!("a command cannot be read: {error}"));
     let Some(first) = words.next() else { return Ok(None) };
     let first = first.map_err(unread)?;
@@ -71,11 +70,11 @@ fn command(draft: &Draft<'_>, known: &Known, words: &mut Words<'_>) -> Result<Op
             "{program:?} is neither a path from / nor a name of a program"
         )));
     }
-    command.expanded.literal(&program);
+    command.words.push(program);
     let mut skip = called;
     loop {
         if words.takes("\\;") {
-            command.expanded.literal(";");
+            command.words.push(";".to_owned());
             continue;
         }
         let mut ahead = words.clone();
@@ -87,21 +86,30 @@ fn command(draft: &Draft<'_>, known: &Known, words: &mut Words<'_>) -> Result<Op
         if std::mem::take(&mut skip) {
             command.called = Some(word);
         } else if literal {
-            command.expanded.literal(&word);
+            command.words.push(word.replace('$', "$$"));
         } else {
-            command.expanded.word(known, &word);
+            command.words.push(word);
         }
     }
     Ok(Some(command))
 }
 
-/// The words by which Kelson runs a command, and what is not kept of it wherever it stands. `hides`: its failure does not
-/// count.
-fn runs(command: &Command, hides: bool) -> (Vec<String>, Outcome) {
-    let Expanded { words, script, open } = &command.expanded;
+/// What is not kept of a command wherever it stands. `of_hook`: it knows the PID of the main process.
+fn in_common(draft: &mut Draft<'_>, command: &Command, of_hook: bool) -> Outcome {
     let mut outcome = Outcome::default();
+    let arguments = command.words.get(1..).unwrap_or_default();
+    if arguments.iter().any(|word| word.contains('$')) {
+        draft.spec.expand = true;
+    }
+    let lacking: Vec<String> = arguments.iter().flat_map(|word| unknown_variables(word, of_hook)).collect();
+    if !lacking.is_empty() {
+        outcome = outcome.and(Outcome::rejected(format!(
+            "the command has {}, which Kelson gives no such command, so it is empty; write the value in its place",
+            lacking.join(", ")
+        )));
+    }
     if let Some(called) = &command.called {
-        let program = words.first().map_or("", String::as_str);
+        let program = command.words.first().map_or("", String::as_str);
         outcome = outcome.and(match program.rsplit('/').next() == called.rsplit('/').next() {
             true => Outcome::approximated("the program is called by its path, and not by the name after `@`"),
             false => Outcome::rejected(format!(
@@ -110,35 +118,7 @@ fn runs(command: &Command, hides: bool) -> (Vec<String>, Outcome) {
             )),
         });
     }
-    let (mine, others): (Vec<&String>, Vec<&String>) =
-        open.iter().partition(|variable| is_in_shell(variable));
-    if !others.is_empty() {
-        let names = others.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(", ");
-        outcome = outcome.and(Outcome::rejected(format!(
-            "the command has {names}, which Kelson gives no service; write the value in its place"
-        )));
-    }
-    if hides {
-        outcome = outcome.and(Outcome::approximated("a shell runs the command and hides its failure (`-`)"));
-    }
-    let by_shell = |script: String| ["sh".to_owned(), "-c".to_owned(), script].to_vec();
-    let script = script.join(" ");
-    let words = match (mine.is_empty(), hides) {
-        (true, false) => words.clone(),
-        (true, true) => {
-            let shell = ["sh", "-c", "\"$@\" || :", "sh"].map(str::to_owned);
-            shell.into_iter().chain(words.iter().cloned()).collect()
-        }
-        (false, false) => by_shell(format!("set -f; exec {script}")),
-        (false, true) => by_shell(format!("set -f; {script} || :")),
-    };
-    if !mine.is_empty() {
-        let names = mine.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(", ");
-        outcome = outcome.and(Outcome::approximated(format!(
-            "a shell puts in the value of {names}, and quotes in the value are letters to it"
-        )));
-    }
-    (words, outcome)
+    outcome
 }
 
 pub fn exec_start(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
@@ -147,7 +127,7 @@ pub fn exec_start(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
         Err(outcome) => return outcome,
     };
     let Some(last) = commands.pop() else { return Outcome::as_table() };
-    let (words, mut outcome) = runs(&last, last.may_fail && draft.is_oneshot());
+    let mut outcome = in_common(draft, &last, false);
     for earlier in &commands {
         let (hook, of_it) = before_main(draft, earlier);
         outcome = outcome.and(of_it);
@@ -166,7 +146,12 @@ pub fn exec_start(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
         ));
     }
     let policy = draft.settings.service("Restart");
-    if last.may_fail && !draft.is_oneshot() {
+    let mut words = last.words;
+    if last.may_fail && draft.is_oneshot() {
+        outcome = outcome.and(Outcome::approximated("a shell runs the command and hides its failure (`-`)"));
+        let shell = ["sh", "-c", "\"$@\" || :", "sh"].map(str::to_owned);
+        words.splice(0..0, shell);
+    } else if last.may_fail {
         outcome = outcome.and(match policy {
             "" | "no" | "always" => Outcome::approximated(
                 "a failure shows as one (systemd hides it for `-`), and is followed by the same",
@@ -191,17 +176,19 @@ fn confined(draft: &Draft<'_>) -> bool {
         || draft.is_on("NoNewPrivileges")
 }
 
-fn hook(draft: &Draft<'_>, command: &Command, words: Vec<String>, timeout: &str) -> Hook {
-    let mut hook = Hook::new(words, draft.hook_timeout(timeout));
+fn hook(draft: &Draft<'_>, command: &Command, timeout: &str) -> Hook {
+    let mut hook = Hook::new(command.words.iter().cloned(), draft.hook_timeout(timeout));
     let root = command.full || command.as_root || draft.is_on("PermissionsStartOnly");
     hook.as_root = root && confined(draft);
     hook
 }
 
-/// A hook whose failure keeps the service from starting.
-fn before_main(draft: &Draft<'_>, command: &Command) -> (Hook, Outcome) {
-    let (words, outcome) = runs(command, command.may_fail);
-    (hook(draft, command, words, "TimeoutStartSec"), outcome)
+/// A hook before the main process.
+fn before_main(draft: &mut Draft<'_>, command: &Command) -> (Hook, Outcome) {
+    let outcome = in_common(draft, command, false);
+    let mut hook = hook(draft, command, "TimeoutStartSec");
+    hook.may_fail = command.may_fail;
+    (hook, outcome)
 }
 
 pub fn exec_start_pre(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
@@ -227,9 +214,9 @@ fn many(commands: &[Command]) -> Outcome {
 }
 
 /// A hook beside the main process, which has the user of the service.
-fn beside_main(draft: &Draft<'_>, command: &Command, timeout: &str) -> (Hook, Outcome) {
-    let (words, mut outcome) = runs(command, false);
-    let mut hook = hook(draft, command, words, timeout);
+fn beside_main(draft: &mut Draft<'_>, command: &Command, timeout: &str) -> (Hook, Outcome) {
+    let mut outcome = in_common(draft, command, true);
+    let mut hook = hook(draft, command, timeout);
     if std::mem::take(&mut hook.as_root) {
         outcome = outcome.and(Outcome::rejected(
             "the command runs as the user of the service, and not as root: only hooks before and after a run can",
@@ -292,35 +279,42 @@ pub fn exec_stop_post(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
     };
     let mut outcome = many(&commands);
     for command in &commands {
-        let (words, of_it) = runs(command, false);
-        outcome = outcome.and(of_it);
-        draft.spec.hooks.post.push(hook(draft, command, words, "TimeoutStopSec"));
+        outcome = outcome.and(in_common(draft, command, false));
+        let hook = hook(draft, command, "TimeoutStopSec");
+        draft.spec.hooks.post.push(hook);
     }
     outcome
 }
 
 pub fn exec_reload(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
-    let commands = commands(draft, setting);
-    let signal = match commands.as_deref() {
-        Ok([]) => return Outcome::kept("there is no command"),
-        Ok([only]) => killed_with(only),
-        _ => None,
+    let mut commands = match commands(draft, setting) {
+        Ok(commands) => commands,
+        Err(outcome) => return outcome,
     };
-    match signal.map(signal_name) {
-        Some(signal) => {
-            let name = &draft.spec.name;
-            Outcome::approximated(format!("`kelsonctl signal {name} {signal}` sends the signal of a reload"))
-        }
-        None => Outcome::as_table(),
+    // Kelson sends the signal after the commands.
+    draft.spec.reload.signal = commands.last().and_then(killed_with);
+    if draft.spec.reload.signal.is_some() {
+        commands.pop();
     }
+    let mut outcome = many(&commands);
+    for command in &commands {
+        let (hook, of_it) = beside_main(draft, command, "TimeoutStartSec");
+        outcome = outcome.and(of_it);
+        if command.may_fail {
+            outcome = outcome.and(Outcome::approximated("a command that fails (`-`) ends the reload"));
+        }
+        draft.spec.reload.hooks.push(hook);
+    }
+    draft.spec.reload.hooks.truncate(32);
+    outcome
 }
 
 /// The signal that a command such as `/bin/kill -s HUP $MAINPID` sends to the main process.
 pub fn killed_with(command: &Command) -> Option<i32> {
-    if command.expanded.open != ["$MAINPID"] || command.full || command.as_root || command.called.is_some() {
+    if command.full || command.as_root || command.called.is_some() {
         return None;
     }
-    let words: Vec<&str> = command.expanded.words.iter().map(String::as_str).collect();
+    let words: Vec<&str> = command.words.iter().map(String::as_str).collect();
     let signal = match words.as_slice() {
         ["/bin/kill" | "/usr/bin/kill" | "kill", "-s" | "--signal", signal, "$MAINPID"] => *signal,
         ["/bin/kill" | "/usr/bin/kill" | "kill", option, "$MAINPID"] => option.strip_prefix('-')?,

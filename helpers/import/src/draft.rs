@@ -153,15 +153,18 @@ impl<'u> Draft<'u> {
 
 /// Keys of a service file, in its order: those after `user`, and those after `environmentFiles`.
 const AFTER_USER: [&str; 6] = ["resources", "delegate", "limits", "security", "api", "logs"];
-const AFTER_ENVIRONMENT: [&str; 16] = [
+const AFTER_ENVIRONMENT: [&str; 19] = [
+    "expand",
     "type",
     "start",
     "when",
     "depends",
+    "after",
     "restart",
     "readiness",
     "startTimeout",
     "hooks",
+    "reload",
     "stop",
     "user",
     "resources",

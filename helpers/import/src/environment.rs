@@ -1,7 +1,5 @@
 //! The environment of a unit, and the variables in its commands.
 
-use std::collections::BTreeMap;
-
 use kelson_spec::service::Inherit;
 
 use crate::draft::Draft;
@@ -42,128 +40,15 @@ const OF_SYSTEMD: [&str; 29] = [
     "EXIT_STATUS",
 ];
 
-/// The variables whose values a unit fixes, if it fixes any.
-#[derive(Debug, Default)]
-pub struct Known {
-    set: BTreeMap<String, String>,
-    /// A file of the host may set others, and these.
-    open: bool,
-}
-
-impl Known {
-    pub fn of(draft: &Draft<'_>) -> Known {
-        let (own, wrong) = own(draft, draft.settings.service_list("Environment"));
-        let open = ["EnvironmentFile", "PassEnvironment", "UnsetEnvironment", "PAMName"];
-        let open = open.iter().any(|key| !draft.settings.service_list(key).is_empty());
-        Known { set: own.into_iter().collect(), open: open || wrong != Outcome::default() }
-    }
-
-    /// The value of a variable; `None`: only a run knows it.
-    fn value(&self, name: &str) -> Option<&str> {
-        match (self.set.get(name), self.open) {
-            _ if !is_variable(name) => Some(""),
-            (Some(value), false) => Some(value),
-            (None, false) if !OF_SYSTEMD.contains(&name) => Some(""),
-            _ => None,
-        }
-    }
-}
-
-/// Words of a command, as they are and as a shell reads them.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Expanded {
-    pub words: Vec<String>,
-    pub script: Vec<String>,
-    /// Variables of which only a run knows the values; they stay in the words.
-    pub open: Vec<String>,
-}
-
-impl Expanded {
-    /// Adds a word without a variable.
-    pub fn literal(&mut self, word: &str) {
-        self.words.push(word.to_owned());
-        let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./:,@+%".contains(letter);
-        let bare = !word.is_empty()
-            && word.chars().all(|letter| plain(letter) || letter == '=' && word.starts_with('-'));
-        self.script.push(if bare { word.to_owned() } else { format!("'{}'", word.replace('\'', "'\\''")) });
-    }
-
-    /// Adds a word with the values of its variables: `$NAME` as a whole word becomes as many words as its value has,
-    /// `${NAME}` a part of one.
-    pub fn word(&mut self, known: &Known, word: &str) {
-        if let Some(name) = word.strip_prefix('$').filter(|name| !name.starts_with(['{', '$'])) {
-            match known.value(name) {
-                Some(value) => {
-                    let all = words(value).unwrap_or_else(|_| vec![value.to_owned()]);
-                    all.iter().for_each(|word| self.literal(word));
-                }
-                None => {
-                    self.open.push(word.to_owned());
-                    self.words.push(word.to_owned());
-                    self.script.push(word.to_owned());
-                }
-            }
-            return;
-        }
-        let (mut out, mut quoted, mut is_open) = (String::new(), String::new(), false);
-        let mut add = |text: &str| {
-            out.push_str(text);
-            for letter in text.chars() {
-                if matches!(letter, '\\' | '"' | '$' | '`') {
-                    quoted.push('\\');
-                }
-                quoted.push(letter);
-            }
-            (out.len(), quoted.len())
-        };
-        let mut rest = word;
-        let mut variables = Vec::new();
-        while let Some((before, after)) = rest.split_once('$') {
-            add(before);
-            let named = after.strip_prefix('{').and_then(|after| after.split_once('}'));
-            rest = match (after.strip_prefix('$'), named) {
-                (Some(after), _) => {
-                    add("$");
-                    after
-                }
-                (None, Some((name, after))) if is_variable(name) => {
-                    match known.value(name) {
-                        Some(value) => {
-                            add(value);
-                        }
-                        None => variables.push((add(""), name)),
-                    }
-                    after
-                }
-                _ => {
-                    add("$");
-                    after
-                }
-            };
-        }
-        add(rest);
-        // From the last on, so that the places before it stay.
-        for ((in_out, in_quoted), name) in variables.into_iter().rev() {
-            let text = format!("${{{name}}}");
-            out.insert_str(in_out, &text);
-            quoted.insert_str(in_quoted, &text);
-            self.open.push(text);
-            is_open = true;
-        }
-        match is_open {
-            true => {
-                self.words.push(out);
-                self.script.push(format!("\"{quoted}\""));
-            }
-            false => self.literal(&out),
-        }
-    }
-}
-
-/// Whether a shell that runs in place of the program has the variable, if the program would.
-pub fn is_in_shell(variable: &str) -> bool {
-    let name = variable.trim_start_matches(['$', '{']).trim_end_matches('}');
-    ["PATH", "USER", "LOGNAME", "HOME", "SHELL"].contains(&name) || !OF_SYSTEMD.contains(&name)
+/// The variables of a word that Kelson gives no service. `of_hook`: a hook beside the main process, which knows its PID.
+pub fn unknown_variables(word: &str, of_hook: bool) -> Vec<String> {
+    let end = |text: &str| text.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(text.len());
+    let names = word.split('$').skip(1).map(|after| after.strip_prefix('{').unwrap_or(after));
+    let names = names.map(|name| name.split_at_checked(end(name)).map_or("", |(name, _)| name));
+    let given = ["PATH", "USER", "LOGNAME", "HOME", "SHELL", "NOTIFY_SOCKET"];
+    let lacks =
+        |name: &&str| OF_SYSTEMD.contains(name) && !given.contains(name) && !(of_hook && *name == "MAINPID");
+    names.filter(lacks).map(|name| format!("${name}")).collect()
 }
 
 /// Whether it can be a variable of a service file.
@@ -276,61 +161,17 @@ pub fn unset_environment(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
 mod tests {
     use super::*;
 
-    fn of(known: &Known, word: &str) -> Expanded {
-        let mut expanded = Expanded::default();
-        expanded.word(known, word);
-        expanded
-    }
-
     #[test]
-    fn variables_that_a_unit_fixes_are_put_in() {
-        let set = [("A", "x 'y z'"), ("E", "")].map(|(name, value)| (name.to_owned(), value.to_owned()));
-        let known = Known { set: set.into_iter().collect(), open: false };
-        for (word, expected) in [
-            ("$A", vec!["x", "y z"]),
-            ("${A}", vec!["x 'y z'"]),
-            ("-o${A}${NO}", vec!["-ox 'y z'"]),
-            ("$E", vec![]),
-            ("$NO", vec![]),
-            ("${E}", vec![""]),
-            ("a$A", vec!["a$A"]),
-            ("$$A", vec!["$A"]),
-            ("a$$", vec!["a$"]),
-            ("${", vec!["${"]),
-            ("plain", vec!["plain"]),
+    fn variables_that_no_service_gets_are_found() {
+        for (word, beside, found) in [
+            ("$MAINPID", false, vec!["$MAINPID"]),
+            ("$MAINPID", true, vec![]),
+            ("-p${EXIT_STATUS}x$HOME", true, vec!["$EXIT_STATUS"]),
+            ("$OPTIONS ${PATH}", false, vec![]),
+            ("LISTEN_FDS", false, vec![]),
+            ("$", false, vec![]),
         ] {
-            let found = of(&known, word);
-            assert_eq!(
-                (found.words, found.open),
-                (expected.into_iter().map(str::to_owned).collect(), Vec::new()),
-                "{word}"
-            );
+            assert_eq!(unknown_variables(word, beside), found, "{word}");
         }
-        assert_eq!(of(&known, "${HOME}/x").open, ["${HOME}"]);
-        assert_eq!(of(&known, "$MAINPID").words, ["$MAINPID"]);
-    }
-
-    /// What a shell makes of the words.
-    #[test]
-    fn a_shell_reads_the_words_as_systemd_does() {
-        let known = Known { open: true, ..Known::default() };
-        let mut expanded = Expanded::default();
-        for word in ["it's", "$A", "-o${B}\"`x`\\ $$C ${D}", "a b", "*", "$1", "$E"] {
-            expanded.word(&known, word);
-        }
-        assert_eq!(expanded.open, ["$A", "${D}", "${B}", "$E"]);
-        let script = format!("set -f; printf '<%s>' {}", expanded.script.join(" "));
-        let mut shell = std::process::Command::new("sh");
-        shell.args(["-c", &script]).env_clear().env("A", "1  * 2").env("B", "b c").env("D", "$x");
-        let done = shell.output().unwrap();
-        let out = String::from_utf8(done.stdout).unwrap();
-        assert_eq!(out, "<it's><1><*><2><-ob c\"`x`\\ $C $x><a b><*>", "{script}");
-    }
-
-    #[test]
-    fn a_file_may_set_any() {
-        let known = Known { open: true, ..Known::default() };
-        assert_eq!(of(&known, "$NO").open, ["$NO"]);
-        assert_eq!(of(&known, "--x=${NO}").open, ["${NO}"]);
     }
 }

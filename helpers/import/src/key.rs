@@ -51,8 +51,3 @@ pub const fn nearly(name: &'static str, read: Read, becomes: &'static str) -> Ke
 pub const fn lost(name: &'static str, neutral: Neutral, loses: &'static str) -> Key {
     Key { name, fate: Fate::Rejected, sentence: loses, neutral, read: None }
 }
-
-/// Is lost, but for some values, which `read` knows.
-pub const fn hardly(name: &'static str, read: Read, loses: &'static str) -> Key {
-    Key { name, fate: Fate::Rejected, sentence: loses, neutral: Neutral::Empty, read: Some(read) }
-}

@@ -175,10 +175,10 @@ pub fn after(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
         Other::Service(_) if is_in(draft, &["Requires", "BindsTo", "Requisite"], unit) => {
             Outcome::kept(format!("{unit}: `depends`"))
         }
-        Other::Service(name) => Outcome::rejected(format!(
-            "the service does not wait for {name}, which may start later; if it needs {name}, write `depends: \
-             [{{service: {name}}}]`"
-        )),
+        Other::Service(name) => {
+            draft.depends(Requirement::service(name, ServiceEvent::Settled));
+            Outcome::kept(format!("{unit}: `after`"))
+        }
         Other::Strange if is_own_socket(draft, unit) => Outcome::kept(format!("{unit}: see its own key")),
         Other::Strange => {
             Outcome::rejected(format!("the service does not wait for {unit}, which Kelson does not have"))
@@ -259,12 +259,11 @@ pub fn before(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
         }
         _ if STAGES.contains(&unit) => Outcome::kept(format!("{unit}: nothing comes after all services")),
         Other::Service(name) => Outcome::rejected(format!(
-            "{name} does not wait for this service; write `depends: [{{service: {}}}]` in the file of {name}",
+            "{name} does not wait for this service; write `after: [{}]` in the file of {name}",
             draft.spec.name
         )),
         _ => Outcome::rejected(format!(
-            "services that come after {unit} do not wait for this one; write `depends: [{{service: {}}}]` in their \
-             files",
+            "services that come after {unit} do not wait for this one; write `after: [{}]` in their files",
             draft.spec.name
         )),
     })
@@ -333,10 +332,12 @@ fn condition(
                 continue;
             }
         };
-        match (value.starts_with('!'), of(&value)) {
-            (false, Some(requirement)) if either => alternatives.push(requirement),
-            (false, Some(requirement)) => put(draft, requirement),
-            _ => {
+        let (negated, plain) = value.strip_prefix('!').map_or((false, value.as_str()), |plain| (true, plain));
+        let found = of(plain.trim_start());
+        match found.map(|one| if negated { Requirement::Not(Box::new(one)) } else { one }) {
+            Some(requirement) if either => alternatives.push(requirement),
+            Some(requirement) => put(draft, requirement),
+            None => {
                 let text =
                     format!("the service starts also if {value} does not hold; Kelson cannot check this");
                 outcome = outcome.and(Outcome::rejected(text));

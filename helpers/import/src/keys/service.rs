@@ -2,7 +2,7 @@
 
 use crate::commands::{exec_reload, exec_start, exec_start_post, exec_start_pre, exec_stop, exec_stop_post};
 use crate::key::Neutral::{Empty, No, Words, Yes};
-use crate::key::{Key, hardly, kept, lost, moot, nearly};
+use crate::key::{Key, kept, lost, moot, nearly};
 use crate::lifecycle::{
     kill_mode, kill_signal, kind, notify_access, pid_file, prevented, remain_after_exit, restart,
     restart_kill_signal, time, timeout_start,
@@ -22,20 +22,16 @@ pub const KEYS: [Key; 36] = [
     kept(
         "ExecStart",
         exec_start,
-        "`process: {command: […]}`; earlier commands of a one-shot are `pre` hooks. A shell puts in variables that only the host knows",
+        "`process: {command: […]}`; earlier commands of a one-shot are `pre` hooks. `expand: true` if a command has variables",
     ),
-    kept("ExecStartPre", exec_start_pre, "`hooks: {pre: …}`"),
+    kept("ExecStartPre", exec_start_pre, "`hooks: {pre: …}`, with `mayFail` for `-`"),
     nearly("ExecStartPost", exec_start_post, "`hooks: {postStart: …}`, beside a service that is up already"),
     lost(
         "ExecCondition",
         Empty,
         "the service starts whatever the command says; a `pre` hook that fails is a failed start",
     ),
-    hardly(
-        "ExecReload",
-        exec_reload,
-        "a command that makes the service read its configuration again; `kelsonctl signal` sends the signal of a `kill … $MAINPID`",
-    ),
+    kept("ExecReload", exec_reload, "`reload`: hooks, and the signal of a `kill … $MAINPID` at the end"),
     nearly("ExecStop", exec_stop, "`hooks: {preStop: …}`; not if the program ends by itself"),
     nearly(
         "ExecStopPost",

@@ -39,11 +39,7 @@ pub const KEYS: [Key; 42] = [
         "`depends: [{service: …, whenDown: restart}]`, if the unit also requires the other",
     ),
     kept("Before", before, "order is written in the file of the service that waits"),
-    kept(
-        "After",
-        after,
-        "what the boot does first holds already; a service is waited for if it is also required",
-    ),
+    kept("After", after, "what the boot does first holds already; `after` and `depends` for services"),
     kept("Conflicts", conflicts, "Kelson stops every service before the end of the host"),
     lost(
         "OnFailure",
@@ -106,11 +102,11 @@ const ALWAYS: &str =
 const NO_ASSERTION: &str = "the start does not fail if this does not hold; check it in a `pre` hook";
 
 pub const CONDITIONS: [Key; 65] = [
-    kept("ConditionPathExists", when_path, "`when: [{path: …}]`; not with `!`"),
+    kept("ConditionPathExists", when_path, "`when: [{path: …}]`; `!` is `not`"),
     lost("ConditionPathExistsGlob", Empty, ALWAYS),
     lost("ConditionPathIsDirectory", Empty, ALWAYS),
     lost("ConditionPathIsSymbolicLink", Empty, ALWAYS),
-    kept("ConditionPathIsMountPoint", when_mount, "`when: [{mount: …}]`; not with `!`"),
+    kept("ConditionPathIsMountPoint", when_mount, "`when: [{mount: …}]`; `!` is `not`"),
     lost("ConditionPathIsReadWrite", Empty, ALWAYS),
     lost("ConditionPathIsEncrypted", Empty, ALWAYS),
     lost("ConditionDirectoryNotEmpty", Empty, ALWAYS),
@@ -122,7 +118,7 @@ pub const CONDITIONS: [Key; 65] = [
     lost("ConditionFirmware", Empty, ALWAYS),
     lost("ConditionVirtualization", Empty, ALWAYS),
     lost("ConditionHost", Empty, ALWAYS),
-    kept("ConditionKernelCommandLine", when_argument, "`when: [{kernelArgument: …}]`; not with `!`"),
+    kept("ConditionKernelCommandLine", when_argument, "`when: [{kernelArgument: …}]`; `!` is `not`"),
     lost("ConditionKernelVersion", Empty, ALWAYS),
     lost("ConditionCredential", Empty, ALWAYS),
     lost("ConditionSecurity", Empty, ALWAYS),
