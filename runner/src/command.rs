@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kelson_spec::service::ResourceLimit;
+use kelson_spec::service::{Attributes, ResourceLimit};
 use tokio::sync::oneshot;
 
 use crate::processes::Child;
@@ -83,6 +83,7 @@ pub struct Command {
     pub(crate) descriptors: Vec<(OwnedFd, i32)>,
     pub(crate) credentials: Option<Ids>,
     pub(crate) limits: Vec<ResourceLimit>,
+    pub(crate) attributes: Attributes,
     pub(crate) no_new_privileges: bool,
     pub(crate) read_only_root: bool,
     pub(crate) bounding: Option<u64>,
@@ -208,6 +209,13 @@ impl Command {
     /// rlimits, over those that [`Options`](crate::Options) gives to every child.
     pub fn limits(mut self, limits: &[ResourceLimit]) -> Command {
         self.limits.extend_from_slice(limits);
+        self
+    }
+
+    /// The nice value and the CPUs of these alone: what another program keeps that it becomes.
+    pub(crate) fn scheduled(mut self, attributes: &Attributes) -> Command {
+        self.attributes.nice = attributes.nice;
+        self.attributes.cpus.clone_from(&attributes.cpus);
         self
     }
 

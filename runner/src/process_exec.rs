@@ -118,7 +118,10 @@ impl ProcessExecutor {
             ..RunContext::new(self.run, theirs.output, theirs.errors)
         };
         let made = match &self.container {
-            Some(container) => container.command(context, self.pid, self.start_time)?,
+            Some(container) => {
+                let command = container.command(context, self.pid, self.start_time)?;
+                command.scheduled(&self.spec.attributes)
+            }
             None => service_command(&self.spec, context, &self.processes)?,
         };
         // Not the request's to change: where there are no cgroups a stop finds it by this.

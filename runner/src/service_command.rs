@@ -74,6 +74,7 @@ pub(crate) fn service_command(
     command.pipe_owner = user.map(|user| (user.uid, user.gid));
     command.descriptors = context.descriptors;
     command.limits.clone_from(&spec.limits);
+    command.attributes.clone_from(&spec.attributes);
     command.no_new_privileges = security.no_new_privileges;
     // A view of its own is read-only where it is to be.
     command.mounts = context.mounts.filter(|_| !context.as_root);

@@ -4,6 +4,7 @@
 //! PID 1 writes these types to its state, and other releases read them there by the names of their fields and variants.
 //! So a name stays as it is, and a new field has a default (`#[serde(default)]`).
 
+mod attributes;
 mod checks;
 mod confinement;
 mod ending;
@@ -19,6 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::secrets::SecretUse;
 
+pub use attributes::Attributes;
 pub use checks::{Asks, Check, GrpcProbe, HttpProbe, NetworkProbe, Probe, ProbeTls};
 pub use confinement::{
     ApiAccess, Credentials, FileView, ResourceLimit, Resources, Seccomp, Security, ViewRule,
@@ -76,6 +78,7 @@ pub struct ServiceSpec {
     /// It may divide its cgroup.
     pub delegate: bool,
     pub limits: Vec<ResourceLimit>,
+    pub attributes: Attributes,
     pub security: Security,
     /// The access of its processes to PID 1.
     pub api: ApiAccess,
@@ -123,6 +126,7 @@ impl ServiceSpec {
             resources: Resources::default(),
             delegate: false,
             limits: Vec::new(),
+            attributes: Attributes::default(),
             security: Security::default(),
             api: ApiAccess::default(),
             logs: LogSpec::default(),

@@ -3,6 +3,7 @@
 
 mod access;
 mod apply;
+mod attributes;
 mod basics;
 mod cable;
 mod chaos;

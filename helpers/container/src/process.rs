@@ -6,10 +6,12 @@ use std::fs;
 use kelson_runner::oci::{Process, Rlimit};
 use kelson_runner::search_path;
 use kelson_runner::seccomp::Filter;
+use kelson_spec::service::Attributes;
 use kelson_spec::{CAPABILITIES, LIMITS};
 use kelson_sys::capability;
 use nix::errno::Errno;
 use nix::sys::signal::{SigHandler, Signal, signal};
+use nix::sys::stat::Mode;
 use nix::unistd::{Gid, Uid, execve, setgroups, setresgid, setresuid};
 
 use crate::error::{At as _, ContainerError};
@@ -51,6 +53,8 @@ pub fn become_program(
     // Rust's start has it ignored, and a program would inherit that.
     // SAFETY: no handler is set.
     unsafe { signal(Signal::SIGPIPE, SigHandler::SigDfl) }.at(|| "cannot reset a signal".to_owned())?;
+    let umask = process.user.umask.unwrap_or(Attributes::UMASK);
+    nix::sys::stat::umask(Mode::from_bits_truncate(umask));
     let error = program.execute();
     // This process continues, and may have nobody to report it to.
     // SAFETY: as above.

@@ -44,10 +44,19 @@ pub fn settle(decoded: &mut Decoded, usual: ContainerRuntime) {
 }
 
 /// What is wrong with a container that wants what its runtime does not do.
-pub fn unsupported(decoded: &Decoded) -> Option<&'static str> {
-    let container =
-        decoded.spec.container().filter(|container| container.user_namespace && !container.is_native());
-    container.map(|_| "container.userNamespace needs runtime: kelson, and containerd runs this container; write runtime: kelson, or remove userNamespace")
+pub fn unsupported(decoded: &Decoded) -> Option<String> {
+    let spec = &decoded.spec;
+    let container = spec.container().filter(|container| !container.is_native())?;
+    let wanted = [
+        ("container.userNamespace", container.user_namespace),
+        ("nice", spec.attributes.nice.is_some()),
+        ("cpuAffinity", !spec.attributes.cpus.is_empty()),
+    ];
+    let (key, _) = wanted.into_iter().find(|(_, wanted)| *wanted)?;
+    let name = key.trim_start_matches("container.");
+    Some(format!(
+        "{key} needs runtime: kelson, and containerd runs this container; write runtime: kelson, or remove {name}"
+    ))
 }
 
 /// Whether containerd is on: `enabled` counts; where it says nothing, a machine has it as soon as a service needs it, and

@@ -306,7 +306,9 @@ impl Reading {
         let on = containers::containerd_is_on(enabled, sources.mode, needed);
         for mut decoded in std::mem::take(&mut self.services) {
             let wrong = match containers::unsupported(&decoded) {
-                None if !on && containers::is_container(&decoded) => Some(containers::off(enabled, machine)),
+                None if !on && containers::is_container(&decoded) => {
+                    Some(containers::off(enabled, machine).to_owned())
+                }
                 wrong => wrong,
             };
             let Some(text) = wrong else {

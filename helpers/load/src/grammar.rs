@@ -4,6 +4,7 @@
 //! JSON schemas and the tables of the documents.
 
 mod at;
+mod attributes;
 mod checks;
 mod codec;
 mod command;

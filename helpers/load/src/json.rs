@@ -13,6 +13,8 @@ pub enum Json {
     Null,
     Bool(bool),
     Number(u64),
+    /// One that may be negative.
+    Integer(i64),
     Real(f64),
     Text(String),
     List(Vec<Json>),
@@ -81,6 +83,7 @@ impl fmt::Display for Json {
             Json::Null => f.write_str("null"),
             Json::Bool(value) => value.fmt(f),
             Json::Number(value) => value.fmt(f),
+            Json::Integer(value) => value.fmt(f),
             Json::Real(value) => value.fmt(f),
             Json::Text(text) => f.write_str(&scalar(text)),
             Json::List(list) => {
@@ -135,6 +138,7 @@ impl Serialize for Json {
             Json::Null => serializer.serialize_unit(),
             Json::Bool(value) => serializer.serialize_bool(*value),
             Json::Number(value) => serializer.serialize_u64(*value),
+            Json::Integer(value) => serializer.serialize_i64(*value),
             Json::Real(value) => serializer.serialize_f64(*value),
             Json::Text(value) => serializer.serialize_str(value),
             Json::List(list) => serializer.collect_seq(list),

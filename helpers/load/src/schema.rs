@@ -64,6 +64,8 @@ pub enum Kind {
     /// `true` alone.
     True,
     Number(RangeInclusive<u64>),
+    /// One that may be negative.
+    Integer(RangeInclusive<i16>),
     Duration(RangeInclusive<Duration>),
     /// Bytes, at least this number.
     Size(u64),

@@ -26,13 +26,13 @@ impl Cgroup {
     /// failure: it is returned, a sentence each.
     pub fn limit(&self, resources: &Resources) -> Vec<String> {
         let mut resources = resources.clone();
-        if self.root.controllers().contains(&"pids") {
+        if self.root.has("pids") {
             let share = self.root.share_of_pids();
             resources.pids_max = resources.pids_max.or(share);
         }
         let mut warnings = Vec::new();
         for (key, controller, file, value) in settings(&resources) {
-            if !self.root.controllers().contains(&controller) {
+            if !self.root.has(controller) {
                 warnings
                     .push(format!("{key} is not enforced: the cgroup controller {controller} is missing"));
             } else if let Err(error) = self.write(file, &value) {
@@ -79,6 +79,7 @@ fn settings(resources: &Resources) -> Vec<(&'static str, &'static str, &'static 
         ("memoryHigh", "memory", "memory.high", text(resources.memory_high)),
         ("cpuMax", "cpu", "cpu.max", cpu),
         ("cpuWeight", "cpu", "cpu.weight", text(resources.cpu_weight)),
+        ("ioWeight", "io", "io.weight", text(resources.io_weight)),
         ("pidsMax", "pids", "pids.max", text(resources.pids_max)),
     ]
     .into_iter()
@@ -89,6 +90,7 @@ fn settings(resources: &Resources) -> Vec<(&'static str, &'static str, &'static 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cgroup::CgroupRoot;
 
     #[test]
     fn units_become_the_kernels() {
@@ -97,14 +99,39 @@ mod tests {
             memory_high: None,
             cpu_max_millis: Some(500),
             cpu_weight: Some(100),
+            io_weight: Some(50),
             pids_max: Some(64),
         };
         let written: Vec<String> =
             settings(&resources).into_iter().map(|s| format!("{} {}", s.2, s.3)).collect();
-        assert_eq!(written, ["memory.max 67108864", "cpu.max 50000 100000", "cpu.weight 100", "pids.max 64"]);
+        let expected =
+            ["memory.max 67108864", "cpu.max 50000 100000", "cpu.weight 100", "io.weight 50", "pids.max 64"];
+        assert_eq!(written, expected);
         let tiny = Resources { cpu_max_millis: Some(1), ..Resources::default() };
         assert_eq!(settings(&tiny)[0].3, "1000 100000");
         assert_eq!(settings(&Resources::default()), []);
+    }
+
+    /// The folder is played: there is no controller of input and output to be had everywhere.
+    #[test]
+    fn input_and_output_are_shared_from_the_first_service_on_that_asks_for_it() {
+        let own = std::env::temp_dir().join(format!("kelson-io-{}", std::process::id()));
+        std::fs::create_dir_all(&own).unwrap();
+        std::fs::write(own.join("cgroup.controllers"), "io pids\n").unwrap();
+        let root = CgroupRoot::below(&own).unwrap();
+        assert_eq!(root.controllers(), ["pids"]);
+        let passed_on = || std::fs::read_to_string(own.join("cgroup.subtree_control")).unwrap();
+        let cgroup = Cgroup::create(&root, "web").unwrap();
+        for file in ["io.weight", "pids.max"] {
+            std::fs::write(cgroup.path().join(file), "").unwrap();
+        }
+        assert_eq!(cgroup.limit(&Resources::default()), [""; 0]);
+        assert_eq!(passed_on(), "+pids");
+        let weighed = Resources { io_weight: Some(200), ..Resources::default() };
+        assert_eq!(cgroup.limit(&weighed), [""; 0]);
+        assert_eq!(passed_on(), "+io");
+        assert_eq!(std::fs::read_to_string(cgroup.path().join("io.weight")).unwrap(), "200");
+        std::fs::remove_dir_all(&own).unwrap();
     }
 
     #[test]

@@ -23,6 +23,8 @@ const FOLDER: &str = "kelson";
 const MOST_HOSTS: u32 = 64;
 /// The controllers that a service's resources need.
 const WANTED: [&str; 3] = ["memory", "cpu", "pids"];
+/// The one that few services need.
+const IO: &str = "io";
 
 /// The folder below which each service has its cgroup. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -40,6 +42,8 @@ struct Inner {
     warnings: Vec<String>,
     /// Known from the first service on.
     pids: OnceLock<Option<Pids>>,
+    /// Whether the services have the controller [`IO`]; known from the first service on that needs it.
+    io: OnceLock<bool>,
     /// Known from the first delegated service on.
     delegated: OnceLock<Vec<String>>,
 }
@@ -107,11 +111,11 @@ impl CgroupRoot {
         controllers: Vec<&'static str>,
         warnings: Vec<String>,
     ) -> CgroupRoot {
-        let (pids, delegated) = (OnceLock::new(), OnceLock::new());
+        let (pids, io, delegated) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
         let membership = process::membership("self").unwrap_or_default();
         let kernel_path = kernel_path(&path, &membership);
         CgroupRoot {
-            inner: Arc::new(Inner { path, kernel_path, folder, controllers, warnings, pids, delegated }),
+            inner: Arc::new(Inner { path, kernel_path, folder, controllers, warnings, pids, io, delegated }),
         }
     }
 
@@ -141,21 +145,33 @@ impl CgroupRoot {
         &self.inner.controllers
     }
 
+    /// Whether the services' cgroups have this controller. [`IO`] is passed on to them when the first service asks.
+    pub(super) fn has(&self, controller: &str) -> bool {
+        let has_io = || available(self.own()).iter().any(|name| name == IO) && self.pass_on_late(IO);
+        self.controllers().contains(&controller) || controller == IO && *self.inner.io.get_or_init(has_io)
+    }
+
+    /// The cgroup that it is in.
+    fn own(&self) -> &Path {
+        self.path().parent().unwrap_or(self.path())
+    }
+
+    fn pass_on_late(&self, controller: &str) -> bool {
+        let mut warnings = Vec::new();
+        let works = pass_on(self.own(), self.path(), controller, &mut warnings);
+        for warning in warnings {
+            tracing::warn!("{warning}");
+        }
+        works
+    }
+
     /// Every controller that a delegated service can be given: all that this host has. They are passed on as far as the
     /// services' cgroups when the first such service asks; until then only the [`WANTED`] ones cost anything.
     pub(super) fn delegated_controllers(&self) -> &[String] {
         self.inner.delegated.get_or_init(|| {
-            let own = self.path().parent().unwrap_or(self.path());
-            let (mut working, mut warnings) = (Vec::new(), Vec::new());
-            for controller in available(own) {
-                if pass_on(own, self.path(), &controller, &mut warnings) {
-                    working.push(controller);
-                }
-            }
-            for warning in warnings {
-                tracing::warn!("{warning}");
-            }
-            working
+            let mut offered = available(self.own());
+            offered.retain(|controller| self.pass_on_late(controller));
+            offered
         })
     }
 

@@ -56,6 +56,8 @@ pub struct ConsoleSize {
 pub struct User {
     pub uid: u32,
     pub gid: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub umask: Option<u32>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub additional_gids: Vec<u32>,
 }

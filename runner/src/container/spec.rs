@@ -4,7 +4,7 @@ use std::fs;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use kelson_spec::service::{ContainerNetwork, ContainerSpec, Seccomp};
+use kelson_spec::service::{Attributes, ContainerNetwork, ContainerSpec, Seccomp};
 use kelson_spec::{ServiceSpec, container_network, secrets};
 use nix::unistd::{Gid, Uid, chown};
 
@@ -223,17 +223,24 @@ fn process(
     };
     let security = &service.security;
     let capabilities: Capabilities = capabilities::capabilities(security, image.uid, host.capabilities);
+    let Attributes { umask, oom_score, .. } = service.attributes;
     Ok(Process {
         terminal: false,
         console_size: None,
-        user: User { uid: image.uid, gid: image.gid, additional_gids: image.groups.clone() },
+        user: User {
+            uid: image.uid,
+            gid: image.gid,
+            // A runtime has the same default.
+            umask: (umask != Attributes::UMASK).then_some(umask),
+            additional_gids: image.groups.clone(),
+        },
         args,
         env: environment(service, container, image, host, run, hostname),
         cwd: directory,
         capabilities,
         rlimits: limits::rlimits(&service.limits, host.files),
         no_new_privileges: security.no_new_privileges,
-        oom_score_adj: host.oom_score,
+        oom_score_adj: oom_score.map_or(host.oom_score, i32::from),
     })
 }
 

@@ -291,7 +291,7 @@ mod tests {
         let main = Process {
             terminal: false,
             console_size: None,
-            user: User { uid: 33, gid: 33, additional_gids: vec![4] },
+            user: User { uid: 33, gid: 33, umask: Some(0o27), additional_gids: vec![4] },
             args: vec!["/serve".into()],
             env: vec!["A=1".into(), "B=2".into()],
             cwd: "/srv".into(),

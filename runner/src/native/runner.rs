@@ -129,6 +129,7 @@ impl NativeRunner {
         let mut command = launch::command(&self.binary, "run", &request, theirs)?
             .stdout(Stdio::Descriptor(stdout))
             .stderr(Stdio::Descriptor(stderr))
+            .scheduled(&self.spec.attributes)
             .env("KELSON_RUN", run_mark(&self.spec, number, &self.processes));
         command.pipe_owner = further.pipe_owner();
         command.pid_namespace = PidNamespace::New;

@@ -8,6 +8,8 @@ use std::convert::Infallible;
 use std::ffi::{CStr, c_char, c_void};
 use std::os::fd::RawFd;
 
+use kelson_spec::service::Attributes;
+
 use super::plan::Plan;
 use super::sys::{SET_IO_FLUSHER, SysResult, exit, syscall};
 use super::{Step, control::Control};
@@ -55,7 +57,7 @@ fn steps(plan: &mut Plan) -> Result<Infallible, i32> {
     }
     plan.control.enter(Step::Session);
     call(libc::SYS_setsid, [0; 5])?;
-    call(libc::SYS_umask, [0o022, 0, 0, 0, 0])?;
+    call(libc::SYS_umask, [wide(plan.command.attributes.umask), 0, 0, 0, 0])?;
     plan.control.enter(Step::Descriptors);
     descriptors(plan)?;
     if plan.command.controlling_terminal {
@@ -75,6 +77,7 @@ fn steps(plan: &mut Plan) -> Result<Infallible, i32> {
         // (`init/src/swap.rs`). A kernel before 5.6 knows no such thing.
         let _ = prctl(SET_IO_FLUSHER, 0, 0);
     }
+    schedule(plan)?;
     if plan.command.read_only_root {
         plan.control.enter(Step::ReadOnlyRoot);
         read_only_root(plan.later_mounts)?;
@@ -197,6 +200,21 @@ fn limits(plan: &Plan) -> Result<(), i32> {
     for (resource, limit) in &plan.limits {
         plan.control.set_detail(*resource);
         call(libc::SYS_prlimit64, [0, wide(*resource), address(limit), 0, 0])?;
+    }
+    Ok(())
+}
+
+/// Its share of the CPUs, and those on which it may run.
+fn schedule(plan: &Plan) -> Result<(), i32> {
+    let Attributes { nice, cpus, .. } = &plan.command.attributes;
+    if let Some(nice) = *nice {
+        plan.control.enter(Step::Nice);
+        // PRIO_PROCESS, and this process.
+        call(libc::SYS_setpriority, [0, 0, signed(nice.into()), 0, 0])?;
+    }
+    if !cpus.is_empty() {
+        plan.control.enter(Step::Cpus);
+        call(libc::SYS_sched_setaffinity, [0, size_of_val(cpus.as_slice()), cpus.as_ptr().addr(), 0, 0])?;
     }
     Ok(())
 }

@@ -26,6 +26,8 @@ pub enum Step {
     Terminal,
     Limits,
     OomScore,
+    Nice,
+    Cpus,
     /// A mount namespace of its own, all of it read-only.
     ReadOnlyRoot,
     WorkingDirectory,
@@ -41,7 +43,7 @@ pub enum Step {
 
 /// The action of each step, and the part that failed where it needs no name: words of a sentence.
 #[rustfmt::skip]
-const STEPS: [(Step, &str, &str); 22] = [
+const STEPS: [(Step, &str, &str); 24] = [
     (Step::Queued, "waiting for a thread to start it", ""),
     (Step::Prepare, "preparing the start", ""),
     (Step::Clone, "making the process", ""),
@@ -54,6 +56,8 @@ const STEPS: [(Step, &str, &str); 22] = [
     (Step::Terminal, "taking its terminal", "take the terminal"),
     (Step::Limits, "setting limits", ""),
     (Step::OomScore, "setting the OOM score", "write /proc/self/oom_score_adj"),
+    (Step::Nice, "setting the nice value", "set the nice value"),
+    (Step::Cpus, "choosing its CPUs", "choose its CPUs"),
     (Step::ReadOnlyRoot, "making the root read-only", "make the root read-only"),
     (Step::WorkingDirectory, "entering the working directory", ""),
     (Step::NoNewPrivileges, "giving up new privileges", "set no_new_privs"),
@@ -123,6 +127,9 @@ impl SpawnError {
         let _ = write!(text, ": {}", errno_text(errno));
         match (step, errno) {
             (Step::Seccomp, libc::EACCES) => text.push_str(" (noNewPrivileges: true makes it possible)"),
+            (Step::Cpus, libc::EINVAL) => {
+                text.push_str(" (this host has none of them, or does not give them to Kelson)");
+            }
             (Step::Clone, libc::EAGAIN) => {
                 text.push_str(
                     " (it has as many processes as its pidsMax allows, or all services together have)",

@@ -147,7 +147,8 @@ impl Plan {
         }
         let limits = inheritance.limits.iter().chain(&command.limits);
         let limits = limits.map(|l| (l.resource, libc::rlimit64 { rlim_cur: l.soft, rlim_max: l.hard }));
-        let oom_score = inheritance.oom_score.map(|usual| if command.spared { SPARED } else { usual });
+        let usual = inheritance.oom_score.map(|usual| if command.spared { SPARED } else { usual });
+        let oom_score = command.attributes.oom_score.or(usual);
         Ok(Plan {
             control,
             candidates,

@@ -45,6 +45,8 @@ pub struct Resources {
     pub cpu_max_millis: Option<u64>,
     /// 1 to 10000.
     pub cpu_weight: Option<u64>,
+    /// 1 to 10000.
+    pub io_weight: Option<u64>,
     pub pids_max: Option<u64>,
 }
 

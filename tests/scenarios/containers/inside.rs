@@ -4,7 +4,7 @@
 use kelson_tests::{eventually, on_terminal};
 use serde_json::json;
 
-use super::{assert_no_container, host, runtime, service, steps, test_image};
+use super::{RUNTIME, Runtime, assert_no_container, host, runtime, service, steps, test_image};
 
 all!(a_container_is_what_its_image_and_its_file_say);
 fn a_container_is_what_its_image_and_its_file_say() {
@@ -27,6 +27,26 @@ fn a_container_is_what_its_image_and_its_file_say() {
     }
     let changed = host.wait_log("changed", "Groups");
     assert!(changed.contains("env.BOTH file") && changed.contains("env.OF_IMAGE yes"), "{changed}");
+    host.poweroff();
+}
+
+all!(a_container_has_the_attributes_of_its_service);
+fn a_container_has_the_attributes_of_its_service() {
+    let of_kelson = RUNTIME.get() != Runtime::Containerd;
+    let scheduled = if of_kelson { "nice: 7\ncpuAffinity: [0]\n" } else { "" };
+    let keys = format!("umask: '0027'\noomScoreAdjust: 321\n{scheduled}");
+    let image = kelson_tests::Image::new("test:1", &["report", "serve"]);
+    let mut host = host(&[image]).service("web", &format!("{}{keys}", service("test:1"))).up(&["web"]);
+    let log = host.wait_log("web", "tty ");
+    let beside = host.ctl(&["exec", "web", "--", "/program", "report"]).ok().stdout;
+    // runc gives a further process its own umask.
+    for (report, umask) in [(log, "0027"), (beside, if of_kelson { "0027" } else { "0022" })] {
+        let line = |words: &str| report.lines().any(|line| line.ends_with(words));
+        assert!(line(&format!("status Umask: {umask}")) && line("oom_score_adj 321"), "{report}");
+        if of_kelson {
+            assert!(line("nice 7") && line("status Cpus_allowed_list: 0"), "{report}");
+        }
+    }
     host.poweroff();
 }
 

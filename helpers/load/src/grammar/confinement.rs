@@ -31,6 +31,8 @@ pub fn resources() -> Mapping<Resources> {
             "`memory.high`: above this size the kernel slows the service down";
         means "cpuMax" cpu_max_millis = cpus().optional(), "no limit", "`cpu.max`, with a period of 100 ms";
         means "cpuWeight" cpu_weight = number(1..=10_000).optional(), "the kernel's 100", "`cpu.weight`";
+        means "ioWeight" io_weight = number(1..=10_000).optional(), "the kernel's 100",
+            "`io.weight`: its share of disks that are busy";
         means "pidsMax" pids_max = number(1..=MOST_PIDS).optional(),
             "15 % of [what the host can have](machine-file.md#what-pid-1-keeps-for-itself)",
             "`pids.max`; threads count too";

@@ -2,7 +2,7 @@
 
 use super::codec::Codec;
 use super::mapping::{Mapping, keys};
-use super::values::{map, scalar, some_text, word};
+use super::values::{map, octal, some_text, word};
 use crate::decode::{Decoder, quoted};
 use crate::json::Json;
 use crate::schema::{Kind, form};
@@ -38,7 +38,7 @@ fn rule() -> Mapping<DeviceRule> {
         means "group" group = account("group", "root", |d, node, text| {
                 d.credentials(node, &format!("0:{text}")).map(|found| found.gid)
             }).optional(), "the kernel's, mostly `root`", "the group of the node";
-        means "mode" mode = mode().optional(), "the kernel's, mostly `0600`", "the permissions of the node";
+        means "mode" mode = octal("mode", MODES, "0660").optional(), "the kernel's, mostly `0600`", "the permissions of the node";
         means "link" link = link().optional(), "none",
             "the name of a link below `/dev` that leads to the node. Of several devices with the same link, \
              the first has it until it goes";
@@ -64,19 +64,6 @@ fn account(
             resolve(d, node, &text)
         },
         |id, _| Json::Text(id.to_string()),
-    )
-}
-
-fn mode() -> Codec<u32> {
-    let read = |text: &str| {
-        let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= MODES);
-        mode.ok_or_else(|| format!("{} is not a mode; write such as \"0660\"", quoted(text)))
-    };
-    scalar(
-        || Kind::Form(form("mode", "^[0-7]{1,5}$", "0660")),
-        "a mode such as \"0660\"",
-        read,
-        |mode| Json::Text(format!("{mode:04o}")),
     )
 }
 

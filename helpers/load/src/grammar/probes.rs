@@ -1,10 +1,12 @@
 //! The network probes of checks: `tcp`, `http`, `grpc`.
 
+use std::ops::RangeInclusive;
+
 use super::at::At;
 use super::codec::Codec;
 use super::environment::EMPTY;
 use super::mapping::{Mapping, keys};
-use super::values::{any_word, boolean, choice, map, number, path, some_text, text};
+use super::values::{any_word, boolean, choice, map, number, path, some_text, span, text};
 use crate::certificates::{self, MAX_CERTIFICATES};
 use crate::decode::{Decoder, quoted, shown};
 use crate::json::Json;
@@ -25,7 +27,7 @@ const LONGEST_LABEL: usize = 63;
 /// The most headers of one request, besides those that every request has.
 const MOST_HEADERS: usize = 32;
 /// The first and the last status code there is.
-const STATUS: (u16, u16) = (100, 599);
+const STATUS: RangeInclusive<u16> = 100..=599;
 
 /// Headers that belong to the connection, which is not the file's.
 const OWN_HEADERS: [&str; 8] = [
@@ -237,33 +239,7 @@ fn statuses() -> Codec<Vec<(u16, u16)>> {
 }
 
 fn status() -> Codec<(u16, u16)> {
-    let (least, most) = STATUS;
-    let read = move |text: &str| {
-        let code = |text: &str| u16::try_from(kelson_spec::units::number(text)?).ok();
-        let range = match text.split_once('-') {
-            Some((first, last)) => code(first).zip(code(last)),
-            None => code(text).map(|code| (code, code)),
-        };
-        match range {
-            None => Err(format!("{} is not a status; write such as 200 or 200-299", quoted(text))),
-            Some((first, last)) if first < least || last > most || first > last => Err(format!(
-                "{} is out of range; write codes from {least} to {most}, the lower first",
-                shown(text)
-            )),
-            Some(range) => Ok(range),
-        }
-    };
-    Codec::new(
-        move || {
-            let range = form("range of codes", "^[0-9]+-[0-9]+$", "200-299");
-            Kind::Either(vec![Kind::Number(u64::from(least)..=u64::from(most)), Kind::Form(range)])
-        },
-        move |d, node| read(&d.text(node)?).map_err(|message| d.wrong(node.at, message)).ok(),
-        |(first, last), _| match first == last {
-            true => Json::Number((*first).into()),
-            false => Json::Text(format!("{first}-{last}")),
-        },
-    )
+    span(STATUS, ("status", "codes", "range of codes"), "200-299")
 }
 
 fn headers() -> Codec<Vec<(String, String)>> {

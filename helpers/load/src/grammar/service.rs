@@ -1,6 +1,7 @@
 //! A whole service file.
 
 use super::at::{At, at};
+use super::attributes::attributes;
 use super::checks::{CheckOf, checks};
 use super::codec::{Codec, Extent, either, part};
 use super::command::process;
@@ -186,6 +187,9 @@ pub fn service_file() -> Mapping<ServiceSpec> {
              [delegate](#delegate)";
         means "limits" limits = Mapping::codec(limits),
             "those of PID 1; a container also has `nofile: {soft: 1024, hard: 524288}`", "rlimits";
+    };
+    let mapping = keys! {
+        attributes(mapping);
         by "security" security = |spec, _| security(held(spec)), "", "privileges";
         key "api" api = choice(access), "the calls of PID 1 and logd that its processes may make";
         key "logs" logs = Mapping::codec(logs), "its log";
@@ -226,7 +230,7 @@ fn stop_as_written(spec: &ServiceSpec, extent: Extent) -> Json {
 }
 
 /// Keys of what runs.
-const OF_A_PROGRAM: [&str; 21] = [
+const OF_A_PROGRAM: [&str; 25] = [
     "environment",
     "environmentFiles",
     "expand",
@@ -245,6 +249,10 @@ const OF_A_PROGRAM: [&str; 21] = [
     "resources",
     "delegate",
     "limits",
+    "umask",
+    "nice",
+    "oomScoreAdjust",
+    "cpuAffinity",
     "security",
     "api",
     "logs",

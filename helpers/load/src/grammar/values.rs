@@ -104,6 +104,73 @@ where
     scalar(move || Kind::Number(least..=most), "a number", read, show)
 }
 
+/// A number that may be negative.
+pub fn integer(range: RangeInclusive<i16>) -> Codec<i16> {
+    let (least, most) = (*range.start(), *range.end());
+    let read = move |text: &str| {
+        let number = text.parse().ok().filter(|number| range.contains(number));
+        number.ok_or_else(|| format!("{} is not a whole number from {least} to {most}", quoted(text)))
+    };
+    scalar(
+        move || Kind::Integer(least..=most),
+        "a number",
+        read,
+        |number: &i16| Json::Integer((*number).into()),
+    )
+}
+
+/// Bits that are written in octal digits, and that `most` has. `name` says what they are.
+pub fn octal(name: &'static str, most: u32, sample: &'static str) -> Codec<u32> {
+    let read = move |text: &str| {
+        let bits = u32::from_str_radix(text, 8).ok().filter(|bits| bits & !most == 0);
+        bits.ok_or_else(|| format!("{} is not a {name}; write such as \"{sample}\"", quoted(text)))
+    };
+    scalar(
+        move || Kind::Form(form(name, "^[0-7]{1,5}$", sample)),
+        "octal digits in quotes",
+        read,
+        |bits| Json::Text(format!("{bits:04o}")),
+    )
+}
+
+/// A number, or a range of numbers such as `sample`: what one is called, what several, and a range of them.
+pub fn span(
+    range: RangeInclusive<u16>,
+    (one, several, of_several): (&'static str, &'static str, &'static str),
+    sample: &'static str,
+) -> Codec<(u16, u16)> {
+    let (least, most) = (*range.start(), *range.end());
+    let read = move |text: &str| {
+        let number = |text: &str| u16::try_from(units::number(text)?).ok();
+        let span = match text.split_once('-') {
+            Some((first, last)) => number(first).zip(number(last)),
+            None => number(text).map(|number| (number, number)),
+        };
+        match span {
+            None => {
+                let first = sample.split('-').next().unwrap_or(sample);
+                Err(format!("{} is not a {one}; write such as {first} or {sample}", quoted(text)))
+            }
+            Some((first, last)) if first < least || last > most || first > last => Err(format!(
+                "{} is out of range; write {several} from {least} to {most}, the lower first",
+                shown(text)
+            )),
+            Some(span) => Ok(span),
+        }
+    };
+    Codec::new(
+        move || {
+            let span = form(of_several, "^[0-9]+-[0-9]+$", sample);
+            Kind::Either(vec![Kind::Number(u64::from(least)..=u64::from(most)), Kind::Form(span)])
+        },
+        move |d, node| read(&d.text(node)?).map_err(|message| d.wrong(node.at, message)).ok(),
+        |(first, last), _| match first == last {
+            true => Json::Number((*first).into()),
+            false => Json::Text(format!("{first}-{last}")),
+        },
+    )
+}
+
 /// One that may be zero.
 pub fn duration() -> Codec<Duration> {
     duration_within(Duration::ZERO..=LONGEST)

@@ -100,6 +100,11 @@ impl Definitions {
                 ("minimum", Json::Number(*range.start())),
                 ("maximum", Json::Number(*range.end())),
             ]),
+            Kind::Integer(range) => Json::map([
+                ("type", Json::text("integer")),
+                ("minimum", Json::Integer((*range.start()).into())),
+                ("maximum", Json::Integer((*range.end()).into())),
+            ]),
             Kind::Duration(_) => Json::map([
                 ("type", Json::texts(["string", "integer"])),
                 ("pattern", Json::text(DURATION)),

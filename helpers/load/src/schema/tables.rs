@@ -115,6 +115,7 @@ pub fn words(kind: &Kind) -> String {
         Kind::Boolean => "`true`, `false`".to_owned(),
         Kind::True => "`true`".to_owned(),
         Kind::Number(range) => format!("{} to {}", range.start(), range.end()),
+        Kind::Integer(range) => format!("{} to {}", range.start(), range.end()),
         Kind::Duration(range) => {
             let (least, most) = (duration_text(*range.start()), duration_text(*range.end()));
             match (least.as_str(), most.as_str()) {

@@ -165,6 +165,23 @@ fn users_are_mapped_by_kelson_alone() {
 }
 
 #[test]
+fn what_runc_cannot_set_needs_kelson() {
+    let file = |key: &str, more: &str| format!("name: box\ncontainer: {{image: a{more}}}\n{key}\n");
+    for (key, name) in [("nice: 5", "nice"), ("cpuAffinity: [1]", "cpuAffinity")] {
+        let kelsons = folder(&[("box", &file(key, ", runtime: kelson"))]).load();
+        assert_eq!((kelsons.diagnostics.len(), kelsons.services.len()), (0, 1));
+        let loaded = folder(&[("box", &file(key, ""))]).load();
+        let found: Vec<&str> = loaded.diagnostics.iter().map(|found| found.message.as_str()).collect();
+        let why = format!(
+            "{name} needs runtime: kelson, and containerd runs this container; write runtime: kelson, or remove {name}"
+        );
+        assert_eq!((found.as_slice(), loaded.services.len()), ([why.as_str()].as_slice(), 0));
+    }
+    let both = folder(&[("box", &file("umask: '0077'\noomScoreAdjust: -5", ""))]).load();
+    assert_eq!((both.diagnostics.len(), both.services.len()), (0, 1));
+}
+
+#[test]
 fn what_a_container_does_not_say_is_its_images() {
     let folder = folder(&[("box", "name: box\ncontainer: {image: demo/redis@sha256:00, command: []}\n")]);
     let loaded = folder.load();

@@ -83,7 +83,11 @@ expand: true
 onExit: stop
 stop: {signal: SIGRTMIN+3, timeout: 20s, delay: 500ms}
 user: www-data:adm
-resources: {memoryMax: 64Mi, memoryHigh: 48Mi, cpuMax: 0.5, cpuWeight: 100, pidsMax: 64}
+resources: {memoryMax: 64Mi, memoryHigh: 48Mi, cpuMax: 0.5, cpuWeight: 100, ioWeight: 200, pidsMax: 64}
+umask: 0027
+nice: -5
+oomScoreAdjust: 500
+cpuAffinity: [0, 1, 4-7, 64]
 limits: {nofile: 65536, core: unlimited, memlock: {soft: 64Ki, hard: 1Mi}}
 security: {noNewPrivileges: false, readOnlyRoot: true, capabilities: {drop: [all], add: [net_bind_service, CAP_CHOWN]}, seccomp: unconfined, readOnlyPaths: [/etc], writablePaths: [-/var/lib/web], hiddenPaths: [/home], privateTmp: true, privateDevices: true}
 api: operator
@@ -265,6 +269,7 @@ fn every_key_of_a_service_file_is_read() {
             memory_high: Some(48 << 20),
             cpu_max_millis: Some(500),
             cpu_weight: Some(100),
+            io_weight: Some(200),
             pids_max: Some(64),
         },
         delegate: false,
@@ -273,6 +278,12 @@ fn every_key_of_a_service_file_is_read() {
             ResourceLimit { resource: libc::RLIMIT_NOFILE, soft: 65536, hard: 65536 },
             ResourceLimit { resource: libc::RLIMIT_MEMLOCK, soft: 64 << 10, hard: 1 << 20 },
         ],
+        attributes: Attributes {
+            umask: 0o027,
+            nice: Some(-5),
+            oom_score: Some(500),
+            cpus: vec![0b1111_0011, 1],
+        },
         security: Security {
             no_new_privileges: false,
             read_only_root: true,
@@ -371,6 +382,7 @@ fn the_example_of_the_handbook_is_read() {
         memory_high: Some(48 << 20),
         cpu_max_millis: Some(500),
         cpu_weight: Some(100),
+        io_weight: None,
         pids_max: Some(64),
     };
     expected.limits = vec![ResourceLimit { resource: libc::RLIMIT_NOFILE, soft: 65536, hard: 65536 }];

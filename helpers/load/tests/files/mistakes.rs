@@ -34,7 +34,7 @@ fn said(content: &str) -> Vec<String> {
 const VALUES: &str = r#"
 ## Keys.
 restrat: {}
-=> 5:1: restrat: this key is not known; did you mean restart? Allowed here: name, description, process, container, target, environment, environmentFiles, expand, secrets, type, start, when, after, depends, restart, group, lifecycle, required, readiness, startTimeout, health, hooks, reload, resumed, onExit, stop, user, resources, delegate, limits, security, api, logs
+=> 5:1: restrat: this key is not known; did you mean restart? Allowed here: name, description, process, container, target, environment, environmentFiles, expand, secrets, type, start, when, after, depends, restart, group, lifecycle, required, readiness, startTimeout, health, hooks, reload, resumed, onExit, stop, user, resources, delegate, limits, umask, nice, oomScoreAdjust, cpuAffinity, security, api, logs
 
 after: [web]
 => 5:9: after: service web waits for itself
@@ -55,7 +55,7 @@ restart: {delai: 5s}
 => 5:11: restart.delai: this key is not known; did you mean delay? Allowed here: policy, delay, maxDelay, attempts, interval, exhausted, scope
 
 resources: {memory_max: 64Mi}
-=> 5:13: resources.memory_max: this key is not known; did you mean memoryMax? Allowed here: memoryMax, memoryHigh, cpuMax, cpuWeight, pidsMax
+=> 5:13: resources.memory_max: this key is not known; did you mean memoryMax? Allowed here: memoryMax, memoryHigh, cpuMax, cpuWeight, ioWeight, pidsMax
 
 logs: {zzz: 1}
 => 5:8: logs.zzz: this key is not known; allowed here: maxSize, maxFiles, rateLimit, console, stdout

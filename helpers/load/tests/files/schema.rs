@@ -133,6 +133,7 @@ fn samples(kind: &Kind) -> Vec<String> {
         Kind::Boolean => vec!["true".into(), "false".into()],
         Kind::True => vec!["true".into()],
         Kind::Number(range) => vec![range.start().to_string(), range.end().to_string()],
+        Kind::Integer(range) => vec![range.start().to_string(), range.end().to_string()],
         // The default of one may bound the other: the longest first.
         Kind::Duration(range) => vec![duration_text(*range.end()), duration_text(*range.start())],
         Kind::Size(least) => vec![least.to_string(), "64Mi".into()],
@@ -165,6 +166,9 @@ fn beyond(kind: &Kind) -> Vec<String> {
         Kind::Number(range) => {
             let below = range.start().checked_sub(1).map_or("-1".to_owned(), |below| below.to_string());
             vec![below, (range.end() + 1).to_string(), "many".into()]
+        }
+        Kind::Integer(range) => {
+            vec![(range.start() - 1).to_string(), (range.end() + 1).to_string(), "1.5".into()]
         }
         Kind::Duration(range) => {
             let one = std::time::Duration::from_millis(1);

@@ -50,6 +50,7 @@ fn the_specification_is_what_the_file_says() {
     service.environment = vec![("B".into(), "service".into())];
     service.limits = vec![ResourceLimit { resource: 7, soft: 1024, hard: 4096 }];
     service.security.read_only_root = true;
+    service.attributes = Attributes { umask: 0o027, oom_score: Some(-300), ..Attributes::default() };
     let container = change(&mut service);
     container.mounts = vec![ContainerMount {
         source: "/var/www".into(),
