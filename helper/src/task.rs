@@ -13,6 +13,7 @@ use std::time::Duration;
 use kelson_spec::container_network::{ContainerNetworkSpec, Published};
 use kelson_spec::network::InterfaceSpec;
 use kelson_spec::secrets::SecretUse;
+use kelson_spec::service::Directory;
 use kelson_spec::sources::SourceKind;
 
 pub use words::Octal;
@@ -166,6 +167,8 @@ requests! {
     /// Make a mount namespace with the view of the file system that these words say (those of `ViewRule`), and send it over
     /// descriptor 3.
     "file-view" => MakeFileView { rules: Vec<String> },
+    /// The words of a [`DirectoryRequest`].
+    "directories" => Directories { words: Vec<OsString> },
     "modules" => LoadModules { names: Vec<String> },
     /// Load the modules for the devices that the kernel has found.
     "drivers" => LoadDrivers,
@@ -233,6 +236,24 @@ impl SecretRequest {
 }
 
 requests! {
+    /// One call about the folders of a service.
+    DirectoryRequest:
+    /// Make those that are missing, and give all of them to this user and group.
+    "make" => Make { uid: u32, gid: u32, directories: Vec<Directory> },
+    /// Remove those below `/run` first.
+    "renew" => Renew { uid: u32, gid: u32, directories: Vec<Directory> },
+    /// Remove those below `/run`.
+    "remove" => Remove { directories: Vec<Directory> },
+}
+
+impl DirectoryRequest {
+    /// The request with the words of this one.
+    pub fn whole(&self) -> Request {
+        Request::Directories { words: self.to_arguments() }
+    }
+}
+
+requests! {
     /// One call about the network of a container. A build without containers leaves it out.
     ContainerNetworkRequest:
     /// Make its namespace again, with the addresses of a place, joined to the bridge, and with ports of the host that lead
@@ -254,6 +275,8 @@ mod tests {
     use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt as _;
 
+    use kelson_spec::service::DirectoryKind;
+
     use super::*;
 
     #[test]
@@ -274,6 +297,25 @@ mod tests {
         ] {
             let Request::Secrets { words, .. } = request.within(&path, &path) else { panic!("{request:?}") };
             assert_eq!(SecretRequest::from_arguments(&words), Ok(request));
+        }
+    }
+
+    #[test]
+    fn every_request_about_folders_survives_its_arguments() {
+        let kind = DirectoryKind::State;
+        let directories = vec![
+            Directory { kind, path: "shop".into(), mode: 0o750 },
+            Directory { kind: DirectoryKind::Runtime, path: "shop/a b".into(), mode: 0o755 },
+        ];
+        for request in [
+            DirectoryRequest::Make { uid: 1000, gid: 1001, directories: directories.clone() },
+            DirectoryRequest::Renew { uid: 0, gid: 0, directories: Vec::new() },
+            DirectoryRequest::Remove { directories },
+        ] {
+            let whole = request.whole();
+            assert_eq!(Request::from_arguments(&whole.to_arguments()).as_ref(), Ok(&whole));
+            let Request::Directories { words } = whole else { panic!("{request:?}") };
+            assert_eq!(DirectoryRequest::from_arguments(&words), Ok(request));
         }
     }
 

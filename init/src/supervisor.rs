@@ -13,6 +13,7 @@ mod builtin;
 mod command;
 mod configuration;
 mod context;
+mod directory_runner;
 mod encrypted_disks;
 mod entrance;
 mod environment;

@@ -7,6 +7,7 @@
 mod attributes;
 mod checks;
 mod confinement;
+mod directories;
 mod ending;
 mod hooks;
 mod nesting;
@@ -25,6 +26,7 @@ pub use checks::{Asks, Check, GrpcProbe, HttpProbe, NetworkProbe, Probe, ProbeTl
 pub use confinement::{
     ApiAccess, Credentials, FileView, ResourceLimit, Resources, Seccomp, Security, ViewRule,
 };
+pub use directories::{Directories, Directory, DirectoryKind, Preserve, is_path as is_directory};
 pub use ending::{OnExit, StopSpec};
 pub use hooks::{Hook, Hooks, Reload, Resumed};
 pub use output::{LogSpec, Stdout};
@@ -79,6 +81,8 @@ pub struct ServiceSpec {
     pub delegate: bool,
     pub limits: Vec<ResourceLimit>,
     pub attributes: Attributes,
+    /// Folders that it is given.
+    pub directories: Directories,
     pub security: Security,
     /// The access of its processes to PID 1.
     pub api: ApiAccess,
@@ -127,6 +131,7 @@ impl ServiceSpec {
             delegate: false,
             limits: Vec::new(),
             attributes: Attributes::default(),
+            directories: Directories::default(),
             security: Security::default(),
             api: ApiAccess::default(),
             logs: LogSpec::default(),

@@ -15,6 +15,7 @@ mod delegation;
 mod devlog;
 mod dhcp;
 mod dhcp6;
+mod directories;
 mod door;
 mod environment;
 mod events;

@@ -90,6 +90,7 @@ pub struct HostBuilder {
     contained: Option<Without>,
     usual_folders: bool,
     memory: BTreeMap<String, String>,
+    own_folders: Vec<&'static str>,
     containers: Option<Containers>,
     user: Option<u32>,
     suspended: Option<Duration>,
@@ -238,6 +239,12 @@ impl HostBuilder {
         self
     }
 
+    /// In place of this folder of the computer the host has an empty one of its own.
+    pub fn own_folder(mut self, path: &'static str) -> HostBuilder {
+        self.own_folders.push(path);
+        self
+    }
+
     /// Runs containers: containerd is on, and has a disk of its own in memory.
     pub fn containers(mut self) -> HostBuilder {
         self.containers.get_or_insert_default();
@@ -363,6 +370,9 @@ impl HostBuilder {
         }
         if let Some(suspended) = self.suspended {
             command.args(["--time", "--boottime", &suspended.as_secs().to_string()]);
+        }
+        for folder in &self.own_folders {
+            command.args(["sh", "-c", "mount -t tmpfs none \"$0\" && exec \"$@\"", folder]);
         }
         if self.without_cgroup {
             command.args(["sh", "-c", "mount -t tmpfs none /sys/fs/cgroup && exec \"$@\"", "sh"]);

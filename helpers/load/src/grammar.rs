@@ -12,6 +12,7 @@ mod confinement;
 mod console;
 mod container;
 mod devices;
+mod directories;
 mod encryption;
 mod environment;
 mod group;

@@ -10,6 +10,7 @@ mod blank;
 mod check;
 mod clock;
 mod container_network;
+mod directories;
 mod disk;
 mod encryption;
 mod failure;
@@ -162,6 +163,7 @@ pub fn perform(request: &Request) -> Result<String, String> {
             with(Feature::Containerd, || container_network::perform(namespace, words))
         }
         Request::MakeFileView { rules } => with(Feature::Sandbox, || file_view::make(rules, &control())),
+        Request::Directories { words } => directories::perform(words),
         Request::LoadModules { names } => modules::load(names),
         Request::LoadDrivers => with(Feature::Devices, kelson_devices::load_drivers),
         Request::SwapOn { device, priority } => with(Feature::Disks, || swap::enable(device, *priority)),

@@ -39,7 +39,7 @@ use super::launchers::Personalities;
 use super::listeners::Listeners;
 use super::parts::{self, Probing};
 use super::reexec::Reexec;
-use super::secret_runner::SecretRunners;
+use super::secret_runner::ProvidedRunners;
 use super::secrets::Secrets;
 use super::view_runner::ViewRunners;
 use crate::boot::absent::Absent;
@@ -203,18 +203,15 @@ impl Incarnation {
         manager
     }
 
-    /// The makers of runners, also of those with secrets or a view of the file system of their own.
+    /// The makers of runners, also of those for which something is made.
     fn runners(&self, personalities: &Personalities, inner: &Arc<Runners>) -> Arc<dyn RunnerFactory> {
         let Options { state_dir, runtime_dir, .. } = &self.options;
-        let mut runners: Arc<dyn RunnerFactory> = inner.clone();
-        if const { OWN.has(Feature::Secrets) } {
-            runners = Arc::new(SecretRunners {
-                inner: runners,
-                tasks: personalities.tasks(),
-                state: state_dir.clone(),
-                runtime: runtime_dir.clone(),
-            });
-        }
+        let mut runners: Arc<dyn RunnerFactory> = Arc::new(ProvidedRunners {
+            inner: Arc::clone(inner),
+            tasks: personalities.tasks(),
+            state: state_dir.clone(),
+            runtime: runtime_dir.clone(),
+        });
         if const { OWN.has(Feature::Sandbox) } {
             runners = Arc::new(ViewRunners { inner: runners, tasks: personalities.tasks() });
         }

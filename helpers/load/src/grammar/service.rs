@@ -7,6 +7,7 @@ use super::codec::{Codec, Extent, either, part};
 use super::command::process;
 use super::confinement::{limits, logs, resources, security, stop};
 use super::container::{container, container_user};
+use super::directories::{announce, directories};
 use super::environment::environments;
 use super::hooks::{hooks, reload, resumed};
 use super::mapping::{Mapping, keys};
@@ -190,6 +191,8 @@ pub fn service_file() -> Mapping<ServiceSpec> {
     };
     let mapping = keys! {
         attributes(mapping);
+        means "directories" directories = Mapping::codec(directories), "none",
+            "folders below `/run`, `/var/lib`, `/var/cache`, `/var/log` and `/etc` that it is given; not for a container";
         by "security" security = |spec, _| security(held(spec)), "", "privileges";
         key "api" api = choice(access), "the calls of PID 1 and logd that its processes may make";
         key "logs" logs = Mapping::codec(logs), "its log";
@@ -230,7 +233,7 @@ fn stop_as_written(spec: &ServiceSpec, extent: Extent) -> Json {
 }
 
 /// Keys of what runs.
-const OF_A_PROGRAM: [&str; 25] = [
+const OF_A_PROGRAM: [&str; 26] = [
     "environment",
     "environmentFiles",
     "expand",
@@ -253,6 +256,7 @@ const OF_A_PROGRAM: [&str; 25] = [
     "nice",
     "oomScoreAdjust",
     "cpuAffinity",
+    "directories",
     "security",
     "api",
     "logs",
@@ -287,6 +291,14 @@ fn together(d: &mut Decoder<'_>, seen: &Seen<'_, '_>, spec: &mut ServiceSpec) {
                     delegate gives it; leave one of the two out";
         seen.wrong_key(d, "delegate", text);
     }
+    if is_container && !spec.directories.list.is_empty() {
+        let text = "a container sees folders of the host by container.mounts; leave it out";
+        seen.wrong_key(d, "directories", text);
+    }
+    if spec.security.read_only_root && !spec.directories.list.is_empty() && !is_container {
+        let text = "readOnlyRoot makes these folders read-only too; leave one of the two out";
+        seen.wrong_key(d, "directories", text);
+    }
     if seen.has("target") {
         for key in OF_A_PROGRAM.into_iter().filter(|key| seen.has(key)) {
             seen.wrong_key(
@@ -296,6 +308,7 @@ fn together(d: &mut Decoder<'_>, seen: &Seen<'_, '_>, spec: &mut ServiceSpec) {
             );
         }
     }
+    announce(spec);
     spec.name.clone_from(&d.stem);
     spec.file = d.file.to_owned();
     d.workload = seen.position(if is_container { "container" } else { "process" });

@@ -284,6 +284,7 @@ fn every_key_of_a_service_file_is_read() {
             oom_score: Some(500),
             cpus: vec![0b1111_0011, 1],
         },
+        directories: Directories::default(),
         security: Security {
             no_new_privileges: false,
             read_only_root: true,

@@ -10,6 +10,7 @@
 )]
 
 mod containers;
+mod directories;
 mod docs;
 mod features;
 mod folder;
