@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use kelson_spec::duration_text;
-use kelson_spec::service::{Exhausted, RestartPolicy, RestartSpec};
+use kelson_spec::service::{Exhausted, ExitMatch, RestartPolicy, RestartSpec};
 use kelson_sys::units;
 
 use crate::runner::Exit;
@@ -28,19 +28,23 @@ pub enum Ended {
     Exited { exit: Exit, ran: Duration },
     /// Kelson ended it because it had failed: not ready in time, a health check, a watchdog. A failure, whatever its
     /// exit status.
-    GivenUp { ran: Duration },
+    GivenUp { ran: Duration, watchdog: bool },
     /// It was not started at all.
     NotStarted,
 }
 
 impl Ended {
-    pub fn success(self) -> bool {
-        matches!(self, Ended::Exited { exit, .. } if exit.success())
+    fn success(self, spec: &RestartSpec) -> bool {
+        matches!(self, Ended::Exited { exit, .. } if is_success(spec, exit))
+    }
+
+    fn is_among(self, ends: &[ExitMatch]) -> bool {
+        matches!(self, Ended::Exited { exit, .. } if exit.is_among(ends))
     }
 
     fn ran(self) -> Duration {
         match self {
-            Ended::Exited { ran, .. } | Ended::GivenUp { ran } => ran,
+            Ended::Exited { ran, .. } | Ended::GivenUp { ran, .. } => ran,
             Ended::NotStarted => Duration::ZERO,
         }
     }
@@ -121,6 +125,39 @@ impl RestartHistory {
     }
 }
 
+/// Whether the end of a process is what its service is there for.
+pub fn is_success(spec: &RestartSpec, exit: Exit) -> bool {
+    exit.success() || exit.is_among(&spec.success)
+}
+
+/// Whether `preventOn` keeps it from another run.
+pub fn is_prevented(spec: &RestartSpec, ended: Ended) -> bool {
+    ended.is_among(&spec.prevent_on)
+}
+
+/// Whether there is to be another run, if the budget permits.
+fn goes_on(spec: &RestartSpec, ended: Ended, success: bool) -> bool {
+    if is_prevented(spec, ended) {
+        return false;
+    }
+    if ended.is_among(&spec.force_on) {
+        return true;
+    }
+    match spec.policy {
+        RestartPolicy::Once => false,
+        RestartPolicy::UntilSuccess => !success,
+        RestartPolicy::Forever => true,
+        RestartPolicy::OnSuccess => success,
+        RestartPolicy::OnAbnormal => {
+            !success && !matches!(ended, Ended::Exited { exit: Exit::Status(_), .. })
+        }
+        RestartPolicy::OnAbort => {
+            !success && matches!(ended, Ended::Exited { exit: Exit::Signal { .. }, .. })
+        }
+        RestartPolicy::OnWatchdog => matches!(ended, Ended::GivenUp { watchdog: true, .. }),
+    }
+}
+
 /// Decides about the next run. `now` is a monotonic time since any fixed start; `random` is any number, for the jitter.
 pub fn decide(
     spec: &RestartSpec,
@@ -129,13 +166,8 @@ pub fn decide(
     now: Duration,
     random: u32,
 ) -> Decision {
-    let success = ended.success();
-    let over = match spec.policy {
-        RestartPolicy::Once => true,
-        RestartPolicy::UntilSuccess => success,
-        RestartPolicy::Forever => false,
-    };
-    if over {
+    let success = ended.success(spec);
+    if !goes_on(spec, ended, success) {
         return Decision::End { success };
     }
     if ended.ran() > spec.max_delay.max(STABLE) {
@@ -219,6 +251,9 @@ mod tests {
         interval: Duration::from_secs(300),
         exhausted: Exhausted::Fail,
         scope: RestartScope::Service,
+        success: Vec::new(),
+        prevent_on: Vec::new(),
+        force_on: Vec::new(),
     };
     const FAILED: Ended = exited(3);
 
@@ -242,7 +277,8 @@ mod tests {
         let signal =
             Ended::Exited { exit: Exit::Signal { signal: 11, core: true }, ran: Duration::from_millis(100) };
         let lost = Ended::Exited { exit: Exit::Lost, ran: secs(100) };
-        let given_up = Ended::GivenUp { ran: secs(5) };
+        let given_up = Ended::GivenUp { ran: secs(5), watchdog: false };
+        let watchdog = Ended::GivenUp { ran: secs(5), watchdog: true };
         // Some(success): it ends; None: again.
         let table = [
             (RestartPolicy::Once, exited(0), Some(true)),
@@ -263,6 +299,29 @@ mod tests {
             (RestartPolicy::Forever, lost, None),
             (RestartPolicy::Forever, given_up, None),
             (RestartPolicy::Forever, Ended::NotStarted, None),
+            (RestartPolicy::OnSuccess, exited(0), None),
+            (RestartPolicy::OnSuccess, exited(3), Some(false)),
+            (RestartPolicy::OnSuccess, signal, Some(false)),
+            (RestartPolicy::OnSuccess, lost, Some(false)),
+            (RestartPolicy::OnSuccess, watchdog, Some(false)),
+            (RestartPolicy::OnSuccess, Ended::NotStarted, Some(false)),
+            (RestartPolicy::OnAbnormal, exited(0), Some(true)),
+            (RestartPolicy::OnAbnormal, exited(3), Some(false)),
+            (RestartPolicy::OnAbnormal, signal, None),
+            (RestartPolicy::OnAbnormal, lost, None),
+            (RestartPolicy::OnAbnormal, given_up, None),
+            (RestartPolicy::OnAbnormal, watchdog, None),
+            (RestartPolicy::OnAbnormal, Ended::NotStarted, None),
+            (RestartPolicy::OnAbort, exited(0), Some(true)),
+            (RestartPolicy::OnAbort, exited(3), Some(false)),
+            (RestartPolicy::OnAbort, signal, None),
+            (RestartPolicy::OnAbort, lost, Some(false)),
+            (RestartPolicy::OnAbort, watchdog, Some(false)),
+            (RestartPolicy::OnAbort, Ended::NotStarted, Some(false)),
+            (RestartPolicy::OnWatchdog, exited(0), Some(true)),
+            (RestartPolicy::OnWatchdog, signal, Some(false)),
+            (RestartPolicy::OnWatchdog, given_up, Some(false)),
+            (RestartPolicy::OnWatchdog, watchdog, None),
         ];
         for (policy, ended, expected) in table {
             let spec = RestartSpec { policy, ..FOREVER };
@@ -272,6 +331,46 @@ mod tests {
                 None => assert_eq!(after(&decision), secs(1), "{policy:?} {ended:?}"),
             }
         }
+    }
+
+    #[test]
+    fn r1_some_ends_are_judged_by_themselves() {
+        let killed = |signal| Ended::Exited { exit: Exit::Signal { signal, core: false }, ran: secs(1) };
+        let spec = |policy| RestartSpec {
+            policy,
+            success: vec![ExitMatch::Status(3), ExitMatch::Signal(15)],
+            prevent_on: vec![ExitMatch::Status(4), ExitMatch::Status(5)],
+            force_on: vec![ExitMatch::Status(5), ExitMatch::Signal(9), ExitMatch::Status(0)],
+            ..FOREVER
+        };
+        let decided =
+            |policy, ended| match decide(&spec(policy), &mut RestartHistory::default(), ended, secs(1), 0) {
+                Decision::End { success } => Some(success),
+                _ => None,
+            };
+        for (policy, ended, expected) in [
+            (RestartPolicy::UntilSuccess, exited(3), Some(true)),
+            (RestartPolicy::UntilSuccess, killed(15), Some(true)),
+            (RestartPolicy::UntilSuccess, exited(15), None),
+            (RestartPolicy::UntilSuccess, killed(3), None),
+            (RestartPolicy::Once, exited(3), Some(true)),
+            (RestartPolicy::OnSuccess, exited(3), None),
+            (RestartPolicy::OnAbort, killed(15), Some(true)),
+            (RestartPolicy::Forever, exited(4), Some(false)),
+            (RestartPolicy::Forever, exited(5), Some(false)),
+            (RestartPolicy::Once, killed(9), None),
+            (RestartPolicy::Once, exited(0), None),
+            (RestartPolicy::Once, killed(4), Some(false)),
+        ] {
+            assert_eq!(decided(policy, ended), expected, "{policy:?} {ended:?}");
+        }
+        // No failure is counted for a success.
+        let spec = RestartSpec { attempts: 1, ..spec(RestartPolicy::Forever) };
+        let mut history = RestartHistory::default();
+        for _ in 0..5 {
+            assert!(matches!(decide(&spec, &mut history, exited(3), secs(1), 0), Decision::Again { .. }));
+        }
+        assert_eq!(history.failures(), 0);
     }
 
     #[test]

@@ -5,6 +5,8 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
+use kelson_spec::service::ExitMatch;
+
 use crate::deaf::Deaf;
 use crate::spawn::{SpawnError, errno_text};
 
@@ -28,6 +30,14 @@ pub enum Exit {
 impl Exit {
     pub fn success(self) -> bool {
         self == Exit::Status(0)
+    }
+
+    pub fn is_among(self, ends: &[ExitMatch]) -> bool {
+        ends.iter().any(|end| match (*end, self) {
+            (ExitMatch::Status(one), Exit::Status(status)) => i32::from(one) == status,
+            (ExitMatch::Signal(one), Exit::Signal { signal, .. }) => i32::from(one) == signal,
+            _ => false,
+        })
     }
 }
 

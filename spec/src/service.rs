@@ -27,7 +27,7 @@ pub use confinement::{
     ApiAccess, Credentials, FileView, ResourceLimit, Resources, Seccomp, Security, ViewRule,
 };
 pub use directories::{Directories, Directory, DirectoryKind, Preserve, is_path as is_directory};
-pub use ending::{OnExit, StopSpec};
+pub use ending::{ExitMatch, OnExit, StopSpec};
 pub use hooks::{Hook, Hooks, Reload, Resumed};
 pub use output::{LogSpec, Stdout};
 pub use workload::{
@@ -348,6 +348,12 @@ pub struct RestartSpec {
     pub interval: Duration,
     pub exhausted: Exhausted,
     pub scope: RestartScope,
+    /// Ends that count as success, besides status 0.
+    pub success: Vec<ExitMatch>,
+    /// Ends after which it is not restarted, whatever the policy says.
+    pub prevent_on: Vec<ExitMatch>,
+    /// Ends after which it is restarted, whatever the policy says.
+    pub force_on: Vec<ExitMatch>,
 }
 
 impl RestartSpec {
@@ -364,6 +370,9 @@ impl RestartSpec {
             interval: Duration::from_secs(300),
             exhausted: Exhausted::Fail,
             scope: RestartScope::Service,
+            success: Vec::new(),
+            prevent_on: Vec::new(),
+            force_on: Vec::new(),
         }
     }
 }
@@ -388,6 +397,27 @@ pub enum RestartPolicy {
     Once,
     UntilSuccess,
     Forever,
+    OnSuccess,
+    /// After a failure other than an exit status.
+    OnAbnormal,
+    /// After a signal that ended it.
+    OnAbort,
+    OnWatchdog,
+}
+
+impl RestartPolicy {
+    /// The word of the service file.
+    pub fn name(self) -> &'static str {
+        match self {
+            RestartPolicy::Once => "once",
+            RestartPolicy::UntilSuccess => "untilSuccess",
+            RestartPolicy::Forever => "forever",
+            RestartPolicy::OnSuccess => "onSuccess",
+            RestartPolicy::OnAbnormal => "onAbnormal",
+            RestartPolicy::OnAbort => "onAbort",
+            RestartPolicy::OnWatchdog => "onWatchdog",
+        }
+    }
 }
 
 /// The action when the budget of attempts is used up.

@@ -1,4 +1,4 @@
-//! Restarts (R1 to R6): what follows an exit, how often, after which delay, and what an operator's restart is.
+//! Restarts (R1 to R7): what follows an exit, how often, after which delay, and what an operator's restart is.
 
 mod r1_policies_and_ends;
 mod r2_budget;
@@ -6,3 +6,4 @@ mod r3_backoff;
 mod r4_operator_is_not_counted;
 mod r5_gate_is_asked_again;
 mod r6_last_end;
+mod r7_some_ends;

@@ -21,7 +21,8 @@ pub struct GroupRestarts {
 impl GroupRestarts {
     /// Decides by these rules on another restart. `ran`: how long all members were up; `chance` is any number.
     pub fn decide(&mut self, rules: &RestartSpec, ran: Duration, now: Duration, chance: u32) -> Decision {
-        let decision = restart::decide(rules, &mut self.history, Ended::GivenUp { ran }, now, chance);
+        let decision =
+            restart::decide(rules, &mut self.history, Ended::GivenUp { ran, watchdog: false }, now, chance);
         if matches!(decision, Decision::Again { .. }) {
             self.count = self.count.saturating_add(1);
         }

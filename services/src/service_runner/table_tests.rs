@@ -22,6 +22,7 @@ pub fn rules() -> Rules {
             interval: Duration::from_secs(300),
             exhausted: Exhausted::Fail,
             scope: kelson_spec::service::RestartScope::Service,
+            ..RestartSpec::default()
         },
         readiness: Readiness::None,
         start_timeout: Duration::from_secs(90),

@@ -28,11 +28,13 @@ pub fn ended(ended: &Ended, rules: &Rules) -> String {
                 true => format!(": {}", out_of_memory(rules.memory_max)),
                 false => String::new(),
             };
-            let left = match how.success() {
+            let success = ended.success(rules);
+            let counts = if success && !how.success() { " (counts as success)" } else { "" };
+            let left = match success {
                 true => self::outlived(*outlived, *ran, rules.kind),
                 false => String::new(),
             };
-            format!("{}{before} after {}{left}{why}", exit(*how), duration(*ran))
+            format!("{}{counts}{before} after {}{left}{why}", exit(*how), duration(*ran))
         }
         Ended::GivenUp { text, .. } | Ended::NotStarted { text, .. } => text.clone(),
     }

@@ -4,6 +4,13 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+/// A way in which a process may end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ExitMatch {
+    Status(u8),
+    Signal(u8),
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct StopSpec {

@@ -1,4 +1,4 @@
-//! R1: `once`, `untilSuccess`, `forever` with exits 0, 3, a signal, a failed spawn: all combinations.
+//! R1: each policy with exits 0, 3, a signal, a failed spawn: all combinations.
 
 use kelson_tests::Host;
 
@@ -17,9 +17,14 @@ const ENDS: [(&str, &str, &str); 5] = [
 ];
 
 /// The policy, and what follows each of the ends: again, or the state in which it stays.
-const TABLE: [(&str, [&str; 5]); 3] = [
+const TABLE: [(&str, [&str; 5]); 7] = [
     ("once", ["finished", "failed", "failed", "failed", "failed"]),
     ("untilSuccess", ["finished", "again", "again", "again", "again"]),
+    ("onAbnormal", ["finished", "failed", "again", "again", "again"]),
+    ("onAbort", ["finished", "failed", "again", "failed", "failed"]),
+    ("onWatchdog", ["finished", "failed", "failed", "failed", "failed"]),
+    // Not for one-shots.
+    ("onSuccess", ["again", "failed", "failed", "failed", "failed"]),
     ("forever", ["again", "again", "again", "again", "again"]),
 ];
 
@@ -98,7 +103,7 @@ fn r1_every_policy_with_every_end_of_a_service() {
 
 #[test]
 fn r1_every_policy_with_every_end_of_a_one_shot() {
-    table("oneshot", &TABLE[..2]);
+    table("oneshot", &TABLE[..5]);
 }
 
 #[test]

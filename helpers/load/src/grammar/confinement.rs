@@ -237,13 +237,15 @@ pub fn stop() -> Mapping<StopSpec> {
     }
 }
 
+pub fn signal_form() -> Kind {
+    let names: Vec<&str> = kernel::signal_names().collect();
+    let pattern = format!(r"^(SIG)?({}|RTMIN(\+[0-9]+)?|RTMAX(-[0-9]+)?)$", names.join("|"));
+    Kind::Form(form("signal", &pattern, "SIGTERM"))
+}
+
 /// A signal by its name or number.
 pub fn signal() -> Codec<i32> {
-    let kind = || {
-        let names: Vec<&str> = kernel::signal_names().collect();
-        let pattern = format!(r"^(SIG)?({}|RTMIN(\+[0-9]+)?|RTMAX(-[0-9]+)?)$", names.join("|"));
-        Kind::Either(vec![Kind::Form(form("signal", &pattern, "SIGTERM")), Kind::Number(1..=64)])
-    };
+    let kind = || Kind::Either(vec![signal_form(), Kind::Number(1..=64)]);
     let name = |signal: &i32| kernel::signal_name(*signal);
     some_text().of_kind(kind).parsed(|text| kernel::parse_signal(text), name)
 }

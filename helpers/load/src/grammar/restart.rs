@@ -1,25 +1,42 @@
 //! `restart`: of a service, and of a group.
 
+use super::codec::Codec;
+use super::confinement::signal_form;
 use super::mapping::{Mapping, keys};
-use super::values::{SHORTEST, choice, duration, duration_from, number};
-use kelson_spec::service::{Exhausted, RestartPolicy, RestartScope, RestartSpec, ServiceKind};
+use super::values::{SHORTEST, choice, duration, duration_from, number, some_text};
+use crate::decode::quoted;
+use crate::schema::Kind;
+use kelson_spec::kernel;
+use kelson_spec::service::{Exhausted, ExitMatch, RestartPolicy, RestartScope, RestartSpec, ServiceKind};
 
 /// The most attempts a restart budget may have.
 const MOST_ATTEMPTS: u32 = 1_000_000;
 
 /// Of a service. `no_group`: why `scope: group` cannot be, where it cannot.
 pub fn restart(kind: ServiceKind, no_group: Option<&'static str>) -> Mapping<RestartSpec> {
-    let policies = [
-        ("once", RestartPolicy::Once),
-        ("untilSuccess", RestartPolicy::UntilSuccess),
-        ("forever", RestartPolicy::Forever),
-        // The words of systemd, docker and Kubernetes.
+    let all = [
+        RestartPolicy::Once,
+        RestartPolicy::UntilSuccess,
+        RestartPolicy::Forever,
+        RestartPolicy::OnSuccess,
+        RestartPolicy::OnAbnormal,
+        RestartPolicy::OnAbort,
+        RestartPolicy::OnWatchdog,
+    ];
+    // The words of systemd, docker and Kubernetes.
+    let external = [
         ("no", RestartPolicy::Once),
         ("on-failure", RestartPolicy::UntilSuccess),
         ("always", RestartPolicy::Forever),
+        ("on-success", RestartPolicy::OnSuccess),
+        ("on-abnormal", RestartPolicy::OnAbnormal),
+        ("on-abort", RestartPolicy::OnAbort),
+        ("on-watchdog", RestartPolicy::OnWatchdog),
     ];
+    let policies = all.into_iter().map(|policy| (policy.name(), policy)).chain(external);
     let policy = choice(policies).but(move |policy| {
-        (kind == ServiceKind::Oneshot && *policy == RestartPolicy::Forever)
+        let repeats = matches!(policy, RestartPolicy::Forever | RestartPolicy::OnSuccess);
+        (kind == ServiceKind::Oneshot && repeats)
             .then_some("a oneshot cannot run forever; write once or untilSuccess")
     });
     let scope = choice([("service", RestartScope::Service), ("group", RestartScope::Group)])
@@ -28,7 +45,8 @@ pub fn restart(kind: ServiceKind, no_group: Option<&'static str>) -> Mapping<Res
         Mapping::new("restart", move || RestartSpec::for_kind(kind));
         means "policy" policy = policy, "`forever`; oneshot: `once`",
             "`once` or `no`: never restarted. `untilSuccess` or `on-failure`: restarted until it exits \
-             with status 0. `forever` or `always`: restarted after each end (not for a oneshot)";
+             with status 0. `forever` or `always`: restarted after each end (not for a oneshot). \
+             `onSuccess`, `onAbnormal`, `onAbort`, `onWatchdog`: after [some ends](#restart)";
     };
     keys! {
         times(
@@ -41,10 +59,36 @@ pub fn restart(kind: ServiceKind, no_group: Option<&'static str>) -> Mapping<Res
             "`fail`: the service ends as `failed`. `delay`: it waits for the end of the interval and \
              then has a new budget",
         );
+        key "preventOn" prevent_on = ends(),
+            "ends after which it is not restarted, whatever `policy` says: `[3, SIGTERM]`";
+        key "forceOn" force_on = ends(),
+            "ends after which it is restarted, whatever `policy` says; `preventOn` comes first";
         key "scope" scope = scope,
             "what Kelson restarts when a check asks for it (`restartAfter`), or when the budget of \
              attempts is exhausted. `group`: all services of its [group](#group-lifecycle), in order";
     }
+}
+
+/// Exit statuses and signals.
+pub fn ends() -> Codec<Vec<ExitMatch>> {
+    let kind = || Kind::Either(vec![Kind::Number(0..=255), signal_form()]);
+    let one = some_text().of_kind(kind).parsed(
+        |text| match text.bytes().all(|byte| byte.is_ascii_digit()) {
+            true => text
+                .parse()
+                .map(ExitMatch::Status)
+                .map_err(|_| format!("{} is out of range; write an exit status from 0 to 255", quoted(text))),
+            false => {
+                let signal = kernel::parse_signal(text).map_err(|error| error.to_string())?;
+                u8::try_from(signal).map(ExitMatch::Signal).map_err(|error| error.to_string())
+            }
+        },
+        |end| match *end {
+            ExitMatch::Status(status) => status.to_string(),
+            ExitMatch::Signal(signal) => kernel::signal_name(signal.into()),
+        },
+    );
+    one.list("a list of exit statuses and signals such as [3, SIGTERM]")
 }
 
 /// Of a group.

@@ -13,7 +13,7 @@ use super::hooks::{hooks, reload, resumed};
 use super::mapping::{Mapping, keys};
 use super::membership::{lifecycle, tie};
 use super::requirement::{Use, after, requirements};
-use super::restart::restart;
+use super::restart::{ends, restart};
 use super::secrets::secrets;
 use super::seen::Seen;
 use super::values::{boolean, choice, name, number, own_name, start_timeout, text};
@@ -81,6 +81,10 @@ pub fn service_file() -> Mapping<ServiceSpec> {
             spec.restart = RestartSpec::for_kind(kind);
         },
     );
+    let success_at = At::new(
+        |spec: &ServiceSpec| Some(spec.restart.success.clone()),
+        |spec, success| spec.restart.success = success,
+    );
     let kinds = [("service", ServiceKind::Service), ("oneshot", ServiceKind::Oneshot)];
     let starts = [("auto", StartMode::Auto), ("manual", StartMode::Manual)];
     let access = ApiAccess::ALL.map(|one| (one.name(), one));
@@ -128,6 +132,7 @@ pub fn service_file() -> Mapping<ServiceSpec> {
         key "depends" (depends_at) = references_first(requirements(Use::Depends)), "conditions that must all hold before each spawn";
         by "restart" restart = |spec, seen| restart(spec.kind, seen.and_then(no_group)),
             "by type", "whether and when Kelson starts it again";
+        key "success" (success_at) = ends(), "exit statuses and signals that count as success, besides status 0: `[3, SIGTERM]`";
         means "group" group = name().optional(), "none", "the name of its group";
         by "lifecycle" lifecycle = |spec, seen| lifecycle(seen.and_then(|seen| known_kind(spec, seen))),
             "a main", "its part in that group";
@@ -233,13 +238,14 @@ fn stop_as_written(spec: &ServiceSpec, extent: Extent) -> Json {
 }
 
 /// Keys of what runs.
-const OF_A_PROGRAM: [&str; 26] = [
+const OF_A_PROGRAM: [&str; 27] = [
     "environment",
     "environmentFiles",
     "expand",
     "secrets",
     "type",
     "restart",
+    "success",
     "readiness",
     "startTimeout",
     "health",

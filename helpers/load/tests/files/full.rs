@@ -52,7 +52,8 @@ depends:
   - interface: eth1
   - time: synced
   - not: {path: /run/nologin}
-restart: {policy: untilSuccess, delay: 2s, maxDelay: 1m, attempts: 5, interval: 10m, exhausted: delay, scope: group}
+restart: {policy: untilSuccess, delay: 2s, maxDelay: 1m, attempts: 5, interval: 10m, exhausted: delay, scope: group, preventOn: [255, SIGSEGV], forceOn: [0]}
+success: [3, TERM, RTMIN+1]
 group: shop-1
 lifecycle: {sidecar: false}
 required: false
@@ -213,6 +214,13 @@ fn every_key_of_a_service_file_is_read() {
             interval: Duration::from_secs(600),
             exhausted: Exhausted::Delay,
             scope: RestartScope::Group,
+            success: vec![
+                ExitMatch::Status(3),
+                ExitMatch::Signal(15),
+                ExitMatch::Signal(u8::try_from(libc::SIGRTMIN() + 1).unwrap()),
+            ],
+            prevent_on: vec![ExitMatch::Status(255), ExitMatch::Signal(11)],
+            force_on: vec![ExitMatch::Status(0)],
         },
         group: Some("shop-1".into()),
         lifecycle: Lifecycle::default(),

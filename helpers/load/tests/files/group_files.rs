@@ -34,6 +34,7 @@ fn a_file_says_all_that_it_may() {
         interval: secs(600),
         exhausted: Exhausted::Delay,
         scope: RestartScope::Group,
+        ..RestartSpec::default()
     };
     let shop = GroupSpec {
         name: "shop".into(),

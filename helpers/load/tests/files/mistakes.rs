@@ -34,7 +34,7 @@ fn said(content: &str) -> Vec<String> {
 const VALUES: &str = r#"
 ## Keys.
 restrat: {}
-=> 5:1: restrat: this key is not known; did you mean restart? Allowed here: name, description, process, container, target, environment, environmentFiles, expand, secrets, type, start, when, after, depends, restart, group, lifecycle, required, readiness, startTimeout, health, hooks, reload, resumed, onExit, stop, user, resources, delegate, limits, umask, nice, oomScoreAdjust, cpuAffinity, directories, security, api, logs
+=> 5:1: restrat: this key is not known; did you mean restart? Allowed here: name, description, process, container, target, environment, environmentFiles, expand, secrets, type, start, when, after, depends, restart, success, group, lifecycle, required, readiness, startTimeout, health, hooks, reload, resumed, onExit, stop, user, resources, delegate, limits, umask, nice, oomScoreAdjust, cpuAffinity, directories, security, api, logs
 
 after: [web]
 => 5:9: after: service web waits for itself
@@ -52,7 +52,7 @@ reload: {signal: HUPP}
 => 5:18: reload.signal: "HUPP" is not a signal; did you mean SIGHUP?
 
 restart: {delai: 5s}
-=> 5:11: restart.delai: this key is not known; did you mean delay? Allowed here: policy, delay, maxDelay, attempts, interval, exhausted, scope
+=> 5:11: restart.delai: this key is not known; did you mean delay? Allowed here: policy, delay, maxDelay, attempts, interval, exhausted, preventOn, forceOn, scope
 
 resources: {memory_max: 64Mi}
 => 5:13: resources.memory_max: this key is not known; did you mean memoryMax? Allowed here: memoryMax, memoryHigh, cpuMax, cpuWeight, ioWeight, pidsMax
@@ -171,7 +171,7 @@ start: later
 => 5:8: start: "later" is not one of auto, manual
 
 restart: {policy: until-success}
-=> 5:19: restart.policy: "until-success" is not one of once, untilSuccess, forever, no, on-failure, always; did you mean untilSuccess?
+=> 5:19: restart.policy: "until-success" is not one of once, untilSuccess, forever, onSuccess, onAbnormal, onAbort, onWatchdog, no, on-failure, always, on-success, on-abnormal, on-abort, on-watchdog; did you mean untilSuccess?
 
 type: oneshot
 restart: {policy: forever}

@@ -44,7 +44,7 @@ impl ServiceState {
     fn decide(&mut self, ended: Ended, at: &mut Moment) {
         let what = words::ended(&ended, at.rules);
         if self.closing() {
-            self.end(ended.outcome(), what, at);
+            self.end(ended.outcome(at.rules), what, at);
             return;
         }
         if let Ended::NotStarted { kind: kind @ (ErrorKind::Permanent | ErrorKind::Image { .. }), .. } = ended
@@ -73,13 +73,18 @@ impl ServiceState {
                 }
             }
             Decision::End { .. } => {
-                let text = match at.rules.restart.policy {
-                    RestartPolicy::Once if at.rules.kind == ServiceKind::Service => {
-                        format!("{what}; restart.policy is once")
+                let rules = &at.rules.restart;
+                let text = match rules.policy {
+                    _ if restart::is_prevented(rules, ended.for_policy()) => {
+                        format!("{what}; restart.preventOn has that")
+                    }
+                    RestartPolicy::UntilSuccess | RestartPolicy::Forever => what,
+                    policy if at.rules.kind == ServiceKind::Service => {
+                        format!("{what}; restart.policy is {}", policy.name())
                     }
                     _ => what,
                 };
-                self.end(ended.outcome(), text, at);
+                self.end(ended.outcome(at.rules), text, at);
             }
             Decision::Exhausted { text } => {
                 let text = format!("{what}; {text}");
@@ -164,7 +169,7 @@ impl ServiceState {
         }
         let reason = RestartReason::Check;
         let ran = at.now.saturating_sub(self.spawned_at);
-        let ended = restart::Ended::GivenUp { ran };
+        let ended = restart::Ended::GivenUp { ran, watchdog: false };
         match restart::decide(&at.rules.restart, &mut self.history, ended, at.now, at.chance) {
             Decision::Again { after, budget } => {
                 let how = restart::restarting(after, &budget);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use kelson_conditions::Missing;
 use kelson_runner::{ErrorKind, Exit, restart};
 
-use super::input::StopReason;
+use super::input::{Rules, StopReason};
 use crate::model::{RestartReason, State};
 
 /// Finer than the [`State`] that is shown.
@@ -237,13 +237,13 @@ impl After {
 }
 
 impl Ended {
-    pub fn success(&self) -> bool {
-        matches!(self, Ended::Exited { exit, .. } if exit.success())
+    pub fn success(&self, rules: &Rules) -> bool {
+        matches!(self, Ended::Exited { exit, .. } if restart::is_success(&rules.restart, *exit))
     }
 
     /// How the service comes to rest when nothing restarts it.
-    pub(super) fn outcome(&self) -> Outcome {
-        if self.success() { Outcome::Finished } else { Outcome::Failed }
+    pub(super) fn outcome(&self, rules: &Rules) -> Outcome {
+        if self.success(rules) { Outcome::Finished } else { Outcome::Failed }
     }
 
     /// Why it is started again, if it is.
@@ -261,7 +261,9 @@ impl Ended {
     pub(super) fn for_policy(&self) -> restart::Ended {
         match self {
             Ended::Exited { exit, ran, .. } => restart::Ended::Exited { exit: *exit, ran: *ran },
-            Ended::GivenUp { ran, .. } => restart::Ended::GivenUp { ran: *ran },
+            Ended::GivenUp { ran, reason, .. } => {
+                restart::Ended::GivenUp { ran: *ran, watchdog: *reason == RestartReason::Watchdog }
+            }
             Ended::NotStarted { .. } => restart::Ended::NotStarted,
         }
     }

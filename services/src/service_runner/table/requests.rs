@@ -167,7 +167,7 @@ impl ServiceState {
                 }
                 After::Decide(ended)
                     if at.rules.kind == ServiceKind::Oneshot
-                        && ended.success()
+                        && ended.success(at.rules)
                         && (!by_group || down.hold == Hold::Somebody) =>
                 {
                     down.hold.meet(reason);

@@ -245,6 +245,7 @@ fn restart(dice: &mut Dice, kind: ServiceKind) -> RestartSpec {
         interval: dice.pick(&[secs(10), secs(60)]),
         exhausted: dice.pick(&[Exhausted::Fail, Exhausted::Delay]),
         scope: RestartScope::Service,
+        ..RestartSpec::default()
     }
 }
 
