@@ -185,6 +185,14 @@ impl Cgroup {
         }
     }
 
+    /// Sends a signal to every process in it and below it but this one. One that is made meanwhile may be missed.
+    pub(crate) fn signal_others(&self, main: i32, signal: i32) {
+        for pid in self.processes(MOST).into_iter().filter(|pid| *pid != main) {
+            // SAFETY: numbers only; the cgroup names them as its own now.
+            unsafe { libc::kill(pid, signal) };
+        }
+    }
+
     /// Kills all that is in it, and waits for their end for as long as there is any: returns once none of them has
     /// ended for `timeout`, with how many are left. A thousand processes take their time to end. Cancelled by dropping.
     ///

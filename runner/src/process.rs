@@ -224,7 +224,8 @@ impl ProcessRunner {
             let cgroup = self.used_cgroup();
             let send = |signal| self.processes.signal(main.pid, &main.exit, signal);
             let ended = || main.exit.clone();
-            report = stop::end(main.pid, plan, self.spec.stop.signal, cgroup.as_ref(), send, ended).await;
+            let stop = &self.spec.stop;
+            report = stop::end(main.pid, plan, (stop, stop.signal), cgroup.as_ref(), send, ended).await;
         }
         let ran = self.started;
         // Before the cgroup may be removed, and again after all in it have ended.

@@ -27,7 +27,7 @@ pub use confinement::{
     ApiAccess, Credentials, FileView, ResourceLimit, Resources, Seccomp, Security, ViewRule,
 };
 pub use directories::{Directories, Directory, DirectoryKind, Preserve, is_path as is_directory};
-pub use ending::{ExitMatch, OnExit, StopSpec};
+pub use ending::{ExitMatch, OnExit, StopMode, StopSpec};
 pub use hooks::{Hook, Hooks, Reload, Resumed};
 pub use output::{LogSpec, Stdout};
 pub use workload::{

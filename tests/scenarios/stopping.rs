@@ -1,4 +1,4 @@
-//! Stopping (S1 to S7): in which order, how long at most, which callers get an answer, and which are refused.
+//! Stopping (S1 to S8): in which order, how long at most, which callers get an answer, and which are refused.
 
 mod cgroups_left;
 mod just_spawned;
@@ -11,6 +11,7 @@ mod s4_delay;
 mod s5_once_as_first_asked;
 mod s6_streams_end;
 mod s7_needed_by_others;
+mod s8_modes;
 mod without_a_limit;
 
 use kelson_tests::ctl::Events;

@@ -68,7 +68,7 @@ struct Detached<'a>(&'a Processes);
 impl Survivors for Detached<'_> {
     fn runner(&self, spec: &Arc<ServiceSpec>) -> Box<dyn Runner> {
         local_runner(self.0, spec, None)
-            .unwrap_or_else(|| Box::new(DetachedContainer::new(self.0, &spec.name)))
+            .unwrap_or_else(|| Box::new(DetachedContainer::new(self.0, Arc::clone(spec))))
     }
 
     fn executor(

@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use kelson_spec::ServiceSpec;
+
 use super::pidfd::ProcessHandle;
 use crate::cgroup::Cgroup;
 use crate::processes::Processes;
@@ -13,15 +15,15 @@ use crate::runner::{
 /// Ends the container of one service, and can do nothing else.
 #[derive(Debug)]
 pub struct DetachedContainer {
-    service: String,
+    spec: Arc<ServiceSpec>,
     cgroup: Option<Cgroup>,
     main: Option<Arc<ProcessHandle>>,
 }
 
 impl DetachedContainer {
-    pub fn new(processes: &Processes, service: &str) -> DetachedContainer {
-        let cgroup = processes.cgroups().map(|root| root.cgroup(service));
-        DetachedContainer { service: service.to_owned(), cgroup, main: None }
+    pub fn new(processes: &Processes, spec: Arc<ServiceSpec>) -> DetachedContainer {
+        let cgroup = processes.cgroups().map(|root| root.cgroup(&spec.name));
+        DetachedContainer { spec, cgroup, main: None }
     }
 
     fn take_up(&mut self, attachment: Attachment) -> Result<Option<Running>, RunnerError> {
@@ -43,7 +45,7 @@ impl DetachedContainer {
     async fn end(&mut self, plan: StopPlan) -> Result<StopReport, RunnerError> {
         let mut report = StopReport::default();
         if let Some(main) = &self.main {
-            report = main.end(plan, plan.signal, self.cgroup.as_ref()).await;
+            report = main.end(plan, (&self.spec.stop, plan.signal), self.cgroup.as_ref()).await;
         }
         report.left_behind = match &self.cgroup {
             Some(cgroup) => cgroup.clear().await?,
@@ -60,7 +62,7 @@ impl Runner for DetachedContainer {
 
     fn run(&mut self, _: RunContext) -> BoxFuture<'_, Result<Running, RunnerError>> {
         let text =
-            format!("nothing is started in the container of service {} without containerd", self.service);
+            format!("nothing is started in the container of service {} without containerd", self.spec.name);
         Box::pin(std::future::ready(Err(RunnerError::new(text))))
     }
 
@@ -96,7 +98,8 @@ mod tests {
     }
 
     fn container() -> DetachedContainer {
-        DetachedContainer::new(&Processes::new(Options::default()).unwrap(), "web")
+        let spec = Arc::new(ServiceSpec::process("web", [""]));
+        DetachedContainer::new(&Processes::new(Options::default()).unwrap(), spec)
     }
 
     #[tokio::test]

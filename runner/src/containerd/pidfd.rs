@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
+use kelson_spec::service::StopSpec;
 use kelson_sys::descriptor::Watched;
 use kelson_sys::{pidfd, process};
 
@@ -67,11 +68,16 @@ impl ProcessHandle {
     }
 
     /// As [`stop::end`].
-    pub(super) async fn end(&self, plan: StopPlan, signal: i32, cgroup: Option<&Cgroup>) -> StopReport {
+    pub(super) async fn end(
+        &self,
+        plan: StopPlan,
+        stop: (&StopSpec, i32),
+        cgroup: Option<&Cgroup>,
+    ) -> StopReport {
         if self.has_ended() {
             return StopReport::default();
         }
-        stop::end(self.pid, plan, signal, cgroup, |signal| self.signal(signal), || self.ended()).await
+        stop::end(self.pid, plan, stop, cgroup, |signal| self.signal(signal), || self.ended()).await
     }
 
     /// Kills its process group, which runc makes for each process that it starts, and the process itself.

@@ -150,7 +150,7 @@ impl ContainerRunner {
                 main.is_signalled |= plan.signal != 0;
             }
             let signal = self.image_signal().unwrap_or(self.spec.stop.signal);
-            report = handle.end(plan, signal, self.cgroup().as_ref()).await;
+            report = handle.end(plan, (&self.spec.stop, signal), self.cgroup().as_ref()).await;
         }
         let known = self.main.is_some();
         report.left_behind = self.clear().await?;

@@ -73,7 +73,7 @@ pub fn spec(machine: &MachineSpec, runtime_dir: &Path, files: u64) -> ServiceSpe
     spec.readiness = Readiness::Notify;
     spec.restart =
         RestartSpec { max_delay: Duration::from_secs(10), ..RestartSpec::for_kind(ServiceKind::Service) };
-    spec.stop = StopSpec { signal: libc::SIGTERM, timeout: Duration::from_secs(10), delay: Duration::ZERO };
+    spec.stop = StopSpec::default();
     spec.limits = vec![ResourceLimit { resource: libc::RLIMIT_NOFILE, soft: files, hard: files }];
     // A right that it lacks every container lacks too.
     spec.security = Security {

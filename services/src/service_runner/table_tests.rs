@@ -26,7 +26,7 @@ pub fn rules() -> Rules {
         },
         readiness: Readiness::None,
         start_timeout: Duration::from_secs(90),
-        stop: StopSpec { signal: 15, timeout: Duration::from_secs(10), delay: Duration::ZERO },
+        stop: StopSpec::default(),
         has_when: false,
         has_checks: false,
         checks_restart: false,

@@ -19,11 +19,33 @@ pub struct StopSpec {
     pub timeout: Duration,
     /// Between "no longer up" and the signal.
     pub delay: Duration,
+    pub mode: StopMode,
+    /// SIGHUP follows the signal.
+    pub hang_up: bool,
+    /// After the timeout, a while before SIGKILL.
+    pub final_signal: Option<i32>,
+}
+
+/// Which processes get the stop signal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum StopMode {
+    /// The main one.
+    #[default]
+    Main,
+    /// All of the cgroup.
+    Cgroup,
 }
 
 impl Default for StopSpec {
     fn default() -> Self {
-        StopSpec { signal: libc::SIGTERM, timeout: Duration::from_secs(10), delay: Duration::ZERO }
+        StopSpec {
+            signal: libc::SIGTERM,
+            timeout: Duration::from_secs(10),
+            delay: Duration::ZERO,
+            mode: StopMode::Main,
+            hang_up: false,
+            final_signal: None,
+        }
     }
 }
 

@@ -13,7 +13,9 @@ use crate::schema::{Kind, form};
 use kelson_spec::features::Feature;
 use kelson_spec::kernel;
 use kelson_spec::near::near;
-use kelson_spec::service::{LogSpec, ResourceLimit, Resources, Seccomp, Security, Stdout, StopSpec};
+use kelson_spec::service::{
+    LogSpec, ResourceLimit, Resources, Seccomp, Security, Stdout, StopMode, StopSpec,
+};
 use kelson_spec::units::{self, NEVER};
 
 /// The least that a cgroup's `memory.max` may be: below it nothing can be spawned.
@@ -221,6 +223,13 @@ fn capabilities() -> Codec<u64> {
 }
 
 pub fn stop() -> Mapping<StopSpec> {
+    let modes = [
+        ("main", StopMode::Main),
+        ("cgroup", StopMode::Cgroup),
+        // The words of systemd.
+        ("mixed", StopMode::Main),
+        ("control-group", StopMode::Cgroup),
+    ];
     let zero = "may mean either; write now to kill it at once, or none to wait for as long as it takes";
     keys! {
         Mapping::new("stop", StopSpec::default);
@@ -234,6 +243,12 @@ pub fn stop() -> Mapping<StopSpec> {
             "the time between \"no longer up\" and the signal, in which no new client is routed to the \
              service. It ends early when the process ends. A service that is stopped because it failed, \
              and that was not up, has no delay";
+        key "mode" mode = choice(modes),
+            "`main` or `mixed`: the signal goes to the main process. `cgroup` or `control-group`: to all processes of \
+             the service, and `timeout` is for all of them";
+        key "hangUp" hang_up = boolean(), "`true`: SIGHUP follows the signal, for shells";
+        means "finalSignal" final_signal = signal().optional(), "SIGKILL alone",
+            "the signal after `timeout`, such as SIGABRT for a core dump, and SIGKILL comes 5 s after it";
     }
 }
 

@@ -82,7 +82,7 @@ resumed: {signal: USR1, hooks: {command: [/bin/renew], timeout: 3s}}
 after: [log-shipper, db]
 expand: true
 onExit: stop
-stop: {signal: SIGRTMIN+3, timeout: 20s, delay: 500ms}
+stop: {signal: SIGRTMIN+3, timeout: 20s, delay: 500ms, mode: cgroup, hangUp: true, finalSignal: ABRT}
 user: www-data:adm
 resources: {memoryMax: 64Mi, memoryHigh: 48Mi, cpuMax: 0.5, cpuWeight: 100, ioWeight: 200, pidsMax: 64}
 umask: 0027
@@ -264,6 +264,9 @@ fn every_key_of_a_service_file_is_read() {
             signal: libc::SIGRTMIN() + 3,
             timeout: Duration::from_secs(20),
             delay: Duration::from_millis(500),
+            mode: StopMode::Cgroup,
+            hang_up: true,
+            final_signal: Some(libc::SIGABRT),
         },
         user: Some(Credentials {
             uid: 33,
