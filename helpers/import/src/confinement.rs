@@ -9,6 +9,7 @@ use crate::draft::Draft;
 use crate::finding::Outcome;
 use crate::settings::Setting;
 use crate::values::{boolean, permille, size, span};
+use crate::view;
 
 /// The bounds of a service file.
 const LEAST_MEMORY: u64 = 64 << 10;
@@ -125,14 +126,11 @@ pub fn ambient(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
 }
 
 pub fn protect_system(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
-    const WRITABLE: [&str; 12] = [
-        "ReadWritePaths",
+    const WRITABLE: [&str; 9] = [
         "RuntimeDirectory",
         "StateDirectory",
         "CacheDirectory",
         "LogsDirectory",
-        "ConfigurationDirectory",
-        "PrivateTmp",
         "BindPaths",
         "TemporaryFileSystem",
         "Delegate",
@@ -153,12 +151,18 @@ pub fn protect_system(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
                 "`security: {readOnlyRoot: true}`, which makes /dev, /proc and /sys read-only too",
             )
         }
-        ("strict", Some(key)) => Outcome::rejected(format!(
-            "every file can be written; `readOnlyRoot` has no exceptions, and {key} asks for some"
-        )),
-        _ => Outcome::rejected(
-            "the service can write to /usr and /boot, and to /etc with `full`, as far as its user can",
-        ),
+        ("strict", Some(key)) => {
+            Outcome::rejected(format!("every file can be written; `readOnlyRoot` has no exception for {key}"))
+        }
+        ("full", _) => {
+            view::system(draft, true);
+            Outcome::kept("`security: {readOnlyPaths: …}`")
+        }
+        (text, _) if boolean(text) == Some(true) => {
+            view::system(draft, false);
+            Outcome::kept("`security: {readOnlyPaths: …}`")
+        }
+        (text, _) => Outcome::rejected(format!("{text:?} is no word of systemd, and nothing is protected")),
     }
 }
 

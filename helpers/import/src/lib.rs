@@ -23,6 +23,7 @@ mod texts;
 mod unit_file;
 mod unit_name;
 mod values;
+mod view;
 mod words;
 
 use kelson_load::Json;

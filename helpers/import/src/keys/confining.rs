@@ -2,12 +2,12 @@
 
 use crate::confinement::{ambient, architectures, bounding_set, no_new_privileges, protect_system};
 use crate::key::Neutral::{Empty, No, Words};
-use crate::key::{Key, kept, lost, moot};
+use crate::key::{Key, kept, lost, moot, nearly};
+use crate::view::{inaccessible, private_tmp, protect_home, read_only, read_write};
 
 const ROOT: &str =
     "the service has the root of the host; a [container](../service-file.md#container) has one of its own";
 const PATHS: &str = "the service sees these paths as the host has them";
-const OWN_TMP: &str = "the service shares /tmp and /var/tmp with the host";
 
 pub const KEYS: [Key; 52] = [
     kept(
@@ -18,9 +18,9 @@ pub const KEYS: [Key; 52] = [
     kept("CapabilityBoundingSet", bounding_set, "`security: {capabilities: {drop: […]}}`"),
     kept("AmbientCapabilities", ambient, "`security: {capabilities: {add: […]}}`"),
     lost("SecureBits", Empty, "root and a change of the user give and take capabilities as usual"),
-    kept("ProtectSystem", protect_system, "`security: {readOnlyRoot: true}` for `strict` without exceptions"),
-    lost("ProtectHome", No, "the service sees /home, /root and /run/user"),
-    lost("PrivateTmp", No, OWN_TMP),
+    kept("ProtectSystem", protect_system, "`security: {readOnlyPaths: …}`, or `readOnlyRoot` for `strict`"),
+    kept("ProtectHome", protect_home, "`security: {hiddenPaths: …}`, or `readOnlyPaths`"),
+    nearly("PrivateTmp", private_tmp, "`security: {privateTmp: true}`, in memory"),
     lost("PrivateDevices", No, "the service sees every device of the host"),
     lost("PrivateNetwork", No, "the service has the network of the host"),
     lost("NetworkNamespacePath", Empty, "the service has the network of the host"),
@@ -55,12 +55,13 @@ pub const KEYS: [Key; 52] = [
     lost("RestrictAddressFamilies", Empty, "the service can open sockets of every family"),
     lost("RestrictFileSystems", Empty, "the service can open files of every kind of file system"),
     lost("LockPersonality", No, "the service can change its personality"),
-    moot(
-        "ReadWritePaths",
-        "it is an exception from what makes paths read-only, and that says itself what is lost",
+    kept("ReadWritePaths", read_write, "`security: {writablePaths: …}`"),
+    kept("ReadOnlyPaths", read_only, "`security: {readOnlyPaths: …}`"),
+    nearly(
+        "InaccessiblePaths",
+        inaccessible,
+        "`security: {hiddenPaths: …}`: empty, where systemd denies access",
     ),
-    lost("ReadOnlyPaths", Empty, "the service can write below these paths, as far as its user can"),
-    lost("InaccessiblePaths", Empty, PATHS),
     lost("ExecPaths", Empty, "the service can execute every program"),
     lost("NoExecPaths", Empty, "the service can execute programs below these paths"),
     lost("BindPaths", Empty, PATHS),

@@ -1,0 +1,101 @@
+//! How the files of the host look for a service.
+
+use crate::draft::Draft;
+use crate::finding::Outcome;
+use crate::settings::Setting;
+use crate::values::boolean;
+use crate::words::words;
+
+const HOMES: [&str; 3] = ["-/home", "-/root", "-/run/user"];
+
+/// Adds paths that are not there yet.
+fn add<'p>(to: &mut Vec<String>, paths: impl IntoIterator<Item = &'p str>) {
+    for path in paths {
+        if !to.iter().any(|known| known == path) {
+            to.push(path.to_owned());
+        }
+    }
+}
+
+pub fn private_tmp(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
+    match boolean(setting.last()) {
+        Some(true) => {
+            draft.spec.security.view.private_tmp = true;
+            Outcome::as_table()
+        }
+        _ => Outcome::kept("the /tmp of the host"),
+    }
+}
+
+pub fn protect_home(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
+    let view = &mut draft.spec.security.view;
+    match (setting.last(), boolean(setting.last())) {
+        ("read-only", _) => {
+            add(&mut view.read_only, HOMES);
+            Outcome::kept("`security: {readOnlyPaths: …}`")
+        }
+        ("tmpfs", _) => {
+            add(&mut view.hidden, HOMES);
+            Outcome::approximated("the folders are empty, and nothing can be bound into them")
+        }
+        (_, Some(true)) => {
+            add(&mut view.hidden, HOMES);
+            Outcome::approximated("the folders are empty, where systemd denies access")
+        }
+        _ => Outcome::kept("the service sees the homes"),
+    }
+}
+
+/// The paths of a key that Kelson can have, each with `-` where it may be missing; and what is wrong with others.
+fn paths(draft: &Draft<'_>, setting: &Setting) -> (Vec<String>, Outcome) {
+    let (mut found, mut outcome) = (Vec::new(), Outcome::as_table());
+    for value in setting.list() {
+        for word in words(value).unwrap_or_else(|_| vec![value.clone()]) {
+            let (optional, path) = word.strip_prefix('-').map_or(("", word.as_str()), |path| ("-", path));
+            match draft.expanded(path) {
+                Ok(path) if is_sound(&path) => found.push(format!("{optional}{path}")),
+                Ok(path) => {
+                    let text = format!("{path} is no path that a service can see in another way");
+                    outcome = outcome.and(Outcome::rejected(text));
+                }
+                Err(wrong) => outcome = outcome.and(wrong),
+            }
+        }
+    }
+    (found, outcome)
+}
+
+fn is_sound(path: &str) -> bool {
+    let mut parts = path.split('/').skip(1);
+    path.starts_with('/')
+        && path != "/"
+        && parts.all(|part| !matches!(part, "" | "." | ".."))
+        && !path.contains('\0')
+}
+
+pub fn read_only(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
+    let (found, outcome) = paths(draft, setting);
+    add(&mut draft.spec.security.view.read_only, found.iter().map(String::as_str));
+    outcome
+}
+
+pub fn inaccessible(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
+    let (found, outcome) = paths(draft, setting);
+    add(&mut draft.spec.security.view.hidden, found.iter().map(String::as_str));
+    outcome
+}
+
+pub fn read_write(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
+    let (found, outcome) = paths(draft, setting);
+    add(&mut draft.spec.security.view.writable, found.iter().map(String::as_str));
+    outcome
+}
+
+/// `ProtectSystem=yes`, and `full`, which also protects /etc.
+pub fn system(draft: &mut Draft<'_>, is_full: bool) {
+    let view = &mut draft.spec.security.view;
+    add(&mut view.read_only, ["/usr", "-/boot", "-/efi"]);
+    if is_full {
+        add(&mut view.read_only, ["/etc"]);
+    }
+}
