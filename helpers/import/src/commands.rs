@@ -311,7 +311,7 @@ pub fn exec_reload(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
 
 /// The signal that a command such as `/bin/kill -s HUP $MAINPID` sends to the main process.
 pub fn killed_with(command: &Command) -> Option<i32> {
-    if command.full || command.as_root || command.called.is_some() {
+    if command.called.is_some() {
         return None;
     }
     let words: Vec<&str> = command.words.iter().map(String::as_str).collect();

@@ -65,14 +65,6 @@ pub fn working_directory(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
     }
 }
 
-pub fn umask(_: &mut Draft<'_>, setting: &Setting) -> Outcome {
-    match setting.last().trim_start_matches('0') {
-        "" if setting.last().is_empty() => Outcome::as_table(),
-        "22" => Outcome::kept("it is the umask of every service"),
-        _ => Outcome::rejected("files of the service get the permissions that the umask 022 leaves"),
-    }
-}
-
 pub fn no_new_privileges(_: &mut Draft<'_>, setting: &Setting) -> Outcome {
     match setting.last().is_empty() || boolean(setting.last()).is_some() {
         true => Outcome::as_table(),
@@ -126,11 +118,12 @@ pub fn ambient(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
 }
 
 pub fn protect_system(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
-    const WRITABLE: [&str; 9] = [
+    const WRITABLE: [&str; 10] = [
         "RuntimeDirectory",
         "StateDirectory",
         "CacheDirectory",
         "LogsDirectory",
+        "ConfigurationDirectory",
         "BindPaths",
         "TemporaryFileSystem",
         "Delegate",

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use kelson_load::Json;
-use kelson_spec::service::{Hook, Requirement, Seccomp, ServiceKind, ServiceSpec, StartMode};
+use kelson_spec::service::{Hook, Requirement, Seccomp, ServiceKind, ServiceSpec, StartMode, StopMode};
 use kelson_spec::units::NEVER;
 
 use crate::finding::Outcome;
@@ -43,6 +43,7 @@ impl<'u> Draft<'u> {
     ) -> Self {
         let mut spec = ServiceSpec::process(service, Vec::<String>::new());
         spec.start = StartMode::Manual;
+        spec.stop.mode = StopMode::Cgroup;
         Draft {
             settings,
             name,
@@ -151,9 +152,21 @@ impl<'u> Draft<'u> {
     }
 }
 
-/// Keys of a service file, in its order: those after `user`, and those after `environmentFiles`.
-const AFTER_USER: [&str; 6] = ["resources", "delegate", "limits", "security", "api", "logs"];
-const AFTER_ENVIRONMENT: [&str; 19] = [
+/// Keys of a service file, in its order: those after `user`, and others after `environmentFiles`.
+const AFTER_USER: [&str; 11] = [
+    "resources",
+    "delegate",
+    "limits",
+    "umask",
+    "nice",
+    "oomScoreAdjust",
+    "cpuAffinity",
+    "directories",
+    "security",
+    "api",
+    "logs",
+];
+const AFTER_ENVIRONMENT: [&str; 15] = [
     "expand",
     "type",
     "start",
@@ -161,16 +174,13 @@ const AFTER_ENVIRONMENT: [&str; 19] = [
     "depends",
     "after",
     "restart",
+    "success",
     "readiness",
     "startTimeout",
     "hooks",
     "reload",
     "stop",
     "user",
-    "resources",
-    "delegate",
-    "limits",
+    // Every service has one: systemd confines nothing.
     "security",
-    "api",
-    "logs",
 ];

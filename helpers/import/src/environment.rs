@@ -46,8 +46,9 @@ pub fn unknown_variables(word: &str, of_hook: bool) -> Vec<String> {
     let names = word.split('$').skip(1).map(|after| after.strip_prefix('{').unwrap_or(after));
     let names = names.map(|name| name.split_at_checked(end(name)).map_or("", |(name, _)| name));
     let given = ["PATH", "USER", "LOGNAME", "HOME", "SHELL", "NOTIFY_SOCKET"];
-    let lacks =
-        |name: &&str| OF_SYSTEMD.contains(name) && !given.contains(name) && !(of_hook && *name == "MAINPID");
+    let folders = |name: &str| name.ends_with("_DIRECTORY") && name != "CREDENTIALS_DIRECTORY";
+    let has = |name: &str| given.contains(&name) || folders(name) || of_hook && name == "MAINPID";
+    let lacks = |name: &&str| OF_SYSTEMD.contains(name) && !has(name);
     names.filter(lacks).map(|name| format!("${name}")).collect()
 }
 

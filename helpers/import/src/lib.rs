@@ -7,9 +7,11 @@
 //! writes into a [`Draft`], and that becomes the service file through the types of `kelson-spec`.
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects))]
 
+mod attributes;
 mod commands;
 mod confinement;
 mod draft;
+mod ends;
 mod environment;
 mod finding;
 mod key;

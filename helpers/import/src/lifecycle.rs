@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use kelson_spec::kernel::parse_signal;
-use kelson_spec::service::{Readiness, RestartPolicy, RestartSpec, ServiceKind};
+use kelson_spec::service::{Readiness, RestartPolicy, RestartSpec, ServiceKind, StopMode};
 
 use crate::draft::Draft;
 use crate::finding::Outcome;
@@ -69,12 +69,20 @@ pub fn notify_access(_: &mut Draft<'_>, setting: &Setting) -> Outcome {
 pub fn restart(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
     let policy = match setting.last() {
         "" | "no" => RestartPolicy::Once,
-        "always" if draft.is_oneshot() => {
+        "always" | "on-success" if draft.is_oneshot() => {
             return Outcome::rejected("a one-shot is not started again after a success");
         }
         "always" => RestartPolicy::Forever,
-        "on-failure" | "on-abnormal" | "on-abort" | "on-watchdog" => RestartPolicy::UntilSuccess,
-        other => return Outcome::rejected(format!("the service is never restarted ({other})")),
+        "on-failure" => RestartPolicy::UntilSuccess,
+        "on-success" => RestartPolicy::OnSuccess,
+        "on-abnormal" => RestartPolicy::OnAbnormal,
+        "on-abort" => RestartPolicy::OnAbort,
+        "on-watchdog" => RestartPolicy::OnWatchdog,
+        other => {
+            return Outcome::rejected(format!(
+                "{other:?} is no word of systemd, and the service never restarts"
+            ));
+        }
     };
     let (delay, interval, burst) = (delay(draft), interval(draft), burst(draft));
     // systemd counts starts, of which the first is none after a failure.
@@ -87,15 +95,11 @@ pub fn restart(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
             spec.interval = interval.max(Duration::from_millis(1));
         }
     }
-    match setting.last() {
-        "on-abnormal" | "on-abort" | "on-watchdog" => Outcome::rejected(format!(
-            "the service restarts after every failure, also after an exit with another status than 0, and not only {}",
-            setting.last()
-        )),
-        _ if policy != RestartPolicy::Once && burst == 1 && !interval.is_zero() => {
+    match policy != RestartPolicy::Once && burst == 1 && !interval.is_zero() {
+        true => {
             Outcome::rejected("a limit of one start means no restart, and Kelson restarts without a limit")
         }
-        _ => Outcome::as_table(),
+        false => Outcome::as_table(),
     }
 }
 
@@ -154,14 +158,31 @@ pub fn number(_: &mut Draft<'_>, setting: &Setting) -> Outcome {
     }
 }
 
-pub fn kill_mode(_: &mut Draft<'_>, setting: &Setting) -> Outcome {
+pub fn kill_mode(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
     match setting.last() {
-        "mixed" => Outcome::kept("Kelson does so: the signal to the main process, SIGKILL to the others"),
-        "" | "control-group" => Outcome::approximated(
-            "the signal goes to the main process alone; when that has ended, the others are killed without a warning",
-        ),
-        "process" => Outcome::rejected("processes that the main one leaves behind are killed with it"),
-        _ => Outcome::rejected("a stop kills what does not end by itself"),
+        "mixed" => draft.spec.stop.mode = StopMode::Main,
+        "" | "control-group" => draft.spec.stop.mode = StopMode::Cgroup,
+        "process" => {
+            return Outcome::rejected("processes that the main one leaves behind are killed with it");
+        }
+        _ => return Outcome::rejected("a stop kills what does not end by itself"),
+    }
+    Outcome::as_table()
+}
+
+pub fn hang_up(draft: &mut Draft<'_>, _: &Setting) -> Outcome {
+    draft.spec.stop.hang_up = draft.is_on("SendSIGHUP");
+    Outcome::as_table()
+}
+
+pub fn final_signal(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
+    match parse_signal(setting.last()) {
+        Ok(signal) => {
+            draft.spec.stop.final_signal = (signal != libc::SIGKILL).then_some(signal);
+            Outcome::as_table()
+        }
+        Err(_) if setting.last().is_empty() => Outcome::as_table(),
+        Err(error) => Outcome::rejected(error.to_string()),
     }
 }
 
@@ -184,13 +205,5 @@ pub fn restart_kill_signal(draft: &mut Draft<'_>, setting: &Setting) -> Outcome 
     match setting.last().is_empty() || parse_signal(setting.last()) == stop {
         true => Outcome::kept("it is the signal of a stop"),
         false => Outcome::rejected("a restart sends the signal of a stop"),
-    }
-}
-
-pub fn prevented(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
-    let never = matches!(draft.settings.service("Restart"), "" | "no");
-    match never || setting.list().is_empty() {
-        true => Outcome::kept("the service is never restarted"),
-        false => Outcome::rejected("the service restarts also after these ends"),
     }
 }

@@ -47,13 +47,12 @@ Some defaults of systemd differ from those of Kelson.
 The translation writes them into the service file, so that the service gets what it had:
 
 - systemd restarts nothing without `Restart=`, restarts after 100 ms, and no more than five times within 10 s.
-- A start and a stop have 90 s.
+- A start and a stop have 90 s, and a stop sends its signal to every process: `stop: {mode: cgroup}`.
 - Nothing is confined that the unit does not confine: `noNewPrivileges: false`, `seccomp: unconfined`.
   If the service needs neither, take both lines out.
 
 These defaults stay those of Kelson:
 
-- A stop sends the signal to the main process alone, as `KillMode=mixed` does; systemd's default is `control-group`.
 - SIGPIPE ends a program; systemd's default is that a service ignores it.
 - A service has the limit on open files of PID 1; systemd's default is 1024, and 524288 at most.
 

@@ -1,6 +1,7 @@
 //! `[Service]`: what systemd.exec(5) says of processes.
 
-use crate::confinement::{group, input, log_burst, output, umask, user, working_directory};
+use crate::attributes::{cpu_affinity, directories, nice, oom_score, preserve, umask};
+use crate::confinement::{group, input, log_burst, output, user, working_directory};
 use crate::environment::{environment, environment_file, pass_environment, unset_environment};
 use crate::key::Neutral::{Empty, No, Words};
 use crate::key::{Key, kept, lost, moot, nearly};
@@ -24,9 +25,9 @@ pub const KEYS: [Key; 68] = [
         "there is no user of its own for the run: without `user` the service runs as root",
     ),
     lost("PAMName", Empty, "no PAM session is opened: no limits, groups and environment of one"),
-    kept("UMask", umask, "022, the umask of every service"),
-    lost("Nice", Words(&["0"]), "the service has the priority of the others"),
-    lost("OOMScoreAdjust", Words(&["0"]), "the kernel chooses the service as any other when memory runs out"),
+    kept("UMask", umask, "`umask`"),
+    kept("Nice", nice, "`nice`"),
+    kept("OOMScoreAdjust", oom_score, "`oomScoreAdjust`"),
     lost("CoredumpFilter", Empty, "a core dump has the parts that the kernel chooses"),
     lost(
         "IOSchedulingClass",
@@ -41,7 +42,7 @@ pub const KEYS: [Key; 68] = [
     lost("CPUSchedulingPolicy", Words(&["other"]), "the service is scheduled as any other"),
     lost("CPUSchedulingPriority", Words(&["0"]), "the service is scheduled as any other"),
     lost("CPUSchedulingResetOnFork", No, "its children inherit how it is scheduled"),
-    lost("CPUAffinity", Empty, "the service runs on every CPU"),
+    kept("CPUAffinity", cpu_affinity, "`cpuAffinity`; not `numa`"),
     lost("NUMAPolicy", Words(&["default"]), "the kernel chooses the memory of the service"),
     lost("NUMAMask", Empty, "the kernel chooses the memory of the service"),
     lost("TimerSlackNSec", Empty, "timers of the service have the slack of the kernel"),
@@ -77,37 +78,17 @@ pub const KEYS: [Key; 68] = [
     moot("LogNamespace", "each service has a log of its own"),
     lost("UtmpIdentifier", Empty, "no session is written to utmp"),
     lost("UtmpMode", Words(&["init"]), "no session is written to utmp"),
-    lost(
-        "RuntimeDirectory",
-        Empty,
-        "the folder below /run is not made; make it in a `pre` hook with `asRoot: true`",
-    ),
-    lost("RuntimeDirectoryMode", Words(&["0755", "755"]), "the folder below /run is not made"),
-    lost("RuntimeDirectoryPreserve", No, "the folder below /run is not made"),
-    lost(
-        "StateDirectory",
-        Empty,
-        "the folder below /var/lib is not made; make it in a `pre` hook with `asRoot: true`",
-    ),
-    lost("StateDirectoryMode", Words(&["0755", "755"]), "the folder below /var/lib is not made"),
-    lost(
-        "CacheDirectory",
-        Empty,
-        "the folder below /var/cache is not made; make it in a `pre` hook with `asRoot: true`",
-    ),
-    lost("CacheDirectoryMode", Words(&["0755", "755"]), "the folder below /var/cache is not made"),
-    lost(
-        "LogsDirectory",
-        Empty,
-        "the folder below /var/log is not made; make it in a `pre` hook with `asRoot: true`",
-    ),
-    lost("LogsDirectoryMode", Words(&["0755", "755"]), "the folder below /var/log is not made"),
-    lost(
-        "ConfigurationDirectory",
-        Empty,
-        "the folder below /etc is not made; make it in a `pre` hook with `asRoot: true`",
-    ),
-    lost("ConfigurationDirectoryMode", Words(&["0755", "755"]), "the folder below /etc is not made"),
+    kept("RuntimeDirectory", directories, "`directories: {runtime: …}`"),
+    moot("RuntimeDirectoryMode", "`directories: {runtime: [{mode: …}]}`, with the key before"),
+    kept("RuntimeDirectoryPreserve", preserve, "`directories: {preserve: …}`"),
+    kept("StateDirectory", directories, "`directories: {state: …}`"),
+    moot("StateDirectoryMode", "`directories: {state: [{mode: …}]}`, with the key before"),
+    kept("CacheDirectory", directories, "`directories: {cache: …}`"),
+    moot("CacheDirectoryMode", "`directories: {cache: [{mode: …}]}`, with the key before"),
+    kept("LogsDirectory", directories, "`directories: {logs: …}`"),
+    moot("LogsDirectoryMode", "`directories: {logs: [{mode: …}]}`, with the key before"),
+    kept("ConfigurationDirectory", directories, "`directories: {configuration: …}`"),
+    moot("ConfigurationDirectoryMode", "`directories: {configuration: [{mode: …}]}`, with the key before"),
     lost("SetCredential", Empty, "the service gets no such file; write `secrets`"),
     lost("SetCredentialEncrypted", Empty, "the service gets no such file; write `secrets`"),
     lost("LoadCredential", Empty, "the service gets no such file; write `secrets`"),

@@ -1,5 +1,6 @@
 //! `[Service]`: rlimits, and what systemd.resource-control(5) describes.
 
+use crate::attributes::io_weight;
 use crate::confinement::{cpu_quota, cpu_weight, delegate, limit, memory_high, memory_max, slice, tasks_max};
 use crate::key::Neutral::{Empty, Words};
 use crate::key::{Key, kept, lost, moot};
@@ -58,7 +59,7 @@ pub const RESOURCES: [Key; 53] = [
     moot("TasksAccounting", ACCOUNTED),
     kept("TasksMax", tasks_max, "`resources: {pidsMax: …}`"),
     moot("IOAccounting", ACCOUNTED),
-    lost("IOWeight", Words(&["100", "default"]), "the service has the same share of the disks as the others"),
+    kept("IOWeight", io_weight, "`resources: {ioWeight: …}`"),
     lost("StartupIOWeight", Empty, START),
     lost("IODeviceWeight", Empty, "the service has the same share of each disk as the others"),
     lost("IOReadBandwidthMax", Empty, IO),

@@ -1,10 +1,11 @@
 //! `[Service]`: what systemd.service(5) and systemd.kill(5) describe.
 
 use crate::commands::{exec_reload, exec_start, exec_start_post, exec_start_pre, exec_stop, exec_stop_post};
+use crate::ends::{force, prevent, success};
 use crate::key::Neutral::{Empty, No, Words, Yes};
 use crate::key::{Key, kept, lost, moot, nearly};
 use crate::lifecycle::{
-    kill_mode, kill_signal, kind, notify_access, pid_file, prevented, remain_after_exit, restart,
+    final_signal, hang_up, kill_mode, kill_signal, kind, notify_access, pid_file, remain_after_exit, restart,
     restart_kill_signal, time, timeout_start,
 };
 
@@ -39,10 +40,10 @@ pub const KEYS: [Key; 36] = [
         "`hooks: {post: …}`, with `KELSON_EXIT_STATUS` in place of `EXIT_STATUS`",
     ),
     kept("RestartSec", time, "`restart: {delay: …, maxDelay: …}`, plus a random part of up to a quarter"),
-    kept("Restart", restart, "`restart: {policy: …}`; `no`, `on-failure` and `always`"),
-    lost("SuccessExitStatus", Words(&["0"]), "an end with one of these statuses counts as a failure"),
-    kept("RestartPreventExitStatus", prevented, "nothing, where the service is never restarted"),
-    lost("RestartForceExitStatus", Empty, "the service is not restarted because of one of these statuses"),
+    kept("Restart", restart, "`restart: {policy: …}`"),
+    kept("SuccessExitStatus", success, "`success`"),
+    kept("RestartPreventExitStatus", prevent, "`restart: {preventOn: …}`"),
+    kept("RestartForceExitStatus", force, "`restart: {forceOn: …}`"),
     kept("TimeoutStartSec", timeout_start, "`startTimeout`, and the `timeout` of hooks; not for a one-shot"),
     kept("TimeoutStopSec", time, "`stop: {timeout: …}`"),
     lost("TimeoutAbortSec", Empty, "a run that the watchdog ends has the time of a stop"),
@@ -76,11 +77,11 @@ pub const KEYS: [Key; 36] = [
 ];
 
 pub const STOP: [Key; 7] = [
-    nearly("KillMode", kill_mode, "the stop of `mixed`"),
+    kept("KillMode", kill_mode, "`stop: {mode: …}`; not `process` and `none`"),
     kept("KillSignal", kill_signal, "`stop: {signal: …}`"),
     kept("RestartKillSignal", restart_kill_signal, "the signal of a stop"),
-    lost("SendSIGHUP", No, "no SIGHUP follows the signal of a stop"),
+    kept("SendSIGHUP", hang_up, "`stop: {hangUp: …}`"),
     lost("SendSIGKILL", Yes, "what does not end in time is killed"),
-    lost("FinalKillSignal", Words(&["SIGKILL", "9"]), "what does not end in time gets SIGKILL"),
+    kept("FinalKillSignal", final_signal, "`stop: {finalSignal: …}`, and SIGKILL 5 s after it"),
     lost("WatchdogSignal", Words(&["SIGABRT"]), "a run that the watchdog ends gets the signal of a stop"),
 ];

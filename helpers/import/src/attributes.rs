@@ -1,0 +1,159 @@
+//! What processes of a unit have and hand on, and the folders that it is given.
+
+use kelson_spec::service::{Directory, DirectoryKind, Preserve, is_directory};
+
+use crate::draft::Draft;
+use crate::finding::Outcome;
+use crate::settings::Setting;
+use crate::values::boolean;
+use crate::words::words;
+
+/// The last CPU that a service file can name.
+const LAST_CPU: u16 = 8191;
+/// CPUs of a word of the set.
+const BITS: u16 = 64;
+
+pub fn umask(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
+    match setting.last() {
+        "" => Outcome::as_table(),
+        text => match octal(text, 0o777) {
+            Some(umask) => {
+                draft.spec.attributes.umask = umask;
+                Outcome::as_table()
+            }
+            None => Outcome::rejected(format!("{text:?} is no umask")),
+        },
+    }
+}
+
+fn octal(text: &str, most: u32) -> Option<u32> {
+    let digits = text.bytes().all(|digit| (b'0'..=b'7').contains(&digit));
+    u32::from_str_radix(text, 8).ok().filter(|mode| digits && *mode <= most)
+}
+
+fn number(setting: &Setting, range: std::ops::RangeInclusive<i16>) -> Result<Option<i16>, Outcome> {
+    let text = setting.last();
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let number = text.parse::<i16>().ok().filter(|number| range.contains(number));
+    let wrong =
+        || Outcome::rejected(format!("{text:?} is no number from {} to {}", range.start(), range.end()));
+    number.map(Some).ok_or_else(wrong)
+}
+
+pub fn nice(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
+    match number(setting, -20..=19) {
+        Ok(nice) => {
+            draft.spec.attributes.nice = nice;
+            Outcome::as_table()
+        }
+        Err(outcome) => outcome,
+    }
+}
+
+pub fn oom_score(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
+    match number(setting, -1000..=1000) {
+        Ok(score) => {
+            draft.spec.attributes.oom_score = score;
+            Outcome::as_table()
+        }
+        Err(outcome) => outcome,
+    }
+}
+
+pub fn io_weight(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
+    match number(setting, 1..=10_000) {
+        Ok(weight) => {
+            draft.spec.resources.io_weight = weight.and_then(|weight| u64::try_from(weight).ok());
+            Outcome::as_table()
+        }
+        Err(outcome) => outcome,
+    }
+}
+
+/// Numbers and ranges, with blanks or commas between them.
+pub fn cpu_affinity(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
+    let mut set: Vec<u64> = Vec::new();
+    for word in
+        setting.list().iter().flat_map(|value| value.split([' ', '\t', ','])).filter(|word| !word.is_empty())
+    {
+        let (first, last) = word.split_once('-').unwrap_or((word, word));
+        let cpu = |text: &str| text.parse::<u16>().ok().filter(|cpu| *cpu <= LAST_CPU);
+        let Some((first, last)) = cpu(first).zip(cpu(last)) else {
+            return Outcome::rejected(format!(
+                "the service runs on every CPU: {word:?} names none by its number"
+            ));
+        };
+        for cpu in first..=last {
+            let place = usize::from(cpu / BITS);
+            if set.len() <= place {
+                set.resize(place.saturating_add(1), 0);
+            }
+            if let Some(bits) = set.get_mut(place) {
+                *bits |= 1_u64.wrapping_shl(u32::from(cpu % BITS));
+            }
+        }
+    }
+    draft.spec.attributes.cpus = set;
+    Outcome::as_table()
+}
+
+/// `RuntimeDirectory=` and the four like it.
+pub fn directories(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
+    let of_key = |kind: &DirectoryKind| {
+        let mut name = kind.name().to_owned();
+        name.get_mut(..1).into_iter().for_each(str::make_ascii_uppercase);
+        setting.key == format!("{name}Directory")
+    };
+    let Some(kind) = DirectoryKind::ALL.into_iter().find(of_key) else { return Outcome::as_table() };
+    let mode = draft.settings.service(&format!("{}Mode", setting.key));
+    let mode = if mode.is_empty() { Some(Directory::MODE) } else { octal(mode, 0o7777) };
+    let Some(mode) = mode else { return Outcome::rejected("its mode is no number in octal digits") };
+    let mut outcome = Outcome::as_table();
+    for value in setting.list() {
+        let names = match words(value) {
+            Ok(names) => names,
+            Err(error) => {
+                outcome = outcome.and(Outcome::rejected(format!("{value}: {error}")));
+                continue;
+            }
+        };
+        for name in names {
+            let (name, link) =
+                name.split_once(':').map_or((name.as_str(), None), |(name, link)| (name, Some(link)));
+            if let Some(link) = link {
+                outcome = outcome.and(Outcome::rejected(format!("there is no link {link} to the folder")));
+            }
+            match draft.expanded(name) {
+                Ok(path) if is_directory(&path) => {
+                    let folder = Directory { kind, path: path.into(), mode };
+                    if !draft
+                        .spec
+                        .directories
+                        .list
+                        .iter()
+                        .any(|known| (known.kind, &known.path) == (kind, &folder.path))
+                    {
+                        draft.spec.directories.list.push(folder);
+                    }
+                }
+                Ok(path) => {
+                    outcome =
+                        outcome.and(Outcome::rejected(format!("{path} is no path that a service can have")));
+                }
+                Err(wrong) => outcome = outcome.and(wrong),
+            }
+        }
+    }
+    outcome
+}
+
+pub fn preserve(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
+    draft.spec.directories.preserve = match (setting.last(), boolean(setting.last())) {
+        ("restart", _) => Preserve::Restart,
+        (_, Some(true)) => Preserve::Always,
+        _ => Preserve::Never,
+    };
+    Outcome::as_table()
+}
