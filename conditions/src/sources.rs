@@ -20,6 +20,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use kelson_helper::Launcher;
+use kelson_spec::features::{Feature, OWN};
 use kelson_spec::service::{Requirement, ServiceEvent};
 
 use self::kernel_argument::KernelArgumentCondition;
@@ -85,7 +86,11 @@ impl Sources {
             Requirement::Interface(name) => Box::new(self.network.interface(name)),
             Requirement::Device(path) => Box::new(self.paths.device(path)),
             Requirement::KernelArgument(argument) => Box::new(KernelArgumentCondition::new(argument)),
-            Requirement::Not(one) => Box::new(Not::new(self.condition(one, service), (**one).clone())),
+            Requirement::Not(one) if const { OWN.has(Feature::Units) } => {
+                Box::new(Not::new(self.condition(one, service), (**one).clone()))
+            }
+            // No file that this build has read says so.
+            Requirement::Not(_) => Box::new(Any::default()),
             Requirement::Any(alternatives) => {
                 Box::new(Any::new(alternatives.iter().map(|one| self.condition(one, service)).collect()))
             }

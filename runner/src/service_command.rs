@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use kelson_spec::ServiceSpec;
+use kelson_spec::features::{Feature, OWN};
 use kelson_spec::service::{Credentials, Inherit, Seccomp, Security, Workload};
 
 use crate::command::{Command, DEFAULT_PATH, Ids, Stdio};
@@ -55,7 +56,7 @@ pub(crate) fn service_command(
     for (name, value) in &context.environment {
         command = command.env(name, value);
     }
-    command = match spec.expand && !context.literal {
+    command = match const { OWN.has(Feature::Units) } && spec.expand && !context.literal {
         true => {
             let expanded: Vec<Vec<u8>> = arguments
                 .iter()

@@ -25,14 +25,14 @@ pub enum Feature {
     Pull,
     /// The reflection of the API, for clients that do not know it.
     Reflection,
-    /// Processes with a view of the file system of their own.
-    Sandbox,
     /// Secrets of services.
     Secrets,
     /// Configuration from outside the configuration folder.
     Sources,
     /// The clock is kept right by SNTP: `kelson-timesync`.
     Timesync,
+    /// What units of systemd need and few small hosts do: reload, folders, attributes and a view of the file system.
+    Units,
 }
 
 impl Feature {
@@ -48,10 +48,10 @@ impl Feature {
         Feature::Probes,
         Feature::Pull,
         Feature::Reflection,
-        Feature::Sandbox,
         Feature::Secrets,
         Feature::Sources,
         Feature::Timesync,
+        Feature::Units,
     ];
 
     /// As cargo names it.
@@ -67,10 +67,10 @@ impl Feature {
             Feature::Probes => "probes",
             Feature::Pull => "pull",
             Feature::Reflection => "reflection",
-            Feature::Sandbox => "sandbox",
             Feature::Secrets => "secrets",
             Feature::Sources => "sources",
             Feature::Timesync => "timesync",
+            Feature::Units => "units",
         }
     }
 
@@ -107,10 +107,10 @@ pub const OWN: Features = Features::NONE
     .and(Feature::Probes, cfg!(feature = "probes"))
     .and(Feature::Pull, cfg!(feature = "pull"))
     .and(Feature::Reflection, cfg!(feature = "reflection"))
-    .and(Feature::Sandbox, cfg!(feature = "sandbox"))
     .and(Feature::Secrets, cfg!(feature = "secrets"))
     .and(Feature::Sources, cfg!(feature = "sources"))
-    .and(Feature::Timesync, cfg!(feature = "timesync"));
+    .and(Feature::Timesync, cfg!(feature = "timesync"))
+    .and(Feature::Units, cfg!(feature = "units"));
 
 /// The features of a build.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -129,10 +129,10 @@ impl Features {
         .and(Feature::Probes, true)
         .and(Feature::Pull, true)
         .and(Feature::Reflection, true)
-        .and(Feature::Sandbox, true)
         .and(Feature::Secrets, true)
         .and(Feature::Sources, true)
-        .and(Feature::Timesync, true);
+        .and(Feature::Timesync, true)
+        .and(Feature::Units, true);
 
     /// These, and `feature` if the build has it.
     #[must_use]
@@ -188,10 +188,10 @@ mod tests {
                 "net",
                 "pull",
                 "reflection",
-                "sandbox",
                 "secrets",
                 "sources",
-                "timesync"
+                "timesync",
+                "units"
             ]
         );
         assert_eq!(some.require(Feature::Probes), Ok(()));

@@ -82,6 +82,7 @@ pub struct ServiceSpec {
     pub limits: Vec<ResourceLimit>,
     pub attributes: Attributes,
     /// Folders that it is given.
+    #[cfg_attr(not(feature = "units"), serde(skip))]
     pub directories: Directories,
     pub security: Security,
     /// The access of its processes to PID 1.

@@ -290,7 +290,9 @@ impl Services for ServicesApi {
         about(record.as_deref(), &names.join(", "));
         self.named(&names)?;
         tracing::info!("{caller} asks to reload {}", names.join(", "));
-        Ok(self.results(record, self.manager.reload_services(&names, &caller).await))
+        let reloads = self.manager.reload_services(&names, &caller);
+        let reloads = reloads.map_err(|missing| Status::unimplemented(missing.to_string()))?;
+        Ok(self.results(record, reloads.await))
     }
 
     async fn events(

@@ -162,8 +162,8 @@ pub fn perform(request: &Request) -> Result<String, String> {
         Request::ContainerNetwork { namespace, words } => {
             with(Feature::Containerd, || container_network::perform(namespace, words))
         }
-        Request::MakeFileView { rules } => with(Feature::Sandbox, || file_view::make(rules, &control())),
-        Request::Directories { words } => directories::perform(words),
+        Request::MakeFileView { rules } => with(Feature::Units, || file_view::make(rules, &control())),
+        Request::Directories { words } => with(Feature::Units, || directories::perform(words)),
         Request::LoadModules { names } => modules::load(names),
         Request::LoadDrivers => with(Feature::Devices, kelson_devices::load_drivers),
         Request::SwapOn { device, priority } => with(Feature::Disks, || swap::enable(device, *priority)),

@@ -39,9 +39,9 @@ use super::launchers::Personalities;
 use super::listeners::Listeners;
 use super::parts::{self, Probing};
 use super::reexec::Reexec;
-use super::secret_runner::ProvidedRunners;
+use super::secret_runner::SecretRunners;
 use super::secrets::Secrets;
-use super::view_runner::ViewRunners;
+use super::view_runner::UnitRunners;
 use crate::boot::absent::Absent;
 use crate::error::{At as _, Result};
 use crate::options::{Options, Rescue, RuntimePlace};
@@ -206,14 +206,17 @@ impl Incarnation {
     /// The makers of runners, also of those for which something is made.
     fn runners(&self, personalities: &Personalities, inner: &Arc<Runners>) -> Arc<dyn RunnerFactory> {
         let Options { state_dir, runtime_dir, .. } = &self.options;
-        let mut runners: Arc<dyn RunnerFactory> = Arc::new(ProvidedRunners {
-            inner: Arc::clone(inner),
-            tasks: personalities.tasks(),
-            state: state_dir.clone(),
-            runtime: runtime_dir.clone(),
-        });
-        if const { OWN.has(Feature::Sandbox) } {
-            runners = Arc::new(ViewRunners { inner: runners, tasks: personalities.tasks() });
+        let mut runners: Arc<dyn RunnerFactory> = inner.clone();
+        if const { OWN.has(Feature::Secrets) } {
+            runners = Arc::new(SecretRunners {
+                inner: runners,
+                tasks: personalities.tasks(),
+                state: state_dir.clone(),
+                runtime: runtime_dir.clone(),
+            });
+        }
+        if const { OWN.has(Feature::Units) } {
+            runners = Arc::new(UnitRunners { inner: runners, tasks: personalities.tasks() });
         }
         runners
     }

@@ -11,24 +11,22 @@ use kelson_services::health::OwnCheck;
 use kelson_services::health::network::Network;
 use kelson_services::service_runner::host_context::{RunnerFactory, RunningProcess};
 use kelson_spec::ServiceSpec;
-use kelson_spec::features::{Feature, OWN};
 use kelson_spec::secrets::{IN_CONTAINER, VARIABLE, folder};
 
-use super::directory_runner::with_directories;
 use super::provided_runner::{ProvidedRunner, Provision, ask};
 
-/// Makes the runners of services, those with secrets and with folders too.
-pub(super) struct ProvidedRunners<F: ?Sized> {
+/// Makes the runners of services, those with secrets too.
+pub(super) struct SecretRunners<F: ?Sized> {
     pub(super) tasks: Arc<dyn Launcher>,
     pub(super) state: PathBuf,
     pub(super) runtime: PathBuf,
     pub(super) inner: Arc<F>,
 }
 
-impl<F: RunnerFactory + ?Sized> RunnerFactory for ProvidedRunners<F> {
+impl<F: RunnerFactory + ?Sized> RunnerFactory for SecretRunners<F> {
     fn runner(&self, spec: &Arc<ServiceSpec>) -> Result<Box<dyn Runner>, ServicesError> {
-        let inner = with_directories(self.inner.runner(spec)?, spec, &self.tasks);
-        if const { !OWN.has(Feature::Secrets) } || spec.secrets.is_empty() {
+        let inner = self.inner.runner(spec)?;
+        if spec.secrets.is_empty() {
             return Ok(inner);
         }
         let provision = SecretFolder {
@@ -47,7 +45,7 @@ impl<F: RunnerFactory + ?Sized> RunnerFactory for ProvidedRunners<F> {
         run: RunningProcess,
     ) -> Result<Arc<dyn Executor>, ServicesError> {
         let inner = self.inner.executor(spec, run)?;
-        if const { !OWN.has(Feature::Secrets) } || spec.secrets.is_empty() {
+        if spec.secrets.is_empty() {
             return Ok(inner);
         }
         let variable = variable(spec, &folder(&self.runtime, &spec.name));

@@ -17,25 +17,27 @@ use kelson_sys::rights;
 use nix::errno::Errno;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 
+use super::directory_runner::with_directories;
 use super::provided_runner::{ProvidedRunner, Provision};
 use super::secrets::CALL;
 use crate::task::{self, Request};
 
-/// Makes the runners of services, those with a view of their own too.
-pub(super) struct ViewRunners<F: ?Sized> {
+/// Makes the runners of services, those with folders or a view of their own too.
+pub(super) struct UnitRunners<F: ?Sized> {
     pub(super) tasks: Arc<dyn Launcher>,
     pub(super) inner: Arc<F>,
 }
 
-impl<F: RunnerFactory + ?Sized> RunnerFactory for ViewRunners<F> {
+impl<F: RunnerFactory + ?Sized> RunnerFactory for UnitRunners<F> {
     fn runner(&self, spec: &Arc<ServiceSpec>) -> Result<Box<dyn Runner>, ServicesError> {
-        let inner = self.inner.runner(spec)?;
+        let mut runner = self.inner.runner(spec)?;
         let rules = spec.security.view_rules();
-        if rules.is_empty() {
-            return Ok(inner);
+        if !rules.is_empty() {
+            let view = OwnView { tasks: Arc::clone(&self.tasks), rules, namespace: None };
+            runner = Box::new(ProvidedRunner::new(runner, view));
         }
-        let view = OwnView { tasks: Arc::clone(&self.tasks), rules, namespace: None };
-        Ok(Box::new(ProvidedRunner::new(inner, view)))
+        // Its folders come before the view, which may name them.
+        Ok(with_directories(runner, spec, &self.tasks))
     }
 
     fn executor(

@@ -1,6 +1,8 @@
 //! Services whose programs are to read their configuration again: each does what its key `reload` declares.
 
 use futures_util::future::join_all;
+use kelson_runner::BoxFuture;
+use kelson_spec::features::{Feature, MissingFeature, OWN};
 use kelson_spec::signal_name;
 
 use super::{ActionResult, Manager, Outcome};
@@ -9,8 +11,19 @@ use crate::service_runner::task::{Command, Reloading};
 
 impl Manager {
     /// Reloads services side by side, and waits for their hooks. Dropping the future kills the hooks that run.
-    pub async fn reload_services(&self, names: &[String], asked_by: &str) -> Vec<ActionResult> {
-        join_all(names.iter().map(|name| self.reload_service(name, asked_by))).await
+    ///
+    /// # Errors
+    /// This build lacks it.
+    pub fn reload_services<'a>(
+        &'a self,
+        names: &'a [String],
+        asked_by: &'a str,
+    ) -> Result<BoxFuture<'a, Vec<ActionResult>>, MissingFeature> {
+        if const { OWN.has(Feature::Units) } {
+            Ok(Box::pin(join_all(names.iter().map(|name| self.reload_service(name, asked_by)))))
+        } else {
+            Err(MissingFeature(Feature::Units))
+        }
     }
 
     async fn reload_service(&self, name: &str, asked_by: &str) -> ActionResult {

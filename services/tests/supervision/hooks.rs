@@ -252,7 +252,7 @@ async fn a_reload_runs_its_hooks_once_for_a_service_that_runs() {
     house.boot([web, spec("plain")]).await;
     let reload = async |names: &[&str]| {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-        let results = house.manager.reload_services(&names, "a test").await;
+        let results = house.manager.reload_services(&names, "a test").unwrap().await;
         results.into_iter().map(|result| (result.outcome, result.message)).collect::<Vec<_>>()
     };
     let failed = "reload hook load failed: exited with status 1";

@@ -71,7 +71,7 @@ pub struct Security {
     pub ambient: u64,
     pub seccomp: Seccomp,
     /// A view of the file system of its own; of a process.
-    #[cfg_attr(not(feature = "sandbox"), serde(skip))]
+    #[cfg_attr(not(feature = "units"), serde(skip))]
     pub view: FileView,
 }
 

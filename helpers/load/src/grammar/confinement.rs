@@ -33,7 +33,7 @@ pub fn resources() -> Mapping<Resources> {
             "`memory.high`: above this size the kernel slows the service down";
         means "cpuMax" cpu_max_millis = cpus().optional(), "no limit", "`cpu.max`, with a period of 100 ms";
         means "cpuWeight" cpu_weight = number(1..=10_000).optional(), "the kernel's 100", "`cpu.weight`";
-        means "ioWeight" io_weight = number(1..=10_000).optional(), "the kernel's 100",
+        means "ioWeight" io_weight = part(Feature::Units, || number(1..=10_000).optional()), "the kernel's 100",
             "`io.weight`: its share of disks that are busy";
         means "pidsMax" pids_max = number(1..=MOST_PIDS).optional(),
             "15 % of [what the host can have](machine-file.md#what-pid-1-keeps-for-itself)",
@@ -131,15 +131,15 @@ pub fn security(held: u64) -> Mapping<Security> {
              plus those in `add`";
         key "seccomp" seccomp = choice(profiles),
             "`default`: the profile that container runtimes use. `unconfined`: no filter";
-        key "readOnlyPaths" (of_view!(read_only)) = part(Feature::Sandbox, view_paths),
+        key "readOnlyPaths" (of_view!(read_only)) = part(Feature::Units, view_paths),
             "paths that the process sees [read-only](#file-view), with all that is mounted below";
-        key "writablePaths" (of_view!(writable)) = part(Feature::Sandbox, view_paths),
+        key "writablePaths" (of_view!(writable)) = part(Feature::Units, view_paths),
             "paths that stay as they are below a read-only one, or with `readOnlyRoot`";
-        key "hiddenPaths" (of_view!(hidden)) = part(Feature::Sandbox, view_paths),
+        key "hiddenPaths" (of_view!(hidden)) = part(Feature::Units, view_paths),
             "folders and files that the process sees empty";
-        key "privateTmp" (of_view!(private_tmp)) = part(Feature::Sandbox, boolean),
+        key "privateTmp" (of_view!(private_tmp)) = part(Feature::Units, boolean),
             "`true`: `/tmp` and `/var/tmp` of the service are its own, in memory";
-        key "privateDevices" (of_view!(private_devices)) = part(Feature::Sandbox, boolean),
+        key "privateDevices" (of_view!(private_devices)) = part(Feature::Units, boolean),
             "`true`: `/dev` has `null`, `zero`, `full`, `random`, `urandom`, `tty`, terminals, `shm`, `mqueue` and `log` alone";
     }
 }
@@ -243,11 +243,11 @@ pub fn stop() -> Mapping<StopSpec> {
             "the time between \"no longer up\" and the signal, in which no new client is routed to the \
              service. It ends early when the process ends. A service that is stopped because it failed, \
              and that was not up, has no delay";
-        key "mode" mode = choice(modes),
+        key "mode" mode = part(Feature::Units, || choice(modes)),
             "`main` or `mixed`: the signal goes to the main process. `cgroup` or `control-group`: to all processes of \
              the service, and `timeout` is for all of them";
-        key "hangUp" hang_up = boolean(), "`true`: SIGHUP follows the signal, for shells";
-        means "finalSignal" final_signal = signal().optional(), "SIGKILL alone",
+        key "hangUp" hang_up = part(Feature::Units, boolean), "`true`: SIGHUP follows the signal, for shells";
+        means "finalSignal" final_signal = part(Feature::Units, || signal().optional()), "SIGKILL alone",
             "the signal after `timeout`, such as SIGABRT for a core dump, and SIGKILL comes 5 s after it";
     }
 }

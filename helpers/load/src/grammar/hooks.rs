@@ -1,11 +1,12 @@
 //! Commands around a run: the key `hooks`.
 
-use super::codec::{Codec, either};
+use super::codec::{Codec, either, part};
 use super::command::command;
 use super::confinement::signal;
 use super::mapping::{Mapping, keys};
 use super::values::{SHORTEST, boolean, duration_from};
 use crate::tree::Value;
+use kelson_spec::features::Feature;
 use kelson_spec::service::{Hook, Hooks, Reload, Resumed};
 
 /// The most commands at one place: each of them can keep a stop waiting.
@@ -85,7 +86,7 @@ fn hook(not_as_root: Option<&'static str>, must_fail: Option<&'static str>) -> M
         key "asRoot" as_root = boolean().but(move |as_root| not_as_root.filter(|_| *as_root)),
             "`true`: runs as root, without the limits of [security](#security). Only for `pre` and `post` of a \
              process";
-        key "mayFail" may_fail = boolean().but(move |may_fail| must_fail.filter(|_| *may_fail)),
+        key "mayFail" may_fail = part(Feature::Units, || boolean().but(move |may_fail| must_fail.filter(|_| *may_fail))),
             "`true`: a failure is reported, and the start continues. Only for `pre`";
     }
 }

@@ -1,13 +1,14 @@
 //! The conditions of a service: the entries of `depends` and `when`.
 
 use super::at::At;
-use super::codec::{Codec, either};
+use super::codec::{Codec, either, part};
 use super::mapping::{Mapping, keys};
 use super::network::interface_name;
 use super::seen::Seen;
 use super::values::{boolean, choice, name, path, text};
 use crate::decode::{Decoder, quoted, shown};
 use crate::schema::{Kind, form};
+use kelson_spec::features::Feature;
 use kelson_spec::service::{NetworkAspect, Requirement, ServiceEvent, WhenDown};
 
 /// The purpose of a list of entries.
@@ -116,7 +117,7 @@ fn requirement(within: Use) -> Mapping<Requirement> {
     keys! {
         facts(mapping);
         alternative "any" (any_at) = entry(Use::Any).some(WHAT, EMPTY), "one of these entries holds";
-        alternative "not" (not_at) = Mapping::codec(negated),
+        alternative "not" (not_at) = part(Feature::Units, || Mapping::codec(negated)),
             "this entry, of another kind than `service`, `any` and `not`, does not hold";
     }
     .one_of(&KINDS)

@@ -21,7 +21,7 @@ use crate::decode::{Decoded, Decoder, quoted};
 use crate::json::Json;
 use crate::tree::{Node, Value};
 use kelson_spec::builtin::is_reserved;
-use kelson_spec::features::Feature;
+use kelson_spec::features::{Feature, OWN};
 use kelson_spec::kernel::{ALL_CAPABILITIES, CONTAINER_CAPABILITIES};
 use kelson_spec::names::is_name;
 use kelson_spec::service::{
@@ -118,7 +118,7 @@ pub fn service_file() -> Mapping<ServiceSpec> {
     let files = "files of `KEY=VALUE` lines; a file with `-` before its path may be missing";
     let mapping = keys! {
         environments(mapping, at!(environment), Some(at!(inherit)), own, files);
-        key "expand" expand = boolean(),
+        key "expand" expand = part(Feature::Units, boolean),
             "`true`: Kelson replaces [variables in the commands](#expand) of a process by their values";
         key "secrets" secrets = part(Feature::Secrets, secrets), "the [secrets](howto/secrets.md) that it gets as files";
         key "type" (kind_at) = choice(kinds),
@@ -132,7 +132,7 @@ pub fn service_file() -> Mapping<ServiceSpec> {
         key "depends" (depends_at) = references_first(requirements(Use::Depends)), "conditions that must all hold before each spawn";
         by "restart" restart = |spec, seen| restart(spec.kind, seen.and_then(no_group)),
             "by type", "whether and when Kelson starts it again";
-        key "success" (success_at) = ends(), "exit statuses and signals that count as success, besides status 0: `[3, SIGTERM]`";
+        key "success" (success_at) = part(Feature::Units, ends), "exit statuses and signals that count as success, besides status 0: `[3, SIGTERM]`";
         means "group" group = name().optional(), "none", "the name of its group";
         by "lifecycle" lifecycle = |spec, seen| lifecycle(seen.and_then(|seen| known_kind(spec, seen))),
             "a main", "its part in that group";
@@ -144,7 +144,7 @@ pub fn service_file() -> Mapping<ServiceSpec> {
              `none`: no limit. It has no effect without readiness and such a check";
         key "health" health = checks(CheckOf::Service), "checks that must all pass for it to be up";
         by "hooks" hooks = |spec, seen| hooks(is_container(spec, seen)), "", "commands around each run";
-        key "reload" reload = Mapping::codec(reload), "what `kelsonctl reload NAME` does";
+        key "reload" reload = part(Feature::Units, || Mapping::codec(reload)), "what `kelsonctl reload NAME` does";
         key "resumed" resumed = Mapping::codec(resumed),
             "what it gets after the machine was [resumed from a snapshot](#resumed)";
         key "onExit" on_exit = choice([("ignore", OnExit::Ignore), ("stop", OnExit::Stop)]),
@@ -196,7 +196,7 @@ pub fn service_file() -> Mapping<ServiceSpec> {
     };
     let mapping = keys! {
         attributes(mapping);
-        means "directories" directories = Mapping::codec(directories), "none",
+        means "directories" directories = part(Feature::Units, || Mapping::codec(directories)), "none",
             "folders below `/run`, `/var/lib`, `/var/cache`, `/var/log` and `/etc` that it is given; not for a container";
         by "security" security = |spec, _| security(held(spec)), "", "privileges";
         key "api" api = choice(access), "the calls of PID 1 and logd that its processes may make";
@@ -314,7 +314,9 @@ fn together(d: &mut Decoder<'_>, seen: &Seen<'_, '_>, spec: &mut ServiceSpec) {
             );
         }
     }
-    announce(spec);
+    if const { OWN.has(Feature::Units) } {
+        announce(spec);
+    }
     spec.name.clone_from(&d.stem);
     spec.file = d.file.to_owned();
     d.workload = seen.position(if is_container { "container" } else { "process" });

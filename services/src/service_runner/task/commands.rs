@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use kelson_runner::{BoxFuture, Executor};
 use kelson_spec::ServiceSpec;
+use kelson_spec::features::{Feature, OWN};
 use tokio::sync::{mpsc, oneshot};
 
 use super::super::host_context::RunningProcess;
@@ -147,8 +148,10 @@ impl Core {
                 Next::Same
             }
             Command::Reload { reply } => {
-                // The caller may be gone.
-                let _ = reply.send(self.reload());
+                if const { OWN.has(Feature::Units) } {
+                    // The caller may be gone.
+                    let _ = reply.send(self.reload());
+                }
                 Next::Same
             }
             Command::Resumed { asked_by, reply } => {
