@@ -133,6 +133,16 @@ pub fn octal(name: &'static str, most: u32, sample: &'static str) -> Codec<u32> 
     )
 }
 
+/// As [`octal`], with the 0 before it: without quotes YAML would read another number.
+pub fn octal_after_zero(name: &'static str, most: u32, sample: &'static str) -> Codec<u32> {
+    octal(name, most, sample).around(move |d, node, inner| {
+        if node.scalar().is_some_and(|text| !text.starts_with('0') || text.len() < 4) {
+            return d.refuse(node, format_args!("this is not a {name}; write such as \"{sample}\""));
+        }
+        inner(d, node)
+    })
+}
+
 /// A number, or a range of numbers such as `sample`: what one is called, what several, and a range of them.
 pub fn span(
     range: RangeInclusive<u16>,
