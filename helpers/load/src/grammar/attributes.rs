@@ -3,7 +3,7 @@
 use super::at::At;
 use super::codec::{Codec, part};
 use super::mapping::{Mapping, keys};
-use super::values::{integer, octal_after_zero, span};
+use super::values::{four_octal, integer, span};
 use kelson_spec::features::Feature;
 use kelson_spec::service::{Attributes, ServiceSpec};
 
@@ -19,7 +19,7 @@ pub fn attributes(mapping: Mapping<ServiceSpec>) -> Mapping<ServiceSpec> {
     keys! {
         mapping;
         key "umask" (at(|of| of.umask, |of, umask| of.umask = umask)) =
-            part(Feature::Units, || octal_after_zero("umask", PERMISSIONS, "0027")),
+            part(Feature::Units, || four_octal("umask", PERMISSIONS, "0027")),
             "the permissions that a new file of it does not get";
         means "nice" (at(|of| of.nice, |of, nice| of.nice = nice)) =
             part(Feature::Units, || integer(-20..=19).optional()), "that of `init`, 0",

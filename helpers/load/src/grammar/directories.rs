@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::at::At;
 use super::codec::Codec;
 use super::mapping::{Mapping, keys};
-use super::values::{choice, octal_after_zero, word};
+use super::values::{choice, four_octal, word};
 use crate::decode::quoted;
 use crate::schema::Kind;
 use kelson_spec::service::{Directories, Directory, DirectoryKind, Preserve, ServiceSpec, is_directory};
@@ -74,7 +74,7 @@ fn mapping() -> Mapping<Directory> {
     keys! {
         Mapping::new("directory", initial);
         needed "path" path = path(), "path: shop", "its path below the folder of its kind: `shop`, `shop/spool`";
-        key "mode" mode = octal_after_zero("mode", PERMISSIONS, "0750"), "its permissions";
+        key "mode" mode = four_octal("mode", PERMISSIONS, "0750"), "its permissions";
     }
 }
 

@@ -133,10 +133,10 @@ pub fn octal(name: &'static str, most: u32, sample: &'static str) -> Codec<u32> 
     )
 }
 
-/// As [`octal`], with the 0 before it: without quotes YAML would read another number.
-pub fn octal_after_zero(name: &'static str, most: u32, sample: &'static str) -> Codec<u32> {
+/// As [`octal`], with at least four digits, as `written` gives them: without quotes YAML would read another number.
+pub fn four_octal(name: &'static str, most: u32, sample: &'static str) -> Codec<u32> {
     octal(name, most, sample).around(move |d, node, inner| {
-        if node.scalar().is_some_and(|text| !text.starts_with('0') || text.len() < 4) {
+        if node.scalar().is_some_and(|text| text.len() < 4) {
             return d.refuse(node, format_args!("this is not a {name}; write such as \"{sample}\""));
         }
         inner(d, node)
