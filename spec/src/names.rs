@@ -36,6 +36,14 @@ pub fn is_name(name: &str) -> bool {
         && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
 }
 
+/// Whether it names a point of the order of starts, such as `network.target`: a name that no file defines, and that services
+/// come before or after.
+pub fn is_point(name: &str) -> bool {
+    let sound = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:@".contains(&byte);
+    name.len() <= 255
+        && name.strip_suffix(".target").is_some_and(|stem| !stem.is_empty() && stem.bytes().all(sound))
+}
+
 /// The longest host name that the kernel takes, in characters.
 pub const LONGEST_HOSTNAME: usize = 64;
 

@@ -28,6 +28,7 @@ use kelson_spec::sources::SourceKind;
 use kelson_spec::verify::VerifyRule;
 
 mod layers;
+mod order;
 mod references;
 pub(crate) mod single;
 
@@ -54,6 +55,7 @@ fn read_all(config: &Path, sources: &Sources) -> Loaded {
     let containerd = reading.containers(&machine.spec, sources);
     reading.ports();
     reading.groups();
+    reading.order();
     reading.check_builtins(&mut machine);
     let services = reading.check_graph();
     reading.check_main(&mut machine, &services);

@@ -26,6 +26,16 @@ const NAME: (&str, &str, &str) = ("name", "^[A-Za-z_][A-Za-z0-9_]*$", "LANG");
 /// The one key of `environment` that is no variable.
 const INHERIT: &str = "inherit";
 
+/// Variables with their values. `mistake`: why one cannot stand here.
+pub fn variables(
+    mistake: impl Fn(&str, &[(String, String)]) -> Option<String> + 'static,
+) -> Codec<Variables> {
+    let mistake = move |name: &str, found: &[(String, String)]| {
+        mistake(name, found).or_else(|| environment::name_mistake(name))
+    };
+    map(NAME, EMPTY, mistake, text())
+}
+
 /// `environment` and `environmentFiles`: the files first, later entries win. Without a place for it, nothing is inherited.
 pub fn environments<S: 'static>(
     mapping: Mapping<S>,
@@ -42,9 +52,9 @@ pub fn environments<S: 'static>(
             true => "inherit stands here a second time",
             false => "a built-in service inherits nothing from init; name the variable and its value",
         };
-        (name == INHERIT).then(|| refused.to_owned()).or_else(|| environment::name_mistake(name))
+        (name == INHERIT).then(|| refused.to_owned())
     };
-    let variables = map(NAME, EMPTY, mistake, text());
+    let variables = variables(mistake);
     let inherited = inherit();
     let (kind, shown, inherited_shown) = (variables.kind.clone(), variables.clone(), inherited.clone());
     let inherited_kind = inherited.kind.clone();

@@ -8,7 +8,9 @@ use super::seen::Seen;
 use super::values::{boolean, choice, name, path, text};
 use crate::decode::{Decoder, quoted, shown};
 use crate::schema::{Kind, form};
+use crate::tree::Position;
 use kelson_spec::features::Feature;
+use kelson_spec::names::is_point;
 use kelson_spec::service::{NetworkAspect, Requirement, ServiceEvent, WhenDown};
 
 /// The purpose of a list of entries.
@@ -28,7 +30,26 @@ pub fn requirements(within: Use) -> Codec<Vec<Requirement>> {
 
 /// The names of `after`.
 pub fn after() -> Codec<Vec<String>> {
-    reference().list("a list of names of services, such as [db, cache]")
+    place(|d, _, at| d.references.push(at)).list(PLACES)
+}
+
+/// The names of `before`, which the decoder keeps: they become entries of `after` of other services.
+pub fn before() -> Codec<Vec<String>> {
+    place(|d, name, at| d.before.push((name.to_owned(), at))).list(PLACES)
+}
+
+const PLACES: &str = "a list of names of services, such as [db, cache]";
+
+/// A service, or a point of the order that no file defines.
+fn place(note: fn(&mut Decoder<'_>, &str, Position)) -> Codec<String> {
+    let kind =
+        || Kind::Form(form("name or point", "^([a-z0-9][a-z0-9-]{0,62}|[A-Za-z0-9@_.:-]+\\.target)$", "db"));
+    name().of_kind(kind).around(move |d, node, inner| {
+        let point = node.scalar().filter(|text| is_point(text)).map(str::to_owned);
+        let name = point.map_or_else(|| inner(d, node), Some)?;
+        note(d, &name, node.at);
+        Some(name)
+    })
 }
 
 /// A service of this name is meant.

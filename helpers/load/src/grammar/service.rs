@@ -8,16 +8,17 @@ use super::command::process;
 use super::confinement::{limits, logs, resources, security, stop};
 use super::container::{container, container_user};
 use super::directories::{announce, directories};
-use super::environment::environments;
+use super::environment::{environments, variables};
 use super::hooks::{hooks, reload, resumed};
 use super::mapping::{Mapping, keys};
 use super::membership::{lifecycle, tie};
-use super::requirement::{Use, after, requirements};
+use super::requirement::{Use, after, before, requirements};
 use super::restart::{ends, restart};
 use super::secrets::secrets;
 use super::seen::Seen;
 use super::values::{boolean, choice, name, number, own_name, start_timeout, text};
 use crate::decode::{Decoded, Decoder, quoted};
+use crate::environment::unique;
 use crate::json::Json;
 use crate::tree::{Node, Value};
 use kelson_spec::builtin::is_reserved;
@@ -40,8 +41,9 @@ pub fn service(d: &mut Decoder<'_>, file: &Mapping<ServiceSpec>, stem: &str, roo
     d.expands = root.get("expand").is_some_and(|node| node.is("true"));
     let spec = file.decode(d, root);
     let references = std::mem::take(&mut d.references);
+    let before_others = std::mem::take(&mut d.before);
     let workload = d.workload;
-    let decoded = spec.map(|spec| Decoded { spec, references, by_group: 0, workload });
+    let decoded = spec.map(|spec| Decoded { spec, references, before: before_others, by_group: 0, workload });
     decoded.filter(|_| d.diagnostics.len() == before)
 }
 
@@ -114,10 +116,26 @@ pub fn service_file() -> Mapping<ServiceSpec> {
             spec.depends.extend(after);
         },
     );
+    // They stand in the `after` of others.
+    let before_at = At::new(|_: &ServiceSpec| Some(Vec::new()), |_, _: Vec<String>| {});
+    // The defaults are read first, and stand in `environment`.
+    let defaults_at = At::new(|_: &ServiceSpec| Some(Vec::new()), |spec, all| spec.environment = all);
+    let environment_at = At::new(
+        |spec: &ServiceSpec| Some(spec.environment.clone()),
+        |spec, all: Vec<(String, String)>| {
+            let defaults = std::mem::take(&mut spec.environment);
+            spec.environment = unique(defaults.into_iter().chain(all));
+        },
+    );
     let own = "the variables of its environment, and which it [inherits](#environment-environmentfiles)";
     let files = "files of `KEY=VALUE` lines; a file with `-` before its path may be missing";
     let mapping = keys! {
-        environments(mapping, at!(environment), Some(at!(inherit)), own, files);
+        mapping;
+        key "environmentDefaults" (defaults_at) = part(Feature::Units, || variables(|_, _| None)),
+            "variables that the [files](#environment-environmentfiles) and `environment` replace";
+    };
+    let mapping = keys! {
+        environments(mapping, environment_at, Some(at!(inherit)), own, files);
         key "expand" expand = part(Feature::Units, boolean),
             "`true`: Kelson replaces [variables in the commands](#expand) of a process by their values";
         key "secrets" secrets = part(Feature::Secrets, secrets), "the [secrets](howto/secrets.md) that it gets as files";
@@ -129,6 +147,8 @@ pub fn service_file() -> Mapping<ServiceSpec> {
              skipped";
         key "after" (after_at) = references_first(after()),
             "services after which it starts, without a need for them: it waits while one of them is on its way";
+        key "before" (before_at) = part(Feature::Units, before),
+            "services that start after it, as if it stood in their `after`";
         key "depends" (depends_at) = references_first(requirements(Use::Depends)), "conditions that must all hold before each spawn";
         by "restart" restart = |spec, seen| restart(spec.kind, seen.and_then(no_group)),
             "by type", "whether and when Kelson starts it again";
@@ -238,8 +258,9 @@ fn stop_as_written(spec: &ServiceSpec, extent: Extent) -> Json {
 }
 
 /// Keys of what runs.
-const OF_A_PROGRAM: [&str; 27] = [
+const OF_A_PROGRAM: [&str; 28] = [
     "environment",
+    "environmentDefaults",
     "environmentFiles",
     "expand",
     "secrets",

@@ -23,5 +23,6 @@ mod images;
 mod large;
 mod layers;
 mod mistakes;
+mod order;
 mod probes;
 mod schema;
