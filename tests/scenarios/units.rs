@@ -76,7 +76,8 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 
 fn translated(package: &str, path: &Path) -> Unit {
     let mut command = Command::new(paths::binary("kelsonctl"));
-    command.args(["import", "systemd", "-o", "json"]).arg(path);
+    // Only the host knows its name.
+    command.args(["import", "systemd", "-o", "json", "--specifier", "H=edge-1"]).arg(path);
     let name = path.file_name().expect("a file").to_str().expect("its name").to_owned();
     if name.ends_with("@.service") {
         command.args(["--instance", "main"]);

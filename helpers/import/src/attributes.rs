@@ -42,6 +42,63 @@ fn number(setting: &Setting, range: std::ops::RangeInclusive<i16>) -> Result<Opt
     number.map(Some).ok_or_else(wrong)
 }
 
+/// `IOSchedulingClass=` and `IOSchedulingPriority=`, which ionice(1) sets.
+pub fn io_scheduling(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
+    let class = match draft.settings.service("IOSchedulingClass") {
+        "" | "0" | "none" | "2" | "best-effort" => "2",
+        "1" | "realtime" => "1",
+        "3" | "idle" => "3",
+        other => return Outcome::rejected(format!("{other:?} is no class of systemd")),
+    };
+    let level = match draft.settings.service("IOSchedulingPriority") {
+        "" => "4",
+        text if text.parse::<u8>().is_ok_and(|level| level < 8) => text,
+        other => return Outcome::rejected(format!("{other:?} is no number from 0 to 7")),
+    };
+    if (class, level) == ("2", "4") {
+        return Outcome::kept("it is what every service has");
+    }
+    let mut words = vec!["ionice", "-c", class];
+    if class != "3" {
+        words.extend(["-n", level]);
+    }
+    scheduled(draft, setting, &words)
+}
+
+/// `CPUSchedulingPolicy=` and `CPUSchedulingPriority=`, which chrt(1) sets.
+pub fn cpu_scheduling(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
+    let level = match draft.settings.service("CPUSchedulingPriority") {
+        "" => "1",
+        text if text.parse::<u8>().is_ok_and(|level| level < 100) => text,
+        other => return Outcome::rejected(format!("{other:?} is no number from 0 to 99")),
+    };
+    match draft.settings.service("CPUSchedulingPolicy") {
+        "" | "other" => Outcome::kept("it is what every service has"),
+        "batch" => scheduled(draft, setting, &["chrt", "--batch", "0"]),
+        "idle" => scheduled(draft, setting, &["chrt", "--idle", "0"]),
+        "fifo" => scheduled(draft, setting, &["chrt", "--fifo", level]),
+        "rr" => scheduled(draft, setting, &["chrt", "--rr", level]),
+        other => Outcome::rejected(format!("{other:?} is no policy of systemd")),
+    }
+}
+
+/// The first of the two keys that are read puts this program before the main one.
+fn scheduled(draft: &mut Draft<'_>, setting: &Setting, words: &[&str]) -> Outcome {
+    let program = words.first().copied().unwrap_or_default();
+    let known = draft.scheduler.iter().any(|word| word == program);
+    let twin = match setting.key.as_str() {
+        "IOSchedulingPriority" => "IOSchedulingClass",
+        "CPUSchedulingPriority" => "CPUSchedulingPolicy",
+        _ => "",
+    };
+    if !known && (twin.is_empty() || draft.settings.service_list(twin).is_empty()) {
+        draft.scheduler.extend(words.iter().map(|word| (*word).to_owned()));
+    }
+    Outcome::approximated(format!(
+        "{program} of util-linux sets it for the main program alone, and not for hooks"
+    ))
+}
+
 pub fn nice(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
     match number(setting, -20..=19) {
         Ok(nice) => {
@@ -125,7 +182,7 @@ pub fn directories(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
             if let Some(link) = link {
                 outcome = outcome.and(Outcome::rejected(format!("there is no link {link} to the folder")));
             }
-            match draft.expanded(name) {
+            match draft.expanded(name.trim_end_matches('/')) {
                 Ok(path) if is_directory(&path) => {
                     let folder = Directory { kind, path: path.into(), mode };
                     if !draft

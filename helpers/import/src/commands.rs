@@ -252,6 +252,11 @@ pub fn exec_stop(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
     if commands.is_empty() {
         return Outcome::as_table();
     }
+    if draft.is_oneshot() && !draft.is_on("RemainAfterExit") {
+        // Its stop follows its end at once.
+        return exec_stop_post(draft, setting)
+            .and(Outcome::approximated("`hooks: {post: …}`: the commands run after a failure too"));
+    }
     if draft.is_oneshot() {
         return Outcome::rejected(
             "a one-shot that has ended has no command for its stop; what it did is undone by nobody",

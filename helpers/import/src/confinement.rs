@@ -267,6 +267,9 @@ pub fn tasks_max(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
             draft.spec.resources.pids_max = Some(MOST_TASKS);
             Outcome::as_table()
         }
+        text if permille(text).is_some_and(|share| share >= 900) => {
+            Outcome::approximated("no limit of its own: the host's is hardly more than this share of it")
+        }
         text if permille(text).is_some() => {
             Outcome::rejected("a share of what the host can have is not a number; write the number")
         }

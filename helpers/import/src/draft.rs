@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use kelson_load::Json;
-use kelson_spec::service::{Hook, Requirement, Seccomp, ServiceKind, ServiceSpec, StartMode, StopMode};
+use kelson_spec::service::{
+    Hook, Requirement, Seccomp, ServiceKind, ServiceSpec, StartMode, StopMode, Workload,
+};
 use kelson_spec::units::NEVER;
 
 use crate::finding::Outcome;
@@ -30,6 +32,12 @@ pub struct Draft<'u> {
     pub user: Option<String>,
     pub group: Option<String>,
     pub environment_files: Vec<String>,
+    /// The names of `before`.
+    pub before: Vec<String>,
+    /// A stop kills what does not end in time.
+    pub kills: bool,
+    /// The program that runs the main one, with its arguments: it sets how that is scheduled.
+    pub scheduler: Vec<String>,
     /// The commands of a one-shot before its last.
     pub earlier: Vec<Hook>,
 }
@@ -52,6 +60,9 @@ impl<'u> Draft<'u> {
             user: None,
             group: None,
             environment_files: Vec::new(),
+            before: Vec::new(),
+            kills: true,
+            scheduler: Vec::new(),
             earlier: Vec::new(),
         }
     }
@@ -118,8 +129,11 @@ impl<'u> Draft<'u> {
         {
             hooks.truncate(MOST_HOOKS);
         }
+        if let Workload::Process(process) = &mut spec.workload {
+            process.command.splice(0..0, self.scheduler.drain(..));
+        }
         let (stop, start) = (self.timeout("TimeoutStopSec"), self.timeout("TimeoutStartSec"));
-        self.spec.stop.timeout = stop;
+        self.spec.stop.timeout = if self.kills { stop } else { NEVER };
         if self.spec.kind == ServiceKind::Service {
             self.spec.start_timeout = start;
         }
@@ -128,6 +142,11 @@ impl<'u> Draft<'u> {
         if self.settings.service_list("SystemCallFilter").is_empty() {
             self.spec.security.seccomp = Seccomp::Unconfined;
         }
+        // The files replace what `Environment=` sets.
+        let defaults = match self.environment_files.is_empty() {
+            true => Vec::new(),
+            false => std::mem::take(&mut self.spec.environment),
+        };
         let user = match (self.user, self.group) {
             (Some(user), Some(group)) => Some(format!("{user}:{group}")),
             (Some(user), None) => Some(user),
@@ -135,25 +154,48 @@ impl<'u> Draft<'u> {
             (None, None) => None,
         };
         let Json::Map(mut entries) = kelson_load::written(&self.spec) else { return Json::Null };
-        let place = |entries: &[(String, Json)], before: &[&str]| {
-            let found = entries.iter().position(|(key, _)| before.contains(&key.as_str()));
-            found.unwrap_or(entries.len())
+        let mut put = |key: &str, value: Json| {
+            let after = |other: &str| ORDER.iter().position(|known| *known == other);
+            let at = entries.iter().position(|(other, _)| after(other) > after(key));
+            entries.insert(at.unwrap_or(entries.len()), (key.to_owned(), value));
         };
+        if !defaults.is_empty() {
+            let one = |(name, value): (String, String)| (name, Json::Text(value));
+            put("environmentDefaults", Json::Map(defaults.into_iter().map(one).collect()));
+        }
         if !self.environment_files.is_empty() {
-            let at = place(&entries, &AFTER_ENVIRONMENT);
-            let files = Json::texts(self.environment_files.iter().map(String::as_str));
-            entries.insert(at, ("environmentFiles".to_owned(), files));
+            put("environmentFiles", Json::texts(self.environment_files.iter().map(String::as_str)));
+        }
+        if !self.before.is_empty() {
+            put("before", Json::texts(self.before.iter().map(String::as_str)));
         }
         if let Some(user) = user {
-            let at = place(&entries, &AFTER_USER);
-            entries.insert(at, ("user".to_owned(), Json::Text(user)));
+            put("user", Json::Text(user));
         }
         Json::Map(entries)
     }
 }
 
-/// Keys of a service file, in its order: those after `user`, and others after `environmentFiles`.
-const AFTER_USER: [&str; 11] = [
+/// Keys of a service file, in its order; those before `environment` stand there already.
+const ORDER: [&str; 29] = [
+    "environmentDefaults",
+    "environment",
+    "environmentFiles",
+    "expand",
+    "type",
+    "start",
+    "when",
+    "after",
+    "before",
+    "depends",
+    "restart",
+    "success",
+    "readiness",
+    "startTimeout",
+    "hooks",
+    "reload",
+    "stop",
+    "user",
     "resources",
     "delegate",
     "limits",
@@ -165,22 +207,4 @@ const AFTER_USER: [&str; 11] = [
     "security",
     "api",
     "logs",
-];
-const AFTER_ENVIRONMENT: [&str; 15] = [
-    "expand",
-    "type",
-    "start",
-    "when",
-    "depends",
-    "after",
-    "restart",
-    "success",
-    "readiness",
-    "startTimeout",
-    "hooks",
-    "reload",
-    "stop",
-    "user",
-    // Every service has one: systemd confines nothing.
-    "security",
 ];

@@ -127,12 +127,6 @@ pub fn environment_file(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
             draft.environment_files.push(entry);
         }
     }
-    if !draft.environment_files.is_empty() && !draft.settings.service_list("Environment").is_empty() {
-        return outcome.and(Outcome::rejected(
-            "the files come before `environment` in Kelson, so they do not replace what Environment= sets; take the \
-             variables that a file sets out of `environment`",
-        ));
-    }
     outcome
 }
 

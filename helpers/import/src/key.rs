@@ -14,8 +14,6 @@ pub enum Neutral {
     Empty,
     /// `no`.
     No,
-    /// `yes`.
-    Yes,
     /// These.
     Words(&'static [&'static str]),
 }

@@ -168,7 +168,6 @@ fn is_neutral(key: &Key, setting: &Setting) -> bool {
     match key.neutral {
         Neutral::Empty => list.is_empty(),
         Neutral::No => values::boolean(setting.last()) == Some(false) || list.is_empty(),
-        Neutral::Yes => values::boolean(setting.last()) == Some(true) || list.is_empty(),
         Neutral::Words(words) => all(&|value| words.contains(&value)),
     }
 }

@@ -170,6 +170,20 @@ pub fn kill_mode(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
     Outcome::as_table()
 }
 
+/// What does not end by its signal is not killed: the stop waits for it.
+pub fn send_kill(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
+    match boolean(setting.last()) {
+        Some(false) => {
+            draft.kills = false;
+            Outcome::approximated(
+                "`stop: {timeout: none}`: a stop takes as long as the processes do, where systemd leaves them behind; \
+                 only the end of the host kills them",
+            )
+        }
+        _ => Outcome::kept("what does not end in time is killed"),
+    }
+}
+
 pub fn hang_up(draft: &mut Draft<'_>, _: &Setting) -> Outcome {
     draft.spec.stop.hang_up = draft.is_on("SendSIGHUP");
     Outcome::as_table()

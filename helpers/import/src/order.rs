@@ -1,16 +1,18 @@
 //! What a unit needs, and what it comes after.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use kelson_spec::names::is_point;
 use kelson_spec::service::{NetworkAspect, Requirement, ServiceEvent, StartMode, WhenDown};
 
 use crate::draft::Draft;
 use crate::finding::Outcome;
 use crate::settings::Setting;
 use crate::unit_name::{UnitName, kelson_name, path};
+use crate::values::boolean;
 
 /// What Kelson does before it starts services, or has no need for.
-const BY_THE_BOOT: [(&str, &str); 46] = [
+const BY_THE_BOOT: [(&str, &str); 38] = [
     ("sysinit.target", BOOT),
     ("basic.target", BOOT),
     ("local-fs.target", BOOT),
@@ -18,11 +20,9 @@ const BY_THE_BOOT: [(&str, &str); 46] = [
     ("remote-fs.target", BOOT),
     ("remote-fs-pre.target", BOOT),
     ("swap.target", BOOT),
-    ("network.target", BOOT),
     ("network-pre.target", BOOT),
     ("network.service", BOOT),
     ("networking.service", BOOT),
-    ("NetworkManager.service", BOOT),
     ("systemd-networkd.service", BOOT),
     ("systemd-sysctl.service", BOOT),
     ("systemd-modules-load.service", BOOT),
@@ -35,18 +35,12 @@ const BY_THE_BOOT: [(&str, &str); 46] = [
     ("cryptsetup.target", BOOT),
     ("cryptsetup-pre.target", BOOT),
     ("time-set.target", BOOT),
-    ("nftables.service", BOOT),
-    ("firewalld.service", BOOT),
-    ("iptables.service", BOOT),
-    ("ip6tables.service", BOOT),
     ("paths.target", NOTHING),
     ("slices.target", NOTHING),
     ("system.slice", NOTHING),
     ("-.slice", NOTHING),
     ("sockets.target", NOTHING),
     ("timers.target", NOTHING),
-    ("nss-lookup.target", NOTHING),
-    ("nss-user-lookup.target", NOTHING),
     ("systemd-user-sessions.service", NOTHING),
     ("systemd-tmpfiles-setup.service", NOTHING),
     ("systemd-tmpfiles-setup-dev.service", NOTHING),
@@ -61,6 +55,9 @@ const BY_THE_BOOT: [(&str, &str); 46] = [
 
 const BOOT: &str = "Kelson's boot has done it before the first service starts";
 const NOTHING: &str = "Kelson has no such thing to wait for";
+/// Points of the order that start nothing, by the rules of systemd.special(7).
+const PASSIVE: [&str; 3] = ["network.target", "nss-lookup.target", "nss-user-lookup.target"];
+
 const LOGS: &str = "Kelson takes logs before the first service starts";
 
 /// What the end of a system orders before or conflicts with.
@@ -75,6 +72,9 @@ const OF_THE_END: [&str; 8] = [
     "emergency.target",
 ];
 
+/// The beginning of the units of interfaces of the network.
+const INTERFACES: &str = "sys-subsystem-net-devices-";
+
 /// Stages of the boot that consist of the services.
 const STAGES: [&str; 4] = ["multi-user.target", "graphical.target", "default.target", "getty.target"];
 
@@ -85,6 +85,8 @@ enum Other {
     /// A condition that is not about a service.
     Condition(Requirement, &'static str),
     Service(String),
+    /// A target, which is a point of the order.
+    Point,
     /// A unit of a kind that Kelson does not have.
     Strange,
 }
@@ -104,10 +106,16 @@ fn other(unit: &str) -> Other {
             let why = "the service waits until the kernel counts the clock as synchronised, without a limit of time";
             return Other::Condition(Requirement::TimeSynced, why);
         }
+        "rpc_pipefs.target" => {
+            let why =
+                "the service waits for the mount, without a limit of time; write it into the machine file";
+            return Other::Condition(Requirement::Mount("/run/rpc_pipefs".into()), why);
+        }
         "dbus.socket" => return Other::Service("dbus".to_owned()),
         _ => {}
     }
     match unit.rsplit_once('.') {
+        Some((_, "target")) if is_point(unit) => Other::Point,
         Some((_, "service")) => {
             UnitName::new(unit).map_or(Other::Strange, |name| Other::Service(kelson_name(&name.bare)))
         }
@@ -116,6 +124,18 @@ fn other(unit: &str) -> Other {
             Some(path) => {
                 let why = "the service waits for the mount, without a limit of time";
                 Other::Condition(Requirement::Mount(PathBuf::from(path)), why)
+            }
+            None => Other::Strange,
+        },
+        Some((bare, "device")) if bare.starts_with(INTERFACES) => match path(bare) {
+            Some(path) => {
+                let why = "the service waits for the interface, and is not stopped when it goes";
+                Other::Condition(
+                    Requirement::Path(
+                        Path::new("/sys/class/net").join(path.rsplit('/').next().unwrap_or_default()),
+                    ),
+                    why,
+                )
             }
             None => Other::Strange,
         },
@@ -170,7 +190,14 @@ pub fn after(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
         Other::Moot(why) => Outcome::kept(format!("{unit}: {why}")),
         Other::Condition(requirement, why) => {
             draft.depends(requirement);
+            if is_point(unit) {
+                draft.depends(Requirement::service(unit, ServiceEvent::Settled));
+            }
             Outcome::approximated(format!("{unit}: {why}"))
+        }
+        Other::Point => {
+            draft.depends(Requirement::service(unit, ServiceEvent::Settled));
+            Outcome::kept(format!("{unit}: `after`"))
         }
         Other::Service(_) if is_in(draft, &["Requires", "BindsTo", "Requisite"], unit) => {
             Outcome::kept(format!("{unit}: `depends`"))
@@ -222,6 +249,10 @@ fn needs(draft: &mut Draft<'_>, setting: &Setting, when_down: WhenDown) -> Outco
                 }
             })
         }
+        Other::Point if PASSIVE.contains(&unit) => Outcome::kept(format!("{unit}: it starts nothing")),
+        Other::Point => Outcome::rejected(format!(
+            "the service starts whether what {unit} stands for is there or not; write `depends` for what it needs"
+        )),
         Other::Strange if is_own_socket(draft, unit) => no_socket(),
         Other::Strange => Outcome::rejected(format!(
             "{unit} is of a kind that Kelson does not have; the service starts without it"
@@ -245,6 +276,9 @@ pub fn wants(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
         Other::Service(name) => {
             Outcome::kept(format!("{name} starts by itself if its own file says `start: auto`"))
         }
+        Other::Point => {
+            Outcome::kept(format!("{unit}: the services of it start by themselves, with `start: auto`"))
+        }
         Other::Strange if is_own_socket(draft, unit) => no_socket(),
         Other::Strange => {
             Outcome::rejected(format!("{unit} is of a kind that Kelson does not have; it is not started"))
@@ -253,20 +287,41 @@ pub fn wants(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
 }
 
 pub fn before(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
-    each(draft, setting, |draft, unit| match other(unit) {
-        _ if OF_THE_END.contains(&unit) => {
-            Outcome::kept(format!("{unit}: Kelson stops every service before the end"))
+    each(draft, setting, |draft, unit| {
+        let name = match other(unit) {
+            _ if OF_THE_END.contains(&unit) => {
+                return Outcome::kept(format!("{unit}: Kelson stops every service before the end"));
+            }
+            _ if STAGES.contains(&unit) => {
+                return Outcome::kept(format!("{unit}: nothing comes after all services"));
+            }
+            Other::Moot(NOTHING) => return Outcome::kept(format!("{unit}: {NOTHING}")),
+            Other::Service(name) => name,
+            Other::Point | Other::Condition(..) if is_point(unit) => unit.to_owned(),
+            Other::Moot(why) => {
+                return Outcome::rejected(format!(
+                    "the service starts after {unit}, and not before it: {why}"
+                ));
+            }
+            Other::Point | Other::Condition(..) | Other::Strange => {
+                return Outcome::rejected(format!("{unit} does not wait for this service"));
+            }
+        };
+        if !draft.before.contains(&name) && name != draft.spec.name {
+            draft.before.push(name);
         }
-        _ if STAGES.contains(&unit) => Outcome::kept(format!("{unit}: nothing comes after all services")),
-        Other::Service(name) => Outcome::rejected(format!(
-            "{name} does not wait for this service; write `after: [{}]` in the file of {name}",
-            draft.spec.name
-        )),
-        _ => Outcome::rejected(format!(
-            "services that come after {unit} do not wait for this one; write `after: [{}]` in their files",
-            draft.spec.name
-        )),
+        Outcome::kept(format!("{unit}: `before`"))
     })
+}
+
+/// The order that every unit has with the start and the end of the host, unless it says no.
+pub fn default_dependencies(_: &mut Draft<'_>, setting: &Setting) -> Outcome {
+    match boolean(setting.last()) {
+        Some(false) => Outcome::approximated(
+            "the service starts after the boot's own tasks and is stopped before them, and not beside them",
+        ),
+        _ => Outcome::kept("the service starts after the boot's own tasks, and is stopped before the end"),
+    }
 }
 
 pub fn conflicts(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
@@ -296,6 +351,9 @@ pub fn part_of(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
                 "{unit}: the service is stopped with the other, and starts again with it"
             ))
         }
+        Other::Point => Outcome::approximated(format!(
+            "nothing stops or restarts {unit}, which is a point of the order alone; name the services to `kelsonctl`"
+        )),
         _ => Outcome::rejected(format!("a stop or restart of {unit} does not reach this service")),
     })
 }

@@ -1,6 +1,8 @@
 //! `[Service]`: what systemd.exec(5) says of processes.
 
-use crate::attributes::{cpu_affinity, directories, nice, oom_score, preserve, umask};
+use crate::attributes::{
+    cpu_affinity, cpu_scheduling, directories, io_scheduling, nice, oom_score, preserve, umask,
+};
 use crate::confinement::{group, input, log_burst, output, user, working_directory};
 use crate::environment::{environment, environment_file, pass_environment, unset_environment};
 use crate::key::Neutral::{Empty, No, Words};
@@ -29,18 +31,10 @@ pub const KEYS: [Key; 68] = [
     kept("Nice", nice, "`nice`"),
     kept("OOMScoreAdjust", oom_score, "`oomScoreAdjust`"),
     lost("CoredumpFilter", Empty, "a core dump has the parts that the kernel chooses"),
-    lost(
-        "IOSchedulingClass",
-        Words(&["0", "none", "best-effort"]),
-        "the service reads and writes with the priority of the others",
-    ),
-    lost(
-        "IOSchedulingPriority",
-        Words(&["4"]),
-        "the service reads and writes with the priority of the others",
-    ),
-    lost("CPUSchedulingPolicy", Words(&["other"]), "the service is scheduled as any other"),
-    lost("CPUSchedulingPriority", Words(&["0"]), "the service is scheduled as any other"),
+    nearly("IOSchedulingClass", io_scheduling, "`ionice` runs the main program"),
+    nearly("IOSchedulingPriority", io_scheduling, "`ionice` runs the main program"),
+    nearly("CPUSchedulingPolicy", cpu_scheduling, "`chrt` runs the main program"),
+    nearly("CPUSchedulingPriority", cpu_scheduling, "`chrt` runs the main program"),
     lost("CPUSchedulingResetOnFork", No, "its children inherit how it is scheduled"),
     kept("CPUAffinity", cpu_affinity, "`cpuAffinity`; not `numa`"),
     lost("NUMAPolicy", Words(&["default"]), "the kernel chooses the memory of the service"),
@@ -48,7 +42,11 @@ pub const KEYS: [Key; 68] = [
     lost("TimerSlackNSec", Empty, "timers of the service have the slack of the kernel"),
     lost("Personality", Empty, "the program sees the architecture of the host"),
     lost("IgnoreSIGPIPE", No, "SIGPIPE ends the program"),
-    kept("Environment", environment, "`environment`"),
+    kept(
+        "Environment",
+        environment,
+        "`environment`; beside `EnvironmentFile=`, which replaces it, `environmentDefaults`",
+    ),
     nearly(
         "EnvironmentFile",
         environment_file,

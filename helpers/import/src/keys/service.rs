@@ -2,11 +2,11 @@
 
 use crate::commands::{exec_reload, exec_start, exec_start_post, exec_start_pre, exec_stop, exec_stop_post};
 use crate::ends::{force, prevent, success};
-use crate::key::Neutral::{Empty, No, Words, Yes};
+use crate::key::Neutral::{Empty, No, Words};
 use crate::key::{Key, kept, lost, moot, nearly};
 use crate::lifecycle::{
     final_signal, hang_up, kill_mode, kill_signal, kind, notify_access, pid_file, remain_after_exit, restart,
-    restart_kill_signal, time, timeout_start,
+    restart_kill_signal, send_kill, time, timeout_start,
 };
 
 pub const KEYS: [Key; 36] = [
@@ -81,7 +81,7 @@ pub const STOP: [Key; 7] = [
     kept("KillSignal", kill_signal, "`stop: {signal: …}`"),
     kept("RestartKillSignal", restart_kill_signal, "the signal of a stop"),
     kept("SendSIGHUP", hang_up, "`stop: {hangUp: …}`"),
-    lost("SendSIGKILL", Yes, "what does not end in time is killed"),
+    kept("SendSIGKILL", send_kill, "a stop kills what does not end in time"),
     kept("FinalKillSignal", final_signal, "`stop: {finalSignal: …}`, and SIGKILL 5 s after it"),
     lost("WatchdogSignal", Words(&["SIGABRT"]), "a run that the watchdog ends gets the signal of a stop"),
 ];

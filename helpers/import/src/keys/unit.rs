@@ -1,12 +1,12 @@
 //! `[Unit]`.
 
-use crate::key::Neutral::{Empty, No, Words, Yes};
+use crate::key::Neutral::{Empty, No, Words};
 use crate::key::{Key, kept, lost, moot, nearly};
 use crate::lifecycle::number;
 use crate::lifecycle::time;
 use crate::order::{
-    after, before, binds_to, conflicts, depends_mount, depends_path, part_of, requires, requires_mounts_for,
-    wants, when_argument, when_mount, when_path,
+    after, before, binds_to, conflicts, default_dependencies, depends_mount, depends_path, part_of, requires,
+    requires_mounts_for, wants, when_argument, when_mount, when_path,
 };
 use crate::texts::description;
 
@@ -38,8 +38,12 @@ pub const KEYS: [Key; 42] = [
         part_of,
         "`depends: [{service: …, whenDown: restart}]`, if the unit also requires the other",
     ),
-    kept("Before", before, "order is written in the file of the service that waits"),
-    kept("After", after, "what the boot does first holds already; `after` and `depends` for services"),
+    kept("Before", before, "`before`, for services and points such as `network.target`"),
+    kept(
+        "After",
+        after,
+        "what the boot does first holds already; `after` and `depends` for services and points",
+    ),
     kept("Conflicts", conflicts, "Kelson stops every service before the end of the host"),
     lost(
         "OnFailure",
@@ -73,11 +77,7 @@ pub const KEYS: [Key; 42] = [
     lost("RefuseManualStop", No, "an operator can stop the service"),
     moot("AllowIsolate", "Kelson has no command that stops everything but one unit"),
     moot("IgnoreOnIsolate", "Kelson has no command that stops everything but one unit"),
-    lost(
-        "DefaultDependencies",
-        Yes,
-        "the service starts after the boot's own tasks and stops before them, and not beside them",
-    ),
+    kept("DefaultDependencies", default_dependencies, "every service starts after the boot's own tasks"),
     lost("JobTimeoutSec", Words(&["infinity", "0"]), JOB),
     lost("JobRunningTimeoutSec", Words(&["infinity", "0"]), JOB),
     lost("JobTimeoutAction", Words(&["none"]), JOB),
