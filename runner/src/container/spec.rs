@@ -205,7 +205,8 @@ fn process(
     let args: Vec<String> = match &run.command {
         Some(command) => command.clone(),
         None if container.command.is_empty() => {
-            image.entrypoint.iter().chain(&image.command).cloned().collect()
+            let own = if container.arguments.is_empty() { &image.command } else { &container.arguments };
+            image.entrypoint.iter().chain(own).cloned().collect()
         }
         None => container.command.clone(),
     };

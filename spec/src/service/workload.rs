@@ -41,6 +41,8 @@ pub struct ContainerSpec {
     pub pull: PullPolicy,
     /// Empty: the image's entrypoint and command.
     pub command: Vec<String>,
+    /// In place of the image's command, after its entrypoint. Empty: the image's.
+    pub arguments: Vec<String>,
     /// `None`: the image's.
     pub working_directory: Option<PathBuf>,
     /// `None`: the host's with the host's network, else the service's name.
@@ -67,6 +69,7 @@ impl ContainerSpec {
             runtime: None,
             pull: PullPolicy::default(),
             command: Vec::new(),
+            arguments: Vec::new(),
             working_directory: None,
             hostname: None,
             network: ContainerNetwork::Host,

@@ -74,6 +74,8 @@ fn mapping() -> Mapping<ContainerSpec> {
              `ifMissing`: if no archive has it and it was not unpacked before. `always`: before each start. `never`: not at all";
         key "command" command = command(),
             "replaces the entrypoint and command of the image; an empty list keeps them";
+        key "arguments" arguments = text().list("a list of arguments such as [--verbose]"),
+            "replaces the command of the image alone: its entrypoint gets these arguments";
         means "workingDirectory" working_directory = path().optional(), "the image's",
             "a path in the container";
         means "hostname" hostname = host_name().optional(),
@@ -87,6 +89,10 @@ fn mapping() -> Mapping<ContainerSpec> {
         key "devices" devices = device().list("a list of devices such as [/dev/ttyS0]"), "devices of the host";
     }
     .check(|d, seen, container| {
+        if !container.command.is_empty() && !container.arguments.is_empty() {
+            let text = "command stands for the entrypoint too, so nothing gets these arguments; add them to command";
+            d.at_key("arguments", |d| d.wrong(seen.position("arguments"), text));
+        }
         if container.network == ContainerNetwork::None && !container.ports.is_empty() {
             let text = "nothing reaches a port of a container with network: none; write network: bridge, or remove ports";
             d.at_key("ports", |d| d.wrong(seen.position("ports"), text));

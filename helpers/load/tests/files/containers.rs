@@ -60,6 +60,14 @@ fn a_container_that_kelson_runs_needs_no_containerd() {
 }
 
 #[test]
+fn arguments_are_for_the_entrypoint_of_the_image() {
+    let folder = folder(&[("box", "name: box\ncontainer: {image: a, arguments: [--port, '80']}\n")]);
+    let loaded = folder.load();
+    assert_eq!(loaded.diagnostics, []);
+    assert_eq!(box_of(&loaded).1.arguments, ["--port", "80"]);
+}
+
+#[test]
 fn a_container_is_kelsons_where_there_is_no_containerd() {
     let open = ("box", "name: box\ncontainer: {image: demo/web}\n");
     let strict = ("box", "name: box\ncontainer: {image: demo/web, runtime: containerd}\n");
@@ -115,6 +123,7 @@ fn every_key_of_a_container_is_read() {
         runtime: Some(ContainerRuntime::Containerd),
         pull: PullPolicy::Always,
         command: vec!["nginx".into(), "-g".into(), "daemon off;".into()],
+        arguments: Vec::new(),
         working_directory: Some("/srv".into()),
         hostname: Some("web-1".into()),
         network: ContainerNetwork::Bridge,

@@ -655,6 +655,10 @@ container: {image: a b}
 => 2:20: container.image: "a b" is not a reference of an image, such as demo/nginx:1
 
 name: web
+container: {image: a, command: [b], arguments: [c]}
+=> 2:49: container.arguments: command stands for the entrypoint too, so nothing gets these arguments; add them to command
+
+name: web
 container: {image: a, network: ring}
 => 2:32: container.network: "ring" is not one of host, none, bridge
 

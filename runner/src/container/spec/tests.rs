@@ -137,6 +137,13 @@ fn the_service_file_is_on_top_of_the_image() {
 }
 
 #[test]
+fn arguments_replace_the_command_of_the_image_alone() {
+    let mut service = service();
+    change(&mut service).arguments = vec!["--quiet".into()];
+    assert_eq!(made(&service, &image()).process.args, ["/entry", "--quiet"]);
+}
+
+#[test]
 fn a_hook_differs_in_its_words_alone() {
     let mut service = service();
     change(&mut service).command = vec!["own".into()];
