@@ -91,6 +91,16 @@ pub fn first_of(Prefixed(address, length): Prefixed) -> IpAddr {
     }
 }
 
+/// The folder in which services claim their places.
+pub fn claims(runtime_dir: &Path) -> PathBuf {
+    runtime_dir.join("addresses")
+}
+
+/// The file that containers have as `/etc/hosts`.
+pub fn hosts(runtime_dir: &Path) -> PathBuf {
+    runtime_dir.join("hosts")
+}
+
 /// The file of a service's network namespace.
 pub fn namespace(runtime_dir: &Path, service: &str) -> PathBuf {
     runtime_dir.join("netns").join(service)

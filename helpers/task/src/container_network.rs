@@ -3,6 +3,7 @@
 //! What is there is never looked at, but made again: a crash in the midst of one call is mended by the next.
 
 mod host;
+mod names;
 mod namespace;
 mod rules;
 
@@ -55,6 +56,10 @@ fn join(
     netlink::create_cable(&cable, bridge, (namespace::INTERFACE, far.as_fd()))
         .map_err(|error| format!("cannot make its cable {cable}: {error}"))?;
     namespace::set_up(far, network, place)?;
+    // The folder of namespaces lies in that of the run.
+    if let Some(runtime_dir) = namespace.parent().and_then(Path::parent) {
+        names::publish(runtime_dir, network)?;
+    }
     let index = netlink::index_of(&cable).ok_or_else(|| format!("its cable {cable} is gone"))?;
     netlink::set_up(index).map_err(|error| format!("cannot switch on {cable}: {error}"))
 }

@@ -12,7 +12,7 @@ use kelson_services::ServicesError;
 use kelson_services::health::OwnCheck;
 use kelson_services::service_runner::host_context::{RunnerFactory, RunningProcess};
 use kelson_spec::ServiceSpec;
-use kelson_spec::container_network::{ContainerNetworkSpec, PortSpec, namespace};
+use kelson_spec::container_network::{ContainerNetworkSpec, PortSpec, claims, namespace};
 use kelson_spec::service::ContainerNetwork;
 
 use super::provided_runner::{ProvidedRunner, Provision, ask};
@@ -40,7 +40,7 @@ impl<F: RunnerFactory> RunnerFactory for NetworkRunners<F> {
             service: spec.name.clone(),
             ports: container.ports.clone(),
             namespace: namespace(&self.runtime, &spec.name),
-            places: self.runtime.join("addresses"),
+            places: claims(&self.runtime),
             network: self.network.clone(),
             place: None,
         };

@@ -34,20 +34,29 @@ fn mount(destination: &str, kind: &'static str, source: &str, options: &[&str]) 
     }
 }
 
-/// A file of the host at the same place, which cannot be changed.
-fn shown(path: &str) -> Mount {
-    mount(path, "bind", path, &["bind", "ro", "nosuid", "nodev", "noexec", "rprivate"])
+/// A file of the host, which cannot be changed.
+fn shown(path: &str, source: &str) -> Mount {
+    mount(path, "bind", source, &["bind", "ro", "nosuid", "nodev", "noexec", "rprivate"])
 }
 
-/// All mounts, those that lie below others after them: the usual ones, files of the host, the service file's, the socket by
-/// which it says that it is ready, and the folder of its secrets.
-pub(crate) fn mounts(
-    container: &ContainerSpec,
-    delegated: bool,
-    host_files: &[String],
-    notify_socket: Option<&str>,
-    secrets: Option<&str>,
-) -> Vec<Mount> {
+/// The names of hosts.
+const HOSTS: &str = "/etc/hosts";
+
+/// What of the host a container is given, whatever its file says.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct OfHost<'h> {
+    /// Files that it has at the same place, if it has a network.
+    pub(crate) files: &'h [String],
+    /// In place of [`HOSTS`] where it has an address of its own.
+    pub(crate) hosts: &'h str,
+    /// The socket by which it says that it is ready.
+    pub(crate) notify_socket: Option<&'h str>,
+    /// The folder of its secrets.
+    pub(crate) secrets: Option<&'h str>,
+}
+
+/// All mounts, those that lie below others after them: the usual ones, those of the host, and the service file's.
+pub(crate) fn mounts(container: &ContainerSpec, delegated: bool, host: OfHost<'_>) -> Vec<Mount> {
     let mut mounts = vec![
         mount("/proc", "proc", "proc", &["nosuid", "noexec", "nodev"]),
         mount("/dev", "tmpfs", "tmpfs", &["nosuid", "strictatime", "mode=755", "size=65536k"]),
@@ -68,18 +77,28 @@ pub(crate) fn mounts(
             &["nosuid", "noexec", "nodev", "relatime", if delegated { "rw" } else { "ro" }],
         ),
     ];
+    let is_listed = |path: &str| container.mounts.iter().any(|mount| mount.target.as_os_str() == path);
+    let mut show = |path: &str, source: &str| {
+        if !is_listed(path) {
+            mounts.push(shown(path, source));
+        }
+    };
+    let has_names = container.network == ContainerNetwork::Bridge;
     if container.network != ContainerNetwork::None {
-        let listed =
-            |file: &&String| !container.mounts.iter().any(|mount| mount.target.as_os_str() == file.as_str());
-        mounts.extend(host_files.iter().filter(listed).map(|file| shown(file)));
+        let same = |file: &&String| !(has_names && *file == HOSTS);
+        host.files.iter().filter(same).for_each(|file| show(file, file));
+    }
+    if has_names {
+        show(HOSTS, host.hosts);
     }
     mounts.extend(container.mounts.iter().map(|mount| listed(mount, container.user_namespace)));
     // Over whatever of the host's /run the file shows: this run's socket is the one.
     mounts.extend(
-        notify_socket.map(|path| mount(path, "bind", path, &["bind", "rw", "nosuid", "nodev", "rprivate"])),
+        host.notify_socket
+            .map(|path| mount(path, "bind", path, &["bind", "rw", "nosuid", "nodev", "rprivate"])),
     );
     let read_only = ["bind", "ro", "nosuid", "nodev", "noexec", "rprivate"];
-    mounts.extend(secrets.map(|folder| mount(IN_CONTAINER, "bind", folder, &read_only)));
+    mounts.extend(host.secrets.map(|folder| mount(IN_CONTAINER, "bind", folder, &read_only)));
     mounts
 }
 
@@ -182,7 +201,7 @@ mod tests {
     fn a_delegated_container_may_write_to_its_cgroups() {
         let container = ContainerSpec::new("x");
         let options = |delegated| {
-            let mounts = mounts(&container, delegated, &[], None, None);
+            let mounts = mounts(&container, delegated, OfHost::default());
             let of_cgroup = mounts.into_iter().find(|mount| mount.destination == "/sys/fs/cgroup").unwrap();
             of_cgroup.options.last().cloned().unwrap()
         };
@@ -193,13 +212,17 @@ mod tests {
     fn files_of_the_host_are_seen_with_a_network_alone() {
         let files = [String::from("/etc/hosts"), String::from("/etc/resolv.conf")];
         let mut container = ContainerSpec::new("x");
-        let count = |container: &ContainerSpec| {
-            mounts(container, false, &files, None, None)
-                .iter()
-                .filter(|mount| mount.destination.starts_with("/etc"))
-                .count()
+        let host = OfHost { files: &files, hosts: "/run/hosts", ..OfHost::default() };
+        let of_etc = |container: &ContainerSpec| -> Vec<Mount> {
+            let all = mounts(container, false, host).into_iter();
+            all.filter(|mount| mount.destination.starts_with("/etc")).collect()
         };
+        let count = |container: &ContainerSpec| of_etc(container).len();
         assert_eq!(count(&container), 2);
+        container.network = ContainerNetwork::Bridge;
+        let sources: Vec<String> = of_etc(&container).into_iter().map(|mount| mount.source).collect();
+        assert_eq!(sources, ["/etc/resolv.conf", "/run/hosts"], "with the names of containers");
+        container.network = ContainerNetwork::Host;
         container.mounts.push(ContainerMount { target: "/etc/hosts".into(), ..entry("/mine", &[]) });
         assert_eq!(count(&container), 2, "the service file's own counts");
         container.network = ContainerNetwork::Bridge;

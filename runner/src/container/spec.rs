@@ -33,6 +33,8 @@ pub(crate) struct Host {
     pub(crate) secrets: Option<String>,
     /// The file of its network namespace.
     pub(crate) network: String,
+    /// The file with the names of containers, which it has as `/etc/hosts` with a network of its own.
+    pub(crate) hosts: String,
 }
 
 impl Host {
@@ -50,6 +52,7 @@ impl Host {
             secrets: (!service.secrets.is_empty())
                 .then(|| secrets::folder(runtime_dir, &service.name).to_string_lossy().into_owned()),
             network: container_network::namespace(runtime_dir, &service.name).to_string_lossy().into_owned(),
+            hosts: container_network::hosts(runtime_dir).to_string_lossy().into_owned(),
             cgroup,
         }
     }
@@ -153,9 +156,12 @@ pub(crate) fn spec(
         mounts: mounts::mounts(
             container,
             service.delegate,
-            &image.host_files,
-            run.notify_socket(),
-            host.secrets.as_deref(),
+            mounts::OfHost {
+                files: &image.host_files,
+                hosts: &host.hosts,
+                notify_socket: run.notify_socket(),
+                secrets: host.secrets.as_deref(),
+            },
         ),
         linux: Linux {
             cgroups_path: host.cgroup.clone(),

@@ -175,6 +175,28 @@ fn the_bridge_gives_a_host_without_a_network_no_address() {
     host.poweroff();
 }
 
+both!(containers_know_each_other_by_their_names);
+fn containers_know_each_other_by_their_names() {
+    let alone = Namespace::new();
+    alone.ip("link set lo up");
+    let mut host = host(&[test_image()])
+        .network(&alone)
+        .service("web", &bridged("", "mirror=80"))
+        .service("later", &format!("start: manual\n{}", bridged("", "mirror=80")))
+        .up(&["web"]);
+    let names = |service: &str| printed_within(&host, service, "cat=/etc/hosts");
+    let [web, _] = addresses(&host, "web");
+    let of_host = std::fs::read_to_string("/etc/hosts").expect("the host has one");
+    assert_eq!(names("web"), format!("{of_host}{web}\tweb"));
+    host.ctl(&["start", "later", "--wait"]).ok();
+    let [later, _] = addresses(&host, "later");
+    // What runs already sees the new name.
+    assert_eq!(names("web"), format!("{of_host}{later}\tlater\n{web}\tweb"));
+    assert_eq!(ask_within(&host, "web", "later:80"), web.to_string());
+    assert_eq!(ask_within(&host, "later", "web:80"), later.to_string());
+    host.poweroff();
+}
+
 all!(datagrams_go_both_ways_through_a_port_of_udp);
 fn datagrams_go_both_ways_through_a_port_of_udp() {
     let place = Place::new();

@@ -35,6 +35,7 @@ fn host() -> Host {
         incarnation: "abc-1".into(),
         secrets: None,
         network: "/run/kelson/netns/web".into(),
+        hosts: "/run/kelson/hosts".into(),
         cgroup: "/kelson/web".into(),
     }
 }

@@ -3,7 +3,9 @@
 //! Their answer stands in a file, which a test may write at any time.
 
 use std::io::{BufRead as _, BufReader, Error, Read, Result, Write, copy};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{
+    IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs as _, UdpSocket,
+};
 use std::time::Duration;
 
 /// How long an answer may take.
@@ -24,8 +26,11 @@ pub fn mirror(value: &str) -> ! {
 }
 
 /// The first line of what `ADDRESS:PORT` answers, or why it does not.
+///
+/// A name in place of the address is one of `/etc/hosts`.
 pub fn ask(value: &str) -> String {
-    let address = super::or_die(value, value.parse::<SocketAddr>().map_err(Error::other));
+    let found = value.to_socket_addrs().and_then(|mut found| found.next().ok_or(Error::other("no address")));
+    let address = super::or_die(value, found);
     let asked = TcpStream::connect_timeout(&address, PATIENCE).and_then(|stream| {
         stream.set_read_timeout(Some(PATIENCE))?;
         let mut line = String::new();
