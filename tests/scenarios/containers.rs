@@ -34,6 +34,7 @@ mod c2_shared_layers;
 mod c3_hostile_archives;
 mod c4_containerd_dies;
 mod c5_one_container_a_task_each_run;
+mod compose;
 mod docker_registry;
 mod engine;
 mod images;

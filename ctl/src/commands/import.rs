@@ -1,5 +1,7 @@
 //! `import`: files of other programs as files of Kelson, without a host.
 
+mod compose;
+mod outcome;
 mod systemd;
 
 use crate::call::{Call, Run};
@@ -13,6 +15,7 @@ use crate::failure::Failure;
 ///
 /// Examples:
 ///   kelsonctl import systemd /lib/systemd/system/redis-server.service
+///   kelsonctl import compose --out /etc/kelson/services compose.yaml
 #[derive(Debug, Clone, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub struct Arguments {
@@ -22,6 +25,7 @@ pub struct Arguments {
 
 #[derive(Debug, Clone, clap::Subcommand)]
 enum Kind {
+    Compose(compose::Arguments),
     Systemd(systemd::Arguments),
 }
 
@@ -30,6 +34,7 @@ impl Run for Arguments {
 
     async fn run(self, call: &Call) -> Result<(), Failure> {
         match self.kind {
+            Kind::Compose(arguments) => compose::run(call, arguments),
             Kind::Systemd(arguments) => systemd::run(call, arguments),
         }
     }

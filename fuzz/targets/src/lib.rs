@@ -10,6 +10,7 @@ mod api;
 mod archives;
 mod certificate;
 mod cgroup;
+mod compose;
 mod configuration;
 mod ctl;
 mod dhcp;
@@ -72,6 +73,7 @@ pub const TARGETS: &[Target] = &[
     target("catalog", archives::catalog, 4096, Some("oci")),
     target("certificate", certificate::read, 2048, None),
     target("cgroup_files", cgroup::files, 2048, Some("cgroup")),
+    target("compose_file", compose::file, 4096, Some("compose")),
     target("configuration", configuration::folder, 8192, Some("yaml")),
     target("ctl_responses", ctl::responses, 4096, Some("names")),
     target("dhcp6_messages", dhcp6::messages, 4096, None),

@@ -129,20 +129,25 @@ pub fn io_weight(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
     }
 }
 
-/// Numbers and ranges, with blanks or commas between them.
 pub fn cpu_affinity(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
+    match cpu_set(&setting.list().join(" ")) {
+        Some(set) => {
+            draft.spec.attributes.cpus = set;
+            Outcome::as_table()
+        }
+        None => {
+            Outcome::rejected("the service runs on every CPU: the value is no list of numbers and ranges")
+        }
+    }
+}
+
+/// Numbers and ranges, with blanks or commas between them.
+pub fn cpu_set(text: &str) -> Option<Vec<u64>> {
     let mut set: Vec<u64> = Vec::new();
-    for word in
-        setting.list().iter().flat_map(|value| value.split([' ', '\t', ','])).filter(|word| !word.is_empty())
-    {
+    for word in text.split([' ', '\t', ',']).filter(|word| !word.is_empty()) {
         let (first, last) = word.split_once('-').unwrap_or((word, word));
         let cpu = |text: &str| text.parse::<u16>().ok().filter(|cpu| *cpu <= LAST_CPU);
-        let Some((first, last)) = cpu(first).zip(cpu(last)) else {
-            return Outcome::rejected(format!(
-                "the service runs on every CPU: {word:?} names none by its number"
-            ));
-        };
-        for cpu in first..=last {
+        for cpu in cpu(first)?..=cpu(last)? {
             let place = usize::from(cpu / BITS);
             if set.len() <= place {
                 set.resize(place.saturating_add(1), 0);
@@ -152,8 +157,7 @@ pub fn cpu_affinity(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
             }
         }
     }
-    draft.spec.attributes.cpus = set;
-    Outcome::as_table()
+    Some(set)
 }
 
 /// `RuntimeDirectory=` and the four like it.

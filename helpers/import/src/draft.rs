@@ -13,6 +13,7 @@ use crate::settings::Settings;
 use crate::specifiers::expanded;
 use crate::unit_name::UnitName;
 use crate::values::{LONGEST, boolean, time_span};
+use crate::written::insert;
 
 /// What systemd waits for a start and a stop, unless a unit says otherwise.
 const TIMEOUT: Duration = Duration::from_secs(90);
@@ -154,11 +155,7 @@ impl<'u> Draft<'u> {
             (None, None) => None,
         };
         let Json::Map(mut entries) = kelson_load::written(&self.spec) else { return Json::Null };
-        let mut put = |key: &str, value: Json| {
-            let after = |other: &str| ORDER.iter().position(|known| *known == other);
-            let at = entries.iter().position(|(other, _)| after(other) > after(key));
-            entries.insert(at.unwrap_or(entries.len()), (key.to_owned(), value));
-        };
+        let mut put = |key: &str, value: Json| insert(&mut entries, key, value);
         if !defaults.is_empty() {
             let one = |(name, value): (String, String)| (name, Json::Text(value));
             put("environmentDefaults", Json::Map(defaults.into_iter().map(one).collect()));
@@ -175,36 +172,3 @@ impl<'u> Draft<'u> {
         Json::Map(entries)
     }
 }
-
-/// Keys of a service file, in its order; those before `environment` stand there already.
-const ORDER: [&str; 29] = [
-    "environmentDefaults",
-    "environment",
-    "environmentFiles",
-    "expand",
-    "type",
-    "start",
-    "when",
-    "after",
-    "before",
-    "depends",
-    "restart",
-    "success",
-    "readiness",
-    "startTimeout",
-    "hooks",
-    "reload",
-    "stop",
-    "user",
-    "resources",
-    "delegate",
-    "limits",
-    "umask",
-    "nice",
-    "oomScoreAdjust",
-    "cpuAffinity",
-    "directories",
-    "security",
-    "api",
-    "logs",
-];

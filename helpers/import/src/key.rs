@@ -20,32 +20,32 @@ pub enum Neutral {
 
 /// One key of a section, and what becomes of it.
 #[derive(Debug, Clone, Copy)]
-pub struct Key {
+pub struct Key<R = Read> {
     pub name: &'static str,
     /// Of most values.
     pub fate: Fate,
     /// What it becomes, or what the service loses and what to do. Markdown.
     pub sentence: &'static str,
     pub neutral: Neutral,
-    pub read: Option<Read>,
+    pub read: Option<R>,
 }
 
 /// Asks for nothing that a service could miss: `why`.
-pub const fn moot(name: &'static str, why: &'static str) -> Key {
+pub const fn moot<R>(name: &'static str, why: &'static str) -> Key<R> {
     Key { name, fate: Fate::Kept, sentence: why, neutral: Neutral::Empty, read: None }
 }
 
 /// Has a counterpart, which `read` writes; it says so where a value has none.
-pub const fn kept(name: &'static str, read: Read, becomes: &'static str) -> Key {
+pub const fn kept<R: Copy>(name: &'static str, read: R, becomes: &'static str) -> Key<R> {
     Key { name, fate: Fate::Kept, sentence: becomes, neutral: Neutral::Empty, read: Some(read) }
 }
 
 /// Has a counterpart that differs.
-pub const fn nearly(name: &'static str, read: Read, becomes: &'static str) -> Key {
+pub const fn nearly<R: Copy>(name: &'static str, read: R, becomes: &'static str) -> Key<R> {
     Key { name, fate: Fate::Approximated, sentence: becomes, neutral: Neutral::Empty, read: Some(read) }
 }
 
 /// Is lost, but for these values.
-pub const fn lost(name: &'static str, neutral: Neutral, loses: &'static str) -> Key {
+pub const fn lost<R>(name: &'static str, neutral: Neutral, loses: &'static str) -> Key<R> {
     Key { name, fate: Fate::Rejected, sentence: loses, neutral, read: None }
 }

@@ -1,4 +1,4 @@
-//! Files of other programs as service files: units of systemd.
+//! Files of other programs as service files: units of systemd, and files of Docker Compose.
 //!
 //! Text goes in, a service file and findings come out: the crate reads no file and asks no host. [`keys`] is the table of
 //! all keys of a service unit, and what becomes of each.
@@ -9,6 +9,7 @@
 
 mod attributes;
 mod commands;
+pub mod compose;
 mod confinement;
 mod draft;
 mod ends;
@@ -27,6 +28,7 @@ mod unit_name;
 mod values;
 mod view;
 mod words;
+mod written;
 
 use kelson_load::Json;
 use kelson_spec::near::near;

@@ -1,33 +1,66 @@
-//! The table of keys as a page of the documents.
+//! The tables of keys as pages of the documents.
 
 use std::fmt::Write as _;
 
+use crate::compose::keys::PARTS as COMPOSE;
 use crate::finding::Fate;
+use crate::key::Key;
 use crate::keys::PARTS;
 
-/// What stands in a line of a column.
-fn row(page: &mut String, name: &str, fate: Fate, sentence: &str) {
-    // Writing into a String does not fail.
-    let _ = writeln!(page, "| `{name}=` | {} | {sentence} |", fate.name());
+/// The keys of a table.
+fn table<R>(page: &mut String, keys: &[Key<R>], sign: &str) {
+    page.push_str("| key | | in Kelson, or what is lost |\n|---|---|---|\n");
+    for key in keys {
+        // Writing into a String does not fail.
+        let _ = writeln!(page, "| `{}{sign}` | {} | {} |", key.name, key.fate.name(), key.sentence);
+    }
+}
+
+/// The number of keys of each fate.
+fn counts(fates: &[Fate]) -> String {
+    let count = |fate: Fate| fates.iter().filter(|one| **one == fate).count();
+    let counts: Vec<String> =
+        Fate::ALL.iter().map(|fate| format!("{} {}", count(*fate), fate.name())).collect();
+    format!("Of {} keys, as a rule: {}.\n", fates.len(), counts.join(", "))
 }
 
 /// `docs/coming-from/systemd-keys.md`.
 pub fn keys() -> String {
-    let mut page = String::from(HEAD);
-    let all = || PARTS.iter().flat_map(|part| part.keys);
-    let count = |fate: Fate| all().filter(|key| key.fate == fate).count();
-    let counts: Vec<String> =
-        Fate::ALL.iter().map(|fate| format!("{} {}", count(*fate), fate.name())).collect();
-    let _ = writeln!(page, "Of {} keys, as a rule: {}.", all().count(), counts.join(", "));
+    let fates: Vec<Fate> = PARTS.iter().flat_map(|part| part.keys).map(|key| key.fate).collect();
+    let mut page = format!("{HEAD}{}", counts(&fates));
     for part in PARTS {
         let _ = writeln!(page, "\n## {}\n\nSee {}.\n", part.title, part.page);
-        page.push_str("| key | | in Kelson, or what is lost |\n|---|---|---|\n");
-        for key in part.keys {
-            row(&mut page, key.name, key.fate, key.sentence);
-        }
+        table(&mut page, part.keys, "=");
     }
     page
 }
+
+/// `docs/coming-from/compose-keys.md`.
+pub fn compose_keys() -> String {
+    let fates: Vec<Fate> = COMPOSE.iter().flat_map(|part| part.keys).map(|key| key.fate).collect();
+    let mut page = format!("{COMPOSE_HEAD}{}", counts(&fates));
+    for part in COMPOSE {
+        let _ = writeln!(page, "\n## {}\n", part.title);
+        table(&mut page, part.keys, "");
+    }
+    page
+}
+
+const COMPOSE_HEAD: &str = "# Keys of compose files
+
+<!-- Written by hack/docs --renew, from the table of helpers/import/src/compose/keys.rs. -->
+
+This is what [`kelsonctl import compose`](../howto/compose.md) makes of each key of the Compose specification.
+
+- **kept**: the service file does what the key asks for, or the key asks for nothing that a service could miss.
+- **approximated**: it does so with the difference that the table names.
+- **rejected**: something is lost, and the table says what.
+
+The table tells what becomes of most values.
+The command judges the values of the file that it reads, and says so.
+Keys that begin with `x-` are kept: Docker does not read them either.
+
+";
 
 const HEAD: &str = "# Keys of systemd's service units
 

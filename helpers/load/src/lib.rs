@@ -25,14 +25,16 @@ mod scalars;
 pub mod schema;
 mod sources;
 mod store;
-mod tree;
+pub mod tree;
 
+pub use environment::parse as environment_file;
 pub use folder::single::{FileKind, LoadedFile, is_configuration, load_file};
 pub use folder::{load, load_with};
 pub use grammar::written;
 pub use json::Json;
 #[cfg(feature = "describe")]
 pub use origins::{Origin, origins};
+pub use parser::{guarded, parse};
 pub use scalars::scalars;
 pub use sources::{Mode, Sources, Switch};
 pub use store::{TREE_MAX, name_mistake, read_tree};

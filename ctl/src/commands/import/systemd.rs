@@ -1,19 +1,14 @@
 //! `import systemd`: service units, with their drop-ins.
 
 use std::ffi::OsString;
-use std::fs::OpenOptions;
-use std::io::{ErrorKind, Write as _};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use kelson_import::{Fate, Finding, Source, Translation, Unit};
-use serde_yaml::Value;
+use kelson_import::{Source, Translation, Unit};
 
+use super::outcome::{Imported, end, read, show};
 use crate::call::Call;
 use crate::failure::Failure;
-use crate::output::{Page, escape, views};
-
-/// The largest unit file that is read, in bytes.
-const MOST: u64 = 1 << 20;
 
 /// Translate service units of systemd
 ///
@@ -51,47 +46,15 @@ fn specifier(text: &str) -> Result<(char, String), String> {
     parts.ok_or_else(|| "write a letter and its value, such as H=edge-1".to_owned())
 }
 
-/// A file and what became of it.
-struct Imported {
-    unit: String,
-    outcome: Result<Translation, String>,
-}
-
-views! {
-    Finding: finding { section, key, file, line, fate: finding.fate.name(), sentence }
-    Imported: imported {
-        unit,
-        service: imported.outcome.as_ref().ok().map(|done| done.name.clone()),
-        file: imported.outcome.as_ref().ok().map(|done| done.file.file()),
-        error: imported.outcome.as_ref().err().cloned(),
-        fate: imported.outcome.as_ref().map_or(Fate::Rejected, Translation::fate).name(),
-        findings: imported.outcome.as_ref().map(|done| done.findings.iter().map(view).collect::<Vec<_>>()).unwrap_or_default(),
-    }
-}
-
-fn view(finding: &Finding) -> Value {
-    crate::output::View::view(finding)
-}
-
 pub fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
     let Arguments { files, instance, specifiers, out } = arguments;
     let one = |path: &PathBuf| Imported {
-        unit: path.display().to_string(),
+        from: path.display().to_string(),
         outcome: import(path, instance.as_deref(), &specifiers),
     };
     let imported: Vec<Imported> = files.iter().map(one).collect();
-    let written = match &out {
-        Some(folder) => Some(write(folder, &imported)?),
-        None => None,
-    };
-    let text = || written.unwrap_or_else(|| documents(&imported));
-    call.show(&imported.iter().map(crate::output::View::view).collect::<Vec<_>>(), || Page::Text(text()))?;
-    if call.is_table() {
-        for one in &imported {
-            tell(call, one);
-        }
-    }
-    end(&imported)
+    show(call, &imported, out.as_deref())?;
+    end(&imported, "unit")
 }
 
 fn import(path: &Path, instance: Option<&str>, specifiers: &[(char, String)]) -> Result<Translation, String> {
@@ -105,20 +68,6 @@ fn import(path: &Path, instance: Option<&str>, specifiers: &[(char, String)]) ->
     let sources = texts.iter().map(|(name, text)| Source { name, text }).collect();
     let unit = Unit { name: &name, instance, sources, specifiers: specifiers.to_vec() };
     kelson_import::service(&unit).map_err(|error| error.to_string())
-}
-
-fn read(path: &Path) -> Result<String, String> {
-    let of_path = |what: String| format!("{}: {what}", path.display());
-    match std::fs::metadata(path) {
-        Ok(found) if found.is_dir() => return Err(of_path("this is a folder; name a unit file".to_owned())),
-        Ok(found) if found.len() > MOST => {
-            return Err(of_path("this is more than 1 MiB, and no unit file".to_owned()));
-        }
-        Ok(_) => {}
-        Err(error) => return Err(of_path(error.to_string())),
-    }
-    let bytes = std::fs::read(path).map_err(|error| of_path(error.to_string()))?;
-    String::from_utf8(bytes).map_err(|_| of_path("this is no UTF-8, and no unit file".to_owned()))
 }
 
 /// The drop-ins of a unit in the order of their names, whatever folder they are in. Of two of the same name that of the
@@ -143,72 +92,4 @@ fn drop_ins(path: &Path, name: &str, instance: Option<&str>) -> Result<Vec<PathB
         }
     }
     Ok(found.into_values().collect())
-}
-
-/// The service files; of several, each behind its name.
-fn documents(imported: &[Imported]) -> String {
-    let done: Vec<&Translation> = imported.iter().filter_map(|one| one.outcome.as_ref().ok()).collect();
-    match done.as_slice() {
-        [only] => only.file.file(),
-        several => {
-            several.iter().map(|one| format!("--- # {}.yaml\n{}", one.name, one.file.file())).collect()
-        }
-    }
-}
-
-/// Writes the service files; none if one is there already.
-fn write(folder: &Path, imported: &[Imported]) -> Result<String, Failure> {
-    let failed = |path: &Path, error: std::io::Error| Failure::Failed(format!("{}: {error}", path.display()));
-    let files: Vec<(PathBuf, String)> = imported
-        .iter()
-        .filter_map(|one| one.outcome.as_ref().ok())
-        .map(|one| (folder.join(format!("{}.yaml", one.name)), one.file.file()))
-        .collect();
-    let there = files.iter().find(|(path, _)| path.symlink_metadata().is_ok());
-    let mut names: Vec<&Path> = files.iter().map(|(path, _)| path.as_path()).collect();
-    names.sort_unstable();
-    let twice = names.windows(2).find(|pair| matches!(pair, [one, other] if one == other));
-    if let Some(path) = there.map(|(path, _)| path.as_path()).or(twice.and_then(|pair| pair.first().copied()))
-    {
-        let path = path.display();
-        return Err(Failure::Failed(format!(
-            "{path} is there already, or two units have this name; nothing was written: remove it, or name another \
-             folder with --out"
-        )));
-    }
-    std::fs::create_dir_all(folder).map_err(|error| failed(folder, error))?;
-    let mut text = String::new();
-    for (path, content) in files {
-        let made = OpenOptions::new().write(true).create_new(true).open(&path);
-        made.and_then(|mut file| file.write_all(content.as_bytes())).map_err(|error| failed(&path, error))?;
-        text += &format!("{} written\n", escape(&path.display().to_string()));
-    }
-    Ok(text)
-}
-
-/// What was not kept of a unit.
-fn tell(call: &Call, imported: &Imported) {
-    match &imported.outcome {
-        Err(error) => call.note(&escape(error)),
-        Ok(done) => {
-            for finding in done.findings.iter().filter(|finding| finding.fate != Fate::Kept) {
-                let Finding { file, line, key, fate, sentence, .. } = finding;
-                call.note(&escape(&format!("{file}:{line}: {key}: {}: {sentence}", fate.name())));
-            }
-        }
-    }
-}
-
-fn end(imported: &[Imported]) -> Result<(), Failure> {
-    let fate = |one: &&Imported| one.outcome.as_ref().map_or(Fate::Rejected, Translation::fate);
-    let lossy: Vec<&Imported> = imported.iter().filter(|one| fate(one) == Fate::Rejected).collect();
-    match (lossy.as_slice(), imported.len()) {
-        ([], _) => Ok(()),
-        ([Imported { outcome: Err(_), .. }], 1) => Err(Failure::Reported),
-        (_, 1) => Err(Failure::Failed("the service file does not do all that the unit asks for".to_owned())),
-        (lossy, all) => {
-            let count = lossy.len();
-            Err(Failure::Failed(format!("{count} of {all} units lose something, or are not translated")))
-        }
-    }
 }

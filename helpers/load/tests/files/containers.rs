@@ -438,7 +438,7 @@ container: {image: a, ports: [{name: a b, container: 0, host: 65536, protocol: s
 
 name: box
 container: {image: a, mount: []}
-=> 2:23: container.mount: this key is not known; did you mean mounts? Allowed here: image, runtime, pull, command, workingDirectory, hostname, network, ports, mounts, userNamespace, devices
+=> 2:23: container.mount: this key is not known; did you mean mounts? Allowed here: image, runtime, pull, command, arguments, workingDirectory, hostname, network, ports, mounts, userNamespace, devices
 
 name: box
 container: {image: a, mounts: [{source: data, target: /b}]}

@@ -656,7 +656,7 @@ container: {image: a b}
 
 name: web
 container: {image: a, command: [b], arguments: [c]}
-=> 2:49: container.arguments: command stands for the entrypoint too, so nothing gets these arguments; add them to command
+=> 2:37: container.arguments: command stands for the entrypoint too, so nothing gets these arguments; add them to command
 
 name: web
 container: {image: a, network: ring}
