@@ -18,6 +18,7 @@ pub mod pidfd;
 pub mod process;
 mod removed;
 pub mod rights;
+pub mod seccomp;
 mod spawn;
 pub mod swaps;
 pub mod text;

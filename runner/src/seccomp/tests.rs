@@ -1,3 +1,5 @@
+use kelson_sys::seccomp::{ARCHITECTURE, AT_LEAST, JUMP, NATIVE, NUMBER};
+
 use super::*;
 
 /// Runs a filter as the kernel does.
@@ -52,7 +54,9 @@ fn each_number_meets_the_fate_that_its_rule_says() {
 fn a_long_program_finds_its_verdicts_too() {
     let fates = [Rule::Allow, Rule::Refuse, Rule::Unknown, Rule::Clone, Rule::UnixSocket];
     let rules: Vec<(u32, Rule)> = (0..2000).zip(fates.into_iter().cycle()).collect();
-    let filter = Filter { program: compile(&rules, 1999), is_of_all: false };
+    let rest = Rest { newest: 1999, unnamed: Rule::Refuse, unknown: Rule::Unknown };
+    let program = kelson_sys::seccomp::compile(&rules, rest);
+    let filter = Filter { program, is_of_all: false };
     for (call, rule) in rules {
         let expected = match rule {
             Rule::Refuse => EPERM,
