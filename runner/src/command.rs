@@ -89,6 +89,8 @@ pub struct Command {
     pub(crate) bounding: Option<u64>,
     pub(crate) ambient: u64,
     pub(crate) seccomp: Option<Arc<Filter>>,
+    /// One more filter, installed after that one: instructions as they are in memory. Empty: none.
+    pub(crate) own_filter: Vec<u64>,
     pub(crate) pid_namespace: PidNamespace,
     /// The network namespace that it enters.
     pub(crate) network: Option<OwnedFd>,

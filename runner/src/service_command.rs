@@ -67,7 +67,9 @@ pub(crate) fn service_command(
         }
         false => command.args(arguments.iter().map(String::as_str)),
     };
-    let bounding = security.capabilities.unwrap_or(u64::MAX);
+    // A build without such services has no such code.
+    let denied = if const { OWN.has(Feature::Units) } { security.sandbox.denied_capabilities() } else { 0 };
+    let bounding = security.capabilities.unwrap_or(u64::MAX) & !denied;
     let ambient = security.ambient & bounding;
     // The capabilities that the program can ever hold: the seccomp profile opens what they allow. A user other than
     // root holds the ambient ones; a set-user-id program may give it more, up to the bounding set.
@@ -80,12 +82,15 @@ pub(crate) fn service_command(
     // A view of its own is read-only where it is to be.
     command.mounts = context.mounts.filter(|_| !context.as_root);
     command.read_only_root = security.read_only_root && command.mounts.is_none();
-    command.bounding = security.capabilities;
+    command.bounding = (bounding != u64::MAX).then_some(bounding);
     command.ambient = ambient;
     command.seccomp = match security.seccomp {
         Seccomp::Unconfined => None,
         Seccomp::Default => Some(processes.default_filter(held)),
     };
+    if const { OWN.has(Feature::Units) } {
+        command.own_filter.clone_from(&security.sandbox.filter);
+    }
     Ok(command)
 }
 

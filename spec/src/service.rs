@@ -12,6 +12,7 @@ mod ending;
 mod hooks;
 mod nesting;
 mod output;
+mod sandbox;
 mod workload;
 
 use std::path::PathBuf;
@@ -30,6 +31,7 @@ pub use directories::{Directories, Directory, DirectoryKind, Preserve, is_path a
 pub use ending::{ExitMatch, OnExit, StopMode, StopSpec};
 pub use hooks::{Hook, Hooks, Reload, Resumed};
 pub use output::{LogSpec, Stdout};
+pub use sandbox::{CallAnswer, Protection, Restriction, Sandbox, Selection, SystemCalls};
 pub use workload::{
     ContainerDevice, ContainerMount, ContainerNetwork, ContainerRuntime, ContainerSpec, ProcessSpec, Workload,
 };

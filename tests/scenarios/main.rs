@@ -35,6 +35,7 @@ mod recovery;
 mod restarts;
 mod rootless;
 mod run_end;
+mod sandbox;
 mod scale;
 mod schemas;
 mod secrets;

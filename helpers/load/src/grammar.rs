@@ -30,6 +30,7 @@ mod probes;
 mod registries;
 mod requirement;
 mod restart;
+mod sandbox;
 mod secrets;
 mod seen;
 mod service;

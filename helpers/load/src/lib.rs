@@ -6,11 +6,13 @@
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects))]
 
 mod accounts;
+mod calls;
 mod certificates;
 mod containers;
 mod decode;
 mod environment;
 pub mod files;
+mod filter;
 mod folder;
 mod grammar;
 mod groups;

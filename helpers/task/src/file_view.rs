@@ -3,20 +3,21 @@
 //! No file holds it: Linux lets a file hold a mount namespace only if that is younger than the one in which the file is, and
 //! 6.18 tells their ages wrong. PID 1 gets it as a descriptor, and later opens that of the process. It is a copy of this namespace: mounts and unmounts of the host still arrive there, and nothing of it arrives here.
 
-use std::fs::File;
+mod protection;
+
+use std::fs::{File, read_link};
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use kelson_container::mount_call::{Change, NewFileSystem, change, copy_of, put};
 use kelson_container::tree::{Tree, text};
-use kelson_container::{mask, protect};
 use kelson_spec::service::ViewRule;
-use kelson_sys::rights;
+use kelson_sys::{ordered, rights};
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat};
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
-use nix::sys::stat::{Mode, mkdirat};
+use nix::sys::stat::{Mode, fstat, mkdirat};
 use nix::unistd::symlinkat;
 
 use crate::failure::at;
@@ -36,38 +37,95 @@ const LINKS: [(&str, &str); 6] = [
 
 /// Makes the namespace, and sends it.
 pub fn make(rules: &[String], control: &OwnedFd) -> Result<String, String> {
-    let rules = rules.iter().map(|word| Rule::read(word)).collect::<Option<Vec<Rule<'_>>>>();
-    let namespace = arrange(&rules.ok_or("one of its rules is not known")?)?;
+    let namespace = arrange(&read(rules).ok_or("one of its rules is not known")?)?;
     rights::send(control.as_fd(), b"v", &[namespace.as_fd()])
         .map_err(|errno| format!("cannot send its mount namespace: {}", errno.desc()))?;
     Ok(String::new())
 }
 
+/// What is done at one place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Act {
+    ReadOnly,
+    Writable,
+    NoExec,
+    Exec,
+    Hidden,
+    Temporary,
+    Devices,
+    /// The processes of this PID namespace: without those of others, and without other files.
+    Processes {
+        is_own: bool,
+        is_bare: bool,
+    },
+}
+
+/// One place that is to look different.
+#[derive(Debug, Clone, PartialEq, Eq)]
 struct Rule<'a> {
-    rule: ViewRule,
+    act: Act,
+    /// Of two rules for one path the higher comes later.
+    rank: u8,
     path: &'a Path,
     /// Nothing has to be there.
     may_be_missing: bool,
 }
 
-impl<'a> Rule<'a> {
-    fn read(word: &'a str) -> Option<Rule<'a>> {
+/// All rules. `None`: there is a word that is none.
+fn read(words: &[String]) -> Option<Vec<Rule<'_>>> {
+    let (mut rules, mut protections) = (Vec::new(), Vec::new());
+    for word in words {
         let (rule, path) = ViewRule::of_word(word)?;
+        let (act, rank) = match rule {
+            ViewRule::Temporary => (Act::Temporary, 1),
+            ViewRule::Devices => (Act::Devices, 1),
+            ViewRule::ReadOnly => (Act::ReadOnly, 2),
+            ViewRule::NoExec => (Act::NoExec, 2),
+            ViewRule::Writable => (Act::Writable, 3),
+            ViewRule::Exec => (Act::Exec, 3),
+            ViewRule::Hidden => (Act::Hidden, 5),
+            ViewRule::Protect => {
+                protections.push(path);
+                continue;
+            }
+        };
         let (may_be_missing, path) = match path.strip_prefix('-') {
             Some(path) => (true, path),
             None => (false, path),
         };
-        Some(Rule { rule, path: Path::new(path), may_be_missing })
+        rules.push(Rule { act, rank, path: Path::new(path), may_be_missing });
     }
+    rules.extend(protection::rules(&protections)?);
+    Some(rules)
+}
 
-    /// Whether it has something to act on.
-    fn is_there(&self, tree: &Tree) -> Result<bool, String> {
-        match tree.find(self.path) {
-            Ok(_) => Ok(true),
-            Err(Errno::ENOENT | Errno::ENOTDIR) if self.may_be_missing => Ok(false),
-            Err(errno) => Err(at(self.path, errno.desc())),
-        }
+/// A rule that has something to act on.
+struct Place<'a> {
+    rule: &'a Rule<'a>,
+    /// Where its path leads.
+    path: PathBuf,
+}
+
+/// The rules that have a place, each after those for what is above it.
+fn places<'a>(tree: &Tree, rules: &'a [Rule<'a>]) -> Result<Vec<Place<'a>>, String> {
+    let mut places = Vec::new();
+    for rule in rules {
+        let found = match tree.find(rule.path) {
+            Ok(found) => found,
+            Err(Errno::ENOENT | Errno::ENOTDIR) if rule.may_be_missing => continue,
+            Err(errno) => return Err(at(rule.path, errno.desc())),
+        };
+        let path = read_link(format!("/proc/self/fd/{}", found.as_raw_fd()));
+        places.push(Place { rule, path: path.map_err(|error| at(rule.path, error))? });
     }
+    ordered::sort_by_key(&mut places, |place| (place.path.clone(), place.rule.rank));
+    Ok(places)
+}
+
+/// Whether the innermost of both acts that a path is under is `act`.
+fn is_under(places: &[Place<'_>], path: &Path, act: Act, opposite: Act) -> bool {
+    let above = places.iter().filter(|place| path.starts_with(&place.path)).map(|place| place.rule.act);
+    above.filter(|found| *found == act || *found == opposite).next_back() == Some(act)
 }
 
 /// Enters a new namespace, and arranges it. Returns the namespace.
@@ -77,39 +135,122 @@ fn arrange(rules: &[Rule<'_>]) -> Result<File, String> {
         .and_then(|()| mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_SLAVE, none))
         .map_err(|errno| format!("cannot make its mount namespace: {}", errno.desc()))?;
     let tree = Tree::at(Path::new("/")).map_err(|errno| at(Path::new("/"), errno.desc()))?;
-    let mut there = Vec::new();
-    for rule in rules {
-        if rule.is_there(&tree)? {
-            // As it is before anything is taken away.
-            let copy = match rule.rule {
-                ViewRule::Writable => Some(copy(&tree, rule.path)?),
-                _ => None,
-            };
-            there.push((rule, copy));
-        }
+    let places = places(&tree, rules)?;
+    let is_read_only = |path: &Path| is_under(&places, path, Act::ReadOnly, Act::Writable);
+    let no_exec = |path: &Path| match is_under(&places, path, Act::NoExec, Act::Exec) {
+        true => libc::MOUNT_ATTR_NOEXEC,
+        false => 0,
+    };
+    // As it is before anything is taken away.
+    let mut nodes = Vec::new();
+    if let Some(devices) = places.iter().find(|place| place.rule.act == Act::Devices) {
+        nodes = device_copies(&tree, &devices.path)?;
+        // Those are all that it can open, wherever others are.
+        limit_root(&tree, libc::MOUNT_ATTR_NODEV)?;
     }
-    let refused = |error: &dyn std::fmt::Display| error.to_string();
-    for (Rule { rule, path, .. }, copy) in there {
-        let on = |made: OwnedFd| {
-            let target = tree.find(path).map_err(|errno| at(path, errno.desc()))?;
-            put(made.as_fd(), target.as_fd()).map_err(|errno| at(path, errno.desc()))
+    let mut copies = Vec::new();
+    for Place { rule, path } in &places {
+        let set = match rule.act {
+            Act::Writable => no_exec(path),
+            Act::Exec if is_read_only(path) => libc::MOUNT_ATTR_RDONLY,
+            Act::Exec => 0,
+            _ => continue,
         };
-        match rule {
-            ViewRule::ReadOnlyRoot => {
-                let read_only = Change { set: libc::MOUNT_ATTR_RDONLY, ..Change::default() };
-                change(tree.root(), read_only, true)
-                    .map_err(|errno| format!("cannot make its root read-only: {}", errno.desc()))?;
+        copies.push(limited(&tree, path, set, 0)?);
+    }
+    let mut copies = copies.into_iter();
+    for Place { rule, path } in &places {
+        let made = match rule.act {
+            Act::ReadOnly | Act::NoExec => {
+                let set = match rule.act {
+                    Act::ReadOnly => libc::MOUNT_ATTR_RDONLY,
+                    _ => libc::MOUNT_ATTR_NOEXEC,
+                };
+                if path == Path::new("/") {
+                    limit_root(&tree, set)?;
+                    continue;
+                }
+                match limited(&tree, path, set, libc::MS_PRIVATE) {
+                    // It is below one that is hidden.
+                    Err(_) if tree.find(path).is_err() && rule.may_be_missing => continue,
+                    made => made?,
+                }
             }
-            ViewRule::ReadOnly => {
-                protect(&tree, &path.to_string_lossy()).map_err(|error| refused(&error))?;
+            Act::Writable | Act::Exec => {
+                let Some(copy) = copies.next() else { continue };
+                // A new file system is neither read-only nor the host's.
+                let is_new = |other: &Place<'_>| other.path == *path && other.rule.rank == 1;
+                if places.iter().any(is_new) {
+                    continue;
+                }
+                copy
             }
-            ViewRule::Writable => copy.map_or(Ok(()), on)?,
-            ViewRule::Hidden => mask(&tree, &path.to_string_lossy()).map_err(|error| refused(&error))?,
-            ViewRule::Temporary => on(temporary(c"1777").map_err(|errno| at(path, errno.desc()))?)?,
-            ViewRule::Devices => devices(&tree, path)?,
+            Act::Hidden => match tree.find(path) {
+                Err(_) if rule.may_be_missing => continue,
+                found => empty(&tree, &found.map_err(|errno| at(path, errno.desc()))?)
+                    .map_err(|errno| at(path, errno.desc()))?,
+            },
+            Act::Temporary => temporary(c"1777", no_exec(path)).map_err(|errno| at(path, errno.desc()))?,
+            Act::Devices => {
+                devices(&tree, path, std::mem::take(&mut nodes), is_read_only(path))?;
+                continue;
+            }
+            Act::Processes { is_own, is_bare } => {
+                processes(is_own, is_bare).map_err(|errno| at(path, errno.desc()))?
+            }
+        };
+        match tree.find(path) {
+            Err(_) if rule.may_be_missing => {}
+            target => {
+                let target = target.map_err(|errno| at(path, errno.desc()))?;
+                put(made.as_fd(), target.as_fd()).map_err(|errno| at(path, errno.desc()))?;
+            }
         }
     }
     File::open("/proc/self/ns/mnt").map_err(|error| format!("its mount namespace: {error}"))
+}
+
+/// Sets attributes of every mount.
+fn limit_root(tree: &Tree, set: u64) -> Result<(), String> {
+    change(tree.root(), Change { set, ..Change::default() }, true)
+        .map_err(|errno| format!("cannot limit its root: {}", errno.desc()))
+}
+
+/// A copy of what is at a path, with attributes and a propagation that are set.
+fn limited(tree: &Tree, path: &Path, set: u64, propagation: u64) -> Result<OwnedFd, String> {
+    let copied = copy(tree, path)?;
+    if (set, propagation) != (0, 0) {
+        change(copied.as_fd(), Change { set, propagation, ..Change::default() }, true)
+            .map_err(|errno| at(path, errno.desc()))?;
+    }
+    Ok(copied)
+}
+
+/// What stands in place of something hidden: a folder without entries, or a file without content.
+fn empty(tree: &Tree, found: &OwnedFd) -> nix::Result<OwnedFd> {
+    if is_folder(found)? {
+        return NewFileSystem::new(c"tmpfs")?.mount(libc::MOUNT_ATTR_RDONLY);
+    }
+    let null = tree.find(Path::new("/dev/null"))?;
+    let copied = copy_of(&text(format!("/proc/self/fd/{}", null.as_raw_fd()))?, false)?;
+    change(copied.as_fd(), Change { clear: libc::MOUNT_ATTR_NODEV, ..Change::default() }, false)?;
+    Ok(copied)
+}
+
+fn is_folder(found: &OwnedFd) -> nix::Result<bool> {
+    Ok(fstat(found)?.st_mode & libc::S_IFMT == libc::S_IFDIR)
+}
+
+/// A `/proc` of its own.
+fn processes(is_own: bool, is_bare: bool) -> nix::Result<OwnedFd> {
+    let new = NewFileSystem::new(c"proc")?;
+    if is_own {
+        new.option(c"hidepid", Some(c"2"))?;
+    }
+    if is_bare {
+        new.option(c"subset", Some(c"pid"))?;
+    }
+    new.mount(libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV | libc::MOUNT_ATTR_NOEXEC)
 }
 
 /// What is at a path, with all that is mounted below.
@@ -121,33 +262,41 @@ fn copy(tree: &Tree, path: &Path) -> Result<OwnedFd, String> {
     copied.map_err(|errno| at(path, errno.desc()))
 }
 
-fn temporary(mode: &std::ffi::CStr) -> nix::Result<OwnedFd> {
+fn temporary(mode: &std::ffi::CStr, more: u64) -> nix::Result<OwnedFd> {
     let new = NewFileSystem::new(c"tmpfs")?;
     new.option(c"mode", Some(mode))?;
-    new.mount(libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV)
+    new.mount(libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV | more)
 }
 
-/// Puts a `/dev` there that has no device of the machine.
-fn devices(tree: &Tree, path: &Path) -> Result<(), String> {
+/// Copies of what stays of a `/dev`: a folder with its mounts, or a node.
+fn device_copies(tree: &Tree, path: &Path) -> Result<Vec<(PathBuf, OwnedFd)>, String> {
     let mut kept = Vec::new();
     for name in DEVICES {
         let place = path.join(name);
         match tree.find(&place) {
             Err(Errno::ENOENT) => {}
-            // A folder with its mounts, or a node.
             _ => kept.push((place.clone(), copy(tree, &place)?)),
         }
     }
+    Ok(kept)
+}
+
+/// Puts a `/dev` there that has no device of the machine.
+fn devices(
+    tree: &Tree,
+    path: &Path,
+    kept: Vec<(PathBuf, OwnedFd)>,
+    is_read_only: bool,
+) -> Result<(), String> {
     let failed = |errno: Errno| at(path, errno.desc());
     // What is put into it may be opened as a device, and it has none itself.
-    let made = temporary(c"0755").map_err(failed)?;
+    let made = temporary(c"0755", 0).map_err(failed)?;
     for (name, target) in LINKS {
         symlinkat(target, &made, name).map_err(failed)?;
     }
     for (place, copy) in &kept {
         let name = place.file_name().unwrap_or_default();
-        let is_folder = nix::sys::stat::fstat(copy).map_err(failed)?.st_mode & libc::S_IFMT == libc::S_IFDIR;
-        match is_folder {
+        match is_folder(copy).map_err(failed)? {
             true => mkdirat(&made, name, Mode::from_bits_truncate(0o755)),
             false => {
                 let flags = OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_WRONLY | OFlag::O_CLOEXEC;
@@ -159,10 +308,49 @@ fn devices(tree: &Tree, path: &Path) -> Result<(), String> {
     let target = tree.find(path).map_err(failed)?;
     put(made.as_fd(), target.as_fd()).map_err(failed)?;
     for (place, copy) in kept {
+        if is_read_only {
+            let read_only = Change { set: libc::MOUNT_ATTR_RDONLY, ..Change::default() };
+            change(copy.as_fd(), read_only, true).map_err(failed)?;
+        }
         let target = tree.find(&place).map_err(|errno| at(&place, errno.desc()))?;
         put(copy.as_fd(), target.as_fd()).map_err(|errno| at(&place, errno.desc()))?;
     }
     let read_only = Change { set: libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NOEXEC, ..Change::default() };
     let new = tree.find(path).map_err(failed)?;
     change(new.as_fd(), read_only, false).map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place<'a>(rule: &'a Rule<'a>) -> Place<'a> {
+        Place { rule, path: rule.path.to_owned() }
+    }
+
+    #[test]
+    fn the_innermost_rule_decides() {
+        let words = ["no-exec:/", "exec:/usr", "writable:-/srv", "read-only:/"].map(str::to_owned);
+        let rules = read(&words).unwrap();
+        let mut places: Vec<Place<'_>> = rules.iter().map(place).collect();
+        ordered::sort_by_key(&mut places, |place| (place.path.clone(), place.rule.rank));
+        let no_exec = |path: &str| is_under(&places, Path::new(path), Act::NoExec, Act::Exec);
+        let read_only = |path: &str| is_under(&places, Path::new(path), Act::ReadOnly, Act::Writable);
+        assert_eq!((no_exec("/srv/x"), no_exec("/usr/bin"), no_exec("/usrlocal")), (true, false, true));
+        assert_eq!((read_only("/usr"), read_only("/srv"), read_only("/srv/x")), (true, false, false));
+        assert!(rules[2].may_be_missing);
+        assert_eq!(read(&["protect:all".to_owned()]), None);
+        assert_eq!(read(&["nothing:/".to_owned()]), None);
+    }
+
+    #[test]
+    fn what_is_protected_stays_so_although_a_path_above_is_writable() {
+        let words = ["protect:kernelTunables", "writable:/sys", "read-only:/"].map(str::to_owned);
+        let rules = read(&words).unwrap();
+        let mut places: Vec<Place<'_>> = rules.iter().map(place).collect();
+        ordered::sort_by_key(&mut places, |place| (place.path.clone(), place.rule.rank));
+        let read_only = |path: &str| is_under(&places, Path::new(path), Act::ReadOnly, Act::Writable);
+        assert!(read_only("/sys") && read_only("/sys/kernel") && read_only("/proc/sys"));
+        assert!(!read_only("/sys/fs/cgroup"));
+    }
 }

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use kelson_runner::cgroup::Cgroup;
 use kelson_services::manager::Manager;
+use kelson_spec::ServiceSpec;
 use kelson_spec::service::{Security, Workload};
 use kelson_sys::descriptor::Watched;
 use tokio::io::Interest;
@@ -80,14 +81,15 @@ fn names(manager: &Manager) -> Vec<Arc<str>> {
         service
             .spec
             .as_ref()
-            .is_some_and(|spec| is_closed(&spec.security) && matches!(spec.workload, Workload::Process(_)))
+            .is_some_and(|spec| is_closed(spec) && matches!(spec.workload, Workload::Process(_)))
     });
     confined.map(|service| service.name).collect()
 }
 
 /// A mount that arrives where a path is to stay writable may be meant to be so.
-fn is_closed(security: &Security) -> bool {
-    security.read_only_root && security.view.writable.is_empty()
+fn is_closed(spec: &ServiceSpec) -> bool {
+    let Security { read_only_root, view, .. } = &spec.security;
+    *read_only_root && view.writable.is_empty() && spec.directories.list.is_empty()
 }
 
 fn open() -> io::Result<Watched<File>> {

@@ -31,7 +31,7 @@ pub(super) struct UnitRunners<F: ?Sized> {
 impl<F: RunnerFactory + ?Sized> RunnerFactory for UnitRunners<F> {
     fn runner(&self, spec: &Arc<ServiceSpec>) -> Result<Box<dyn Runner>, ServicesError> {
         let mut runner = self.inner.runner(spec)?;
-        let rules = spec.security.view_rules();
+        let rules = spec.security.view_rules(&spec.directories);
         if !rules.is_empty() {
             let view = OwnView { tasks: Arc::clone(&self.tasks), rules, namespace: None };
             runner = Box::new(ProvidedRunner::new(runner, view));
@@ -46,7 +46,7 @@ impl<F: RunnerFactory + ?Sized> RunnerFactory for UnitRunners<F> {
         run: RunningProcess,
     ) -> Result<Arc<dyn Executor>, ServicesError> {
         let inner = self.inner.executor(spec, run)?;
-        if spec.security.view_rules().is_empty() {
+        if spec.security.view_rules(&spec.directories).is_empty() {
             return Ok(inner);
         }
         Ok(Arc::new(ViewExecutor { inner, run }))

@@ -92,20 +92,21 @@ fn steps(plan: &mut Plan) -> Result<Infallible, i32> {
         seccomp(plan)?;
     }
     credentials(plan)?;
-    if plan.command.no_new_privileges {
-        seccomp(plan)?;
-    }
     plan.control.enter(Step::Signals);
     signals(plan)?;
-    plan.control.enter(Step::Execute);
-    if plan.control.is_cancelled() {
-        return Err(libc::ECANCELED);
-    }
     let mask = plan.signal_mask;
     // SAFETY: the set lives on this stack and has the kernel's size.
     unsafe {
         let how = signed(libc::SIG_SETMASK);
         syscall(libc::SYS_rt_sigprocmask, [how, address(&mask), 0, SIGSET_SIZE, 0])?;
+    }
+    if plan.command.no_new_privileges {
+        // The last step: the filter need not allow what is done before.
+        seccomp(plan)?;
+    }
+    plan.control.enter(Step::Execute);
+    if plan.control.is_cancelled() {
+        return Err(libc::ECANCELED);
     }
     execute(plan)
 }
@@ -352,9 +353,11 @@ fn set_capabilities(held: u64, inheritable: u64) -> Result<(), i32> {
 }
 
 fn seccomp(plan: &Plan) -> Result<(), i32> {
-    let Some(program) = &plan.seccomp else { return Ok(()) };
-    plan.control.enter(Step::Seccomp);
-    call(libc::SYS_seccomp, [wide(libc::SECCOMP_SET_MODE_FILTER), 0, address(program), 0, 0])?;
+    // The default profile allows to install one more.
+    for program in [&plan.seccomp, &plan.own_filter].into_iter().flatten() {
+        plan.control.enter(Step::Seccomp);
+        call(libc::SYS_seccomp, [wide(libc::SECCOMP_SET_MODE_FILTER), 0, address(program), 0, 0])?;
+    }
     Ok(())
 }
 

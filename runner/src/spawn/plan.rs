@@ -92,6 +92,7 @@ pub(crate) struct Plan {
     pub(crate) oom_score: Vec<u8>,
     pub(crate) later_mounts: bool,
     pub(crate) seccomp: Option<libc::sock_fprog>,
+    pub(crate) own_filter: Option<libc::sock_fprog>,
     /// Signals that PID 1 ignores: set back to their default.
     pub(crate) ignored: u64,
     /// Handlers of PID 1 are not cleared by the clone itself.
@@ -169,6 +170,7 @@ impl Plan {
             oom_score: oom_score.map(|score| score.to_string().into_bytes()).unwrap_or_default(),
             later_mounts: inheritance.later_mounts,
             seccomp: command.seccomp.as_ref().map(|filter| filter.as_fprog()),
+            own_filter: own_filter(&command.own_filter),
             ignored: inheritance.ignored,
             reset_all_signals: false,
             signal_mask: inheritance.signal_mask,
@@ -210,6 +212,13 @@ fn hand_over(pipe: &OwnedFd, (uid, gid): (u32, u32), own_output: &[(dev_t, ino_t
     {
         tracing::debug!("cannot give a pipe of the log to user {uid}: {errno}");
     }
+}
+
+/// The kernel's form of instructions, which have its layout on a machine whose lowest byte comes first.
+fn own_filter(instructions: &[u64]) -> Option<libc::sock_fprog> {
+    let len = u16::try_from(instructions.len()).unwrap_or(u16::MAX);
+    let filter = instructions.as_ptr().cast::<libc::sock_filter>().cast_mut();
+    (len > 0).then_some(libc::sock_fprog { len, filter })
 }
 
 /// The strings' addresses and a null at the end. They stay right when the strings' owner moves.

@@ -2,6 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::directories::{Directories, DirectoryKind};
+use super::sandbox::Sandbox;
+
 /// A resolved user: PID 1 never reads `/etc/passwd`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -73,6 +76,9 @@ pub struct Security {
     /// A view of the file system of its own; of a process.
     #[cfg_attr(not(feature = "units"), serde(skip))]
     pub view: FileView,
+    /// Of a process.
+    #[cfg_attr(not(feature = "units"), serde(skip))]
+    pub sandbox: Sandbox,
 }
 
 /// How the files of the host look for a process. A path with `-` before it may be missing.
@@ -85,6 +91,10 @@ pub struct FileView {
     pub writable: Vec<String>,
     /// An empty folder or file stands there.
     pub hidden: Vec<String>,
+    /// No program there can be executed.
+    pub no_exec: Vec<String>,
+    /// In spite of a path above from which none can be.
+    pub exec: Vec<String>,
     /// `/tmp` and `/var/tmp` are empty file systems in memory.
     pub private_tmp: bool,
     /// `/dev` has only what belongs to no device.
@@ -94,24 +104,29 @@ pub struct FileView {
 /// One place that looks different for a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ViewRule {
-    /// The whole root, with all that is mounted below.
-    ReadOnlyRoot,
+    /// With all that is mounted below.
     ReadOnly,
     Writable,
     Hidden,
+    NoExec,
+    Exec,
     /// An empty file system in memory, for all users.
     Temporary,
     Devices,
+    /// What a [`Protection`](super::Protection) of this name asks for.
+    Protect,
 }
 
 impl ViewRule {
-    const WORDS: [(ViewRule, &str); 6] = [
-        (ViewRule::ReadOnlyRoot, "read-only-root"),
+    const WORDS: [(ViewRule, &str); 8] = [
         (ViewRule::ReadOnly, "read-only"),
         (ViewRule::Writable, "writable"),
         (ViewRule::Hidden, "hidden"),
+        (ViewRule::NoExec, "no-exec"),
+        (ViewRule::Exec, "exec"),
         (ViewRule::Temporary, "temporary"),
         (ViewRule::Devices, "devices"),
+        (ViewRule::Protect, "protect"),
     ];
 
     /// A word for it and for its path, which [`ViewRule::of_word`] reads.
@@ -129,29 +144,38 @@ impl ViewRule {
 
 impl Security {
     /// The rules of its view of the file system, each with its path, as words for `kelson-task`; none where it sees the files
-    /// of the host. A path stands after those above it.
-    pub fn view_rules(&self) -> Vec<String> {
-        let FileView { read_only, writable, hidden, private_tmp, private_devices } = &self.view;
-        if self.view == FileView::default() {
-            return Vec::new();
+    /// of the host. It can write to its own `directories`, whatever is read-only.
+    pub fn view_rules(&self, directories: &Directories) -> Vec<String> {
+        let FileView { read_only, writable, hidden, no_exec, exec, private_tmp, private_devices } =
+            &self.view;
+        let protections = self.sandbox.protect.iter().filter(|protection| protection.has_view());
+        let own = directories.list.iter().filter(|_| self.read_only_root || !read_only.is_empty());
+        let own = own.filter(|directory| directory.kind != DirectoryKind::Configuration);
+        let mut rules: Vec<String> = protections
+            .map(|protection| ViewRule::Protect.to_word(protection.name()))
+            .chain(own.map(|directory| ViewRule::Writable.to_word(&directory.whole().to_string_lossy())))
+            .collect();
+        if rules.is_empty() && self.view == FileView::default() {
+            return rules;
         }
-        let listed = |rule, paths: &'_ [String]| paths.iter().map(move |path| (rule, path.clone())).collect();
-        let some = |rule, is_wanted, paths: &[&str]| match is_wanted {
-            true => paths.iter().map(|path| (rule, (*path).to_owned())).collect(),
-            false => Vec::new(),
+        let mut add = |rule: ViewRule, paths: &[String]| {
+            rules.extend(paths.iter().map(|path| rule.to_word(path)));
         };
-        let parts: [Vec<(ViewRule, String)>; 6] = [
-            some(ViewRule::ReadOnlyRoot, self.read_only_root, &["/"]),
-            some(ViewRule::Temporary, *private_tmp, &["-/tmp", "-/var/tmp"]),
-            some(ViewRule::Devices, *private_devices, &["/dev"]),
-            listed(ViewRule::ReadOnly, read_only),
-            listed(ViewRule::Writable, writable),
-            listed(ViewRule::Hidden, hidden),
+        add(ViewRule::ReadOnly, read_only);
+        add(ViewRule::Writable, writable);
+        add(ViewRule::Hidden, hidden);
+        add(ViewRule::NoExec, no_exec);
+        add(ViewRule::Exec, exec);
+        let fixed = [
+            (self.read_only_root, ViewRule::ReadOnly, "/"),
+            (*private_tmp, ViewRule::Temporary, "-/tmp"),
+            (*private_tmp, ViewRule::Temporary, "-/var/tmp"),
+            (*private_devices, ViewRule::Devices, "/dev"),
         ];
-        let mut rules: Vec<(ViewRule, String)> = parts.into_iter().flatten().collect();
-        // Stable: of two rules for one path the one that takes more away comes last.
-        kelson_sys::ordered::sort_by_key(&mut rules, |(_, path)| path.trim_start_matches('-').to_owned());
-        rules.into_iter().map(|(rule, path)| rule.to_word(&path)).collect()
+        for (_, rule, path) in fixed.into_iter().filter(|(is_wanted, ..)| *is_wanted) {
+            rules.push(rule.to_word(path));
+        }
+        rules
     }
 }
 
@@ -164,6 +188,7 @@ impl Default for Security {
             ambient: 0,
             seccomp: Seccomp::default(),
             view: FileView::default(),
+            sandbox: Sandbox::default(),
         }
     }
 }
@@ -205,28 +230,41 @@ pub enum Seccomp {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::service::{Directory, Protection};
 
     #[test]
-    fn a_view_goes_from_the_root_downwards() {
-        assert_eq!(Security { read_only_root: true, ..Security::default() }.view_rules(), [""; 0]);
+    fn a_view_has_a_word_for_each_rule() {
+        let none = Directories::default();
+        assert_eq!(Security { read_only_root: true, ..Security::default() }.view_rules(&none), [""; 0]);
         let paths = |paths: &[&str]| paths.iter().map(|path| (*path).to_owned()).collect();
         let view = FileView {
-            read_only: paths(&["/srv/a/b", "-/srv"]),
+            read_only: paths(&["-/srv"]),
             writable: paths(&["/srv/a"]),
-            hidden: paths(&["/home", "/srv/a"]),
+            hidden: paths(&["/home"]),
+            no_exec: paths(&["/"]),
+            exec: paths(&["/usr"]),
             private_tmp: true,
-            private_devices: false,
+            private_devices: true,
         };
-        let rules = Security { read_only_root: true, view, ..Security::default() }.view_rules();
+        let protect = Protection::WORDS.map(|(_, protection)| protection).to_vec();
+        let sandbox = Sandbox { protect, ..Sandbox::default() };
+        let rules = Security { read_only_root: true, view, sandbox, ..Security::default() }.view_rules(&none);
         let expected = [
-            "read-only-root:/",
-            "hidden:/home",
+            "protect:kernelTunables",
+            "protect:kernelModules",
+            "protect:kernelLogs",
+            "protect:controlGroups",
+            "protect:processes",
+            "protect:kernelFiles",
             "read-only:-/srv",
             "writable:/srv/a",
-            "hidden:/srv/a",
-            "read-only:/srv/a/b",
+            "hidden:/home",
+            "no-exec:/",
+            "exec:/usr",
+            "read-only:/",
             "temporary:-/tmp",
             "temporary:-/var/tmp",
+            "devices:/dev",
         ];
         assert_eq!(rules, expected);
         assert!(
@@ -235,5 +273,15 @@ mod tests {
             })
         );
         assert_eq!(ViewRule::of_word("nothing:/"), None);
+    }
+
+    #[test]
+    fn a_service_writes_to_its_folders_in_a_read_only_view() {
+        let directory = |kind| Directory { kind, path: "web".into(), mode: 0o755 };
+        let list = vec![directory(DirectoryKind::State), directory(DirectoryKind::Configuration)];
+        let directories = Directories { list, ..Directories::default() };
+        let strict = Security { read_only_root: true, ..Security::default() };
+        assert_eq!(strict.view_rules(&directories), ["writable:/var/lib/web", "read-only:/"]);
+        assert_eq!(Security::default().view_rules(&directories), [""; 0]);
     }
 }

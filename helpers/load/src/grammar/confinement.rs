@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::at::At;
 use super::codec::{Codec, either, part};
 use super::mapping::{Mapping, keys};
+use super::sandbox::with_sandbox;
 use super::values::{boolean, choice, cpus, duration, number, scalar, size, some_text, time_limit};
 use crate::decode::quoted;
 use crate::json::Json;
@@ -118,7 +119,7 @@ pub fn security(held: u64) -> Mapping<Security> {
             security.ambient = add;
         },
     );
-    keys! {
+    let security = keys! {
         Mapping::new("security", Security::default);
         key "noNewPrivileges" no_new_privileges = boolean(),
             "`true`: setuid programs and file capabilities grant no privileges";
@@ -131,36 +132,42 @@ pub fn security(held: u64) -> Mapping<Security> {
              plus those in `add`";
         key "seccomp" seccomp = choice(profiles),
             "`default`: the profile that container runtimes use. `unconfined`: no filter";
-        key "readOnlyPaths" (of_view!(read_only)) = part(Feature::Units, view_paths),
+        key "readOnlyPaths" (of_view!(read_only)) = part(Feature::Units, || view_paths(false)),
             "paths that the process sees [read-only](#file-view), with all that is mounted below";
-        key "writablePaths" (of_view!(writable)) = part(Feature::Units, view_paths),
+        key "writablePaths" (of_view!(writable)) = part(Feature::Units, || view_paths(false)),
             "paths that stay as they are below a read-only one, or with `readOnlyRoot`";
-        key "hiddenPaths" (of_view!(hidden)) = part(Feature::Units, view_paths),
+        key "hiddenPaths" (of_view!(hidden)) = part(Feature::Units, || view_paths(false)),
             "folders and files that the process sees empty";
         key "privateTmp" (of_view!(private_tmp)) = part(Feature::Units, boolean),
             "`true`: `/tmp` and `/var/tmp` of the service are its own, in memory";
         key "privateDevices" (of_view!(private_devices)) = part(Feature::Units, boolean),
             "`true`: `/dev` has `null`, `zero`, `full`, `random`, `urandom`, `tty`, terminals, `shm`, `mqueue` and `log` alone";
-    }
+        key "noExecPaths" (of_view!(no_exec)) = part(Feature::Units, || view_paths(true)),
+            "paths from which the process can execute nothing";
+        key "execPaths" (of_view!(exec)) = part(Feature::Units, || view_paths(false)),
+            "paths from which it can, below one of those";
+    };
+    with_sandbox(security)
 }
 
-/// Paths, each with `-` before it if it may be missing.
-fn view_paths() -> Codec<Vec<String>> {
-    let one = some_text().of_kind(|| Kind::Form(form("path", "^-?/", "-/srv/shop"))).but(|text: &String| {
-        let path = text.strip_prefix('-').unwrap_or(text);
-        let plain = Path::new(path)
-            .components()
-            .all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
-        match (path.starts_with('/'), plain && path != "/") {
-            (false, _) => {
-                Some(format!("{} is not a path from the root; write it with / first", quoted(text)))
+/// Paths, each with `-` before it if it may be missing; with `root` also `/` alone.
+fn view_paths(root: bool) -> Codec<Vec<String>> {
+    let one =
+        some_text().of_kind(|| Kind::Form(form("path", "^-?/", "-/srv/shop"))).but(move |text: &String| {
+            let path = text.strip_prefix('-').unwrap_or(text);
+            let plain = Path::new(path)
+                .components()
+                .all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
+            match (path.starts_with('/'), plain && (root || path != "/")) {
+                (false, _) => {
+                    Some(format!("{} is not a path from the root; write it with / first", quoted(text)))
+                }
+                (true, false) => {
+                    Some("the whole root is readOnlyRoot, and a path has no . or .. in it".to_owned())
+                }
+                (true, true) => None,
             }
-            (true, false) => {
-                Some("the whole root is readOnlyRoot, and a path has no . or .. in it".to_owned())
-            }
-            (true, true) => None,
-        }
-    });
+        });
     one.list("a list of paths")
 }
 

@@ -14,6 +14,7 @@ use super::mapping::{Mapping, keys};
 use super::membership::{lifecycle, tie};
 use super::requirement::{Use, after, before, requirements};
 use super::restart::{ends, restart};
+use super::sandbox::compiled;
 use super::secrets::secrets;
 use super::seen::Seen;
 use super::values::{boolean, choice, name, number, own_name, start_timeout, text};
@@ -313,7 +314,9 @@ fn together(d: &mut Decoder<'_>, seen: &Seen<'_, '_>, spec: &mut ServiceSpec) {
         let text = "a container has files of its own; readOnlyPaths and the like are for a process";
         seen.wrong_value(d, "security", text);
     }
-    if spec.delegate && spec.security.read_only_root && !is_container {
+    let keeps_cgroups = |path: &String| matches!(path.as_str(), "/sys" | "/sys/fs/cgroup");
+    let is_closed = spec.security.read_only_root && !spec.security.view.writable.iter().any(keeps_cgroups);
+    if spec.delegate && is_closed && !is_container {
         let text = "readOnlyRoot makes /sys/fs/cgroup read-only for a process, so that it cannot use the cgroups that \
                     delegate gives it; leave one of the two out";
         seen.wrong_key(d, "delegate", text);
@@ -322,9 +325,8 @@ fn together(d: &mut Decoder<'_>, seen: &Seen<'_, '_>, spec: &mut ServiceSpec) {
         let text = "a container sees folders of the host by container.mounts; leave it out";
         seen.wrong_key(d, "directories", text);
     }
-    if spec.security.read_only_root && !spec.directories.list.is_empty() && !is_container {
-        let text = "readOnlyRoot makes these folders read-only too; leave one of the two out";
-        seen.wrong_key(d, "directories", text);
+    if const { OWN.has(Feature::Units) } {
+        compiled(d, seen, spec);
     }
     if seen.has("target") {
         for key in OF_A_PROGRAM.into_iter().filter(|key| seen.has(key)) {

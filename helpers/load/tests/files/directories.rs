@@ -63,10 +63,6 @@ fn who_cannot_have_them_is_told_why() {
             "directories: a container sees folders of the host by container.mounts; leave it out",
         ),
         (
-            "process: {command: [/bin/shop]}\nsecurity: {readOnlyRoot: true}\ndirectories: {state: [shop]}\n",
-            "directories: readOnlyRoot makes these folders read-only too; leave one of the two out",
-        ),
-        (
             "target: {}\ndirectories: {runtime: [shop]}\n",
             "directories: a target runs no program, so directories means nothing; leave it out",
         ),

@@ -14,7 +14,7 @@ fn folder() -> Folder {
     folder.service("box", "name: box\ncontainer: {image: web}\nuser: www\n");
     folder.service(
         "web",
-        "name: web\nprocess: {command: [/bin/web]}\nsecrets: [db]\nexpand: true\nsuccess: [3]\nstop: {hangUp: true}\nreload: {signal: HUP}\numask: \"0027\"\ndirectories: {state: [web]}\nsecurity: {hiddenPaths: [/home], privateTmp: true}\nhealth: [{tcp: {port: 80}}, {exec: {command: [/bin/ask]}}, {http: {port: 80}}]\n",
+        "name: web\nprocess: {command: [/bin/web]}\nsecrets: [db]\nexpand: true\nsuccess: [3]\nstop: {hangUp: true}\nreload: {signal: HUP}\numask: \"0027\"\ndirectories: {state: [web]}\nsecurity: {hiddenPaths: [/home], privateTmp: true, protect: [clock], systemCalls: {deny: [mount]}}\nhealth: [{tcp: {port: 80}}, {exec: {command: [/bin/ask]}}, {http: {port: 80}}]\n",
     );
     folder.service("old", "name: old\nprocess: {command: [/bin/old]}\n");
     folder.group("shop", "health: [{grpc: {port: 80}}]\n");
@@ -65,6 +65,8 @@ fn each_key_is_rejected_with_the_feature_that_it_needs() {
             without("directories", Feature::Units),
             without("security.hiddenPaths", Feature::Units),
             without("security.privateTmp", Feature::Units),
+            without("security.protect", Feature::Units),
+            without("security.systemCalls", Feature::Units),
             without("health[0].tcp", Feature::Probes),
             without("health[2].http", Feature::Probes),
         ]

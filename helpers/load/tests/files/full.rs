@@ -90,7 +90,7 @@ nice: -5
 oomScoreAdjust: 500
 cpuAffinity: [0, 1, 4-7, 64]
 limits: {nofile: 65536, core: unlimited, memlock: {soft: 64Ki, hard: 1Mi}}
-security: {noNewPrivileges: false, readOnlyRoot: true, capabilities: {drop: [all], add: [net_bind_service, CAP_CHOWN]}, seccomp: unconfined, readOnlyPaths: [/etc], writablePaths: [-/var/lib/web], hiddenPaths: [/home], privateTmp: true, privateDevices: true}
+security: {noNewPrivileges: false, readOnlyRoot: true, capabilities: {drop: [all], add: [net_bind_service, CAP_CHOWN]}, seccomp: unconfined, readOnlyPaths: [/etc], writablePaths: [-/var/lib/web], hiddenPaths: [/home], privateTmp: true, privateDevices: true, noExecPaths: [/], execPaths: [/usr], protect: [clock, hostname], restrict: [realtime], namespaces: {deny: [user, net]}, addressFamilies: {allow: [unix, inet]}}
 api: operator
 logs: {maxSize: 10Mi, maxFiles: 5, rateLimit: 1000, console: true, stdout: prefix}
 "#;
@@ -308,6 +308,16 @@ fn every_key_of_a_service_file_is_read() {
                 hidden: vec!["/home".into()],
                 private_tmp: true,
                 private_devices: true,
+                no_exec: vec!["/".into()],
+                exec: vec!["/usr".into()],
+            },
+            sandbox: Sandbox {
+                protect: vec![Protection::Clock, Protection::Hostname],
+                restrict: vec![Restriction::Realtime],
+                namespaces: Selection::Deny(0x5000_0000),
+                address_families: Selection::Allow(0b110),
+                system_calls: SystemCalls::default(),
+                filter: spec.security.sandbox.filter.clone(),
             },
         },
         api: ApiAccess::Operator,
@@ -320,6 +330,7 @@ fn every_key_of_a_service_file_is_read() {
         },
     };
     assert_eq!(spec, &expected);
+    assert!(spec.security.sandbox.filter.len() > 20, "there is a program for the kernel");
     assert_eq!(loaded.api_group, Some(990));
 
     assert_eq!(wire::decode::<Loaded>(&wire::encode(&loaded).unwrap()).unwrap(), loaded);

@@ -240,6 +240,27 @@ security: {readOnlyPaths: [-/srv/../etc, /]}
 => 5:28: security.readOnlyPaths[0]: the whole root is readOnlyRoot, and a path has no . or .. in it
 => 5:42: security.readOnlyPaths[1]: the whole root is readOnlyRoot, and a path has no . or .. in it
 
+delegate: true
+security: {readOnlyRoot: true, writablePaths: [/sys], protect: [controlGroups]}
+=> 5:1: delegate: protect: [controlGroups] keeps it from the cgroups that delegate gives it; leave one of the two out
+
+security: {protect: [clocks]}
+=> 5:22: security.protect[0]: "clocks" is not one of kernelTunables, kernelModules, kernelLogs, clock, hostname, controlGroups, processes, kernelFiles; did you mean clock?
+
+security: {namespaces: {allow: [], deny: [user]}}
+=> 5:24: security.namespaces: write either allow: […] or deny: […]
+
+security: {addressFamilies: {deny: [inet7]}}
+=> 5:37: security.addressFamilies.deny[0]: "inet7" is not one of unix, inet, ax25, ipx, appletalk, netrom, bridge, atmpvc, x25, inet6, rose, decnet, netbeui, security, key, netlink, packet, ash, econet, atmsvc, rds, sna, irda, pppox, wanpipe, llc, ib, mpls, can, tipc, bluetooth, iucv, rxrpc, isdn, phonet, ieee802154, caif, alg, nfc, vsock, kcm, qipcrtr, smc, xdp, mctp; did you mean inet?
+
+security: {systemCalls: {deny: ["@mounts", openatt], answer: EPRM}}
+=> 5:33: security.systemCalls.deny[0]: "@mounts" is not a group of system calls; did you mean @mount?
+=> 5:44: security.systemCalls.deny[1]: "openatt" is not a system call; did you mean openat?
+=> 5:62: security.systemCalls.answer: "EPRM" is not the name of an error, such as EPERM, nor kill
+
+security: {noNewPrivileges: false, systemCalls: {deny: [mount]}}
+=> 5:11: security: systemCalls needs noNewPrivileges: true, so that it can be set up last of all
+
 security: {capabilities: {drop: [net_rwa]}}
 => 5:34: security.capabilities.drop[0]: "net_rwa" is not a capability; did you mean net_raw?
 

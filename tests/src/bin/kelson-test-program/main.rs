@@ -69,6 +69,7 @@
 // Without Rust's own start: that ignores SIGPIPE and sets handlers, and then nobody could see what was handed down.
 #![no_main]
 
+mod bounds;
 #[path = "../../checksum.rs"]
 mod checksum;
 mod escape;
@@ -155,6 +156,7 @@ fn run(steps: &[&str]) {
                 or_die(path, std::os::unix::fs::lchown(path, Some(number(id)), Some(number(id))));
             }
             "try" => put(1, &sight::try_to_write(value)),
+            "attempt" => put(1, &bounds::attempt(value)),
             "device" => put(1, &sight::open_device(value)),
             "escape" => put(1, &escape::attempts()),
             "overwrite-programs" => escape::overwrite_programs(),
