@@ -118,18 +118,8 @@ pub fn ambient(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
 }
 
 pub fn protect_system(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
-    const WRITABLE: [&str; 10] = [
-        "RuntimeDirectory",
-        "StateDirectory",
-        "CacheDirectory",
-        "LogsDirectory",
-        "ConfigurationDirectory",
-        "BindPaths",
-        "TemporaryFileSystem",
-        "Delegate",
-        "DynamicUser",
-        "ExtensionDirectories",
-    ];
+    const WRITABLE: [&str; 5] =
+        ["BindPaths", "TemporaryFileSystem", "Delegate", "DynamicUser", "ExtensionDirectories"];
     let has = |key: &&str| {
         let list = draft.settings.service_list(key);
         !list.is_empty() && list.iter().all(|value| boolean(value) != Some(false))
@@ -140,9 +130,8 @@ pub fn protect_system(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
         (text, _) if boolean(text) == Some(false) => Outcome::kept("nothing is protected"),
         ("strict", None) => {
             draft.spec.security.read_only_root = true;
-            Outcome::approximated(
-                "`security: {readOnlyRoot: true}`, which makes /dev, /proc and /sys read-only too",
-            )
+            view::add(&mut draft.spec.security.view.writable, ["/dev", "/proc", "/sys"]);
+            Outcome::kept("`security: {readOnlyRoot: true}`, with /dev, /proc and /sys in `writablePaths`")
         }
         ("strict", Some(key)) => {
             Outcome::rejected(format!("every file can be written; `readOnlyRoot` has no exception for {key}"))
@@ -337,17 +326,5 @@ pub fn log_burst(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
             Outcome::as_table()
         }
         None => Outcome::kept("no limit, as in Kelson"),
-    }
-}
-
-pub fn architectures(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
-    let filtered = !draft.settings.service_list("SystemCallFilter").is_empty();
-    match setting.list() {
-        [] => Outcome::as_table(),
-        [only] if only == "native" && filtered => Outcome::as_table(),
-        _ => Outcome::rejected(
-            "the service has no seccomp profile, and can make calls of every architecture; `seccomp: default` allows those \
-             of the host alone",
-        ),
     }
 }

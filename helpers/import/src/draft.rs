@@ -3,9 +3,7 @@
 use std::time::Duration;
 
 use kelson_load::Json;
-use kelson_spec::service::{
-    Hook, Requirement, Seccomp, ServiceKind, ServiceSpec, StartMode, StopMode, Workload,
-};
+use kelson_spec::service::{Hook, Requirement, ServiceKind, ServiceSpec, StartMode, StopMode, Workload};
 use kelson_spec::units::NEVER;
 
 use crate::finding::Outcome;
@@ -137,11 +135,6 @@ impl<'u> Draft<'u> {
         self.spec.stop.timeout = if self.kills { stop } else { NEVER };
         if self.spec.kind == ServiceKind::Service {
             self.spec.start_timeout = start;
-        }
-        // systemd restricts nothing that a unit does not name.
-        self.spec.security.no_new_privileges = self.is_on("NoNewPrivileges");
-        if self.settings.service_list("SystemCallFilter").is_empty() {
-            self.spec.security.seccomp = Seccomp::Unconfined;
         }
         // The files replace what `Environment=` sets.
         let defaults = match self.environment_files.is_empty() {

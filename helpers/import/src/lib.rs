@@ -20,6 +20,7 @@ mod keys;
 mod lifecycle;
 mod order;
 pub mod page;
+mod sandbox;
 mod settings;
 mod specifiers;
 mod texts;
@@ -125,6 +126,7 @@ pub fn service(unit: &Unit<'_>) -> Result<Translation, Error> {
         let why = start.map(|finding| format!(": {}", finding.sentence)).unwrap_or_default();
         return Err(Error::NoCommand(name.full(), why));
     }
+    sandbox::finish(&mut draft);
     Ok(Translation { name: service, file: draft.finished(), findings })
 }
 

@@ -9,7 +9,7 @@ use crate::words::words;
 const HOMES: [&str; 3] = ["-/home", "-/root", "-/run/user"];
 
 /// Adds paths that are not there yet.
-fn add<'p>(to: &mut Vec<String>, paths: impl IntoIterator<Item = &'p str>) {
+pub fn add<'p>(to: &mut Vec<String>, paths: impl IntoIterator<Item = &'p str>) {
     for path in paths {
         if !to.iter().any(|known| known == path) {
             to.push(path.to_owned());
@@ -47,13 +47,17 @@ pub fn protect_home(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
 }
 
 /// The paths of a key that Kelson can have, each with `-` where it may be missing; and what is wrong with others.
-fn paths(draft: &Draft<'_>, setting: &Setting) -> (Vec<String>, Outcome) {
+fn paths(draft: &Draft<'_>, setting: &Setting, root: bool) -> (Vec<String>, Outcome) {
     let (mut found, mut outcome) = (Vec::new(), Outcome::as_table());
+    let clean = |path: String| match path.trim_end_matches('/') {
+        "" => path,
+        clean => clean.to_owned(),
+    };
     for value in setting.list() {
         for word in words(value).unwrap_or_else(|_| vec![value.clone()]) {
             let (optional, path) = word.strip_prefix('-').map_or(("", word.as_str()), |path| ("-", path));
-            match draft.expanded(path) {
-                Ok(path) if is_sound(&path) => found.push(format!("{optional}{path}")),
+            match draft.expanded(path).map(clean) {
+                Ok(path) if is_sound(&path) || root && path == "/" => found.push(format!("{optional}{path}")),
                 Ok(path) => {
                     let text = format!("{path} is no path that a service can see in another way");
                     outcome = outcome.and(Outcome::rejected(text));
@@ -74,20 +78,35 @@ fn is_sound(path: &str) -> bool {
 }
 
 pub fn read_only(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
-    let (found, outcome) = paths(draft, setting);
+    let (mut found, outcome) = paths(draft, setting, true);
+    let count = found.len();
+    found.retain(|path| path.trim_start_matches('-') != "/");
+    draft.spec.security.read_only_root |= found.len() < count;
     add(&mut draft.spec.security.view.read_only, found.iter().map(String::as_str));
     outcome
 }
 
 pub fn inaccessible(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
-    let (found, outcome) = paths(draft, setting);
+    let (found, outcome) = paths(draft, setting, false);
     add(&mut draft.spec.security.view.hidden, found.iter().map(String::as_str));
     outcome
 }
 
 pub fn read_write(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
-    let (found, outcome) = paths(draft, setting);
+    let (found, outcome) = paths(draft, setting, false);
     add(&mut draft.spec.security.view.writable, found.iter().map(String::as_str));
+    outcome
+}
+
+pub fn no_exec(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
+    let (found, outcome) = paths(draft, setting, true);
+    add(&mut draft.spec.security.view.no_exec, found.iter().map(String::as_str));
+    outcome
+}
+
+pub fn exec(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
+    let (found, outcome) = paths(draft, setting, false);
+    add(&mut draft.spec.security.view.exec, found.iter().map(String::as_str));
     outcome
 }
 

@@ -42,4 +42,5 @@ mod values;
 pub use group::{group, group_file};
 pub use machine::{DecodedMachine, machine, machine_file};
 pub use mapping::Mapping;
+pub use sandbox::error_number;
 pub use service::{service, service_file, service_name, written};

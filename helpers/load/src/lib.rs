@@ -29,10 +29,11 @@ mod sources;
 mod store;
 pub mod tree;
 
+pub use calls::is_known as is_system_call;
 pub use environment::parse as environment_file;
 pub use folder::single::{FileKind, LoadedFile, is_configuration, load_file};
 pub use folder::{load, load_with};
-pub use grammar::written;
+pub use grammar::{error_number, written};
 pub use json::Json;
 #[cfg(feature = "describe")]
 pub use origins::{Origin, origins};

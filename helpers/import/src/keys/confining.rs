@@ -1,9 +1,13 @@
 //! `[Service]`: the sandbox of systemd.exec(5).
 
-use crate::confinement::{ambient, architectures, bounding_set, no_new_privileges, protect_system};
+use crate::confinement::{ambient, bounding_set, no_new_privileges, protect_system};
 use crate::key::Neutral::{Empty, No, Words};
 use crate::key::{Key, kept, lost, moot, nearly};
-use crate::view::{inaccessible, private_tmp, protect_home, read_only, read_write};
+use crate::sandbox::{
+    address_families, architectures, namespaces, private_devices, proc_subset, protect_proc, switch,
+    system_calls,
+};
+use crate::view::{exec, inaccessible, no_exec, private_tmp, protect_home, read_only, read_write};
 
 const ROOT: &str =
     "the service has the root of the host; a [container](../service-file.md#container) has one of its own";
@@ -21,40 +25,36 @@ pub const KEYS: [Key; 52] = [
     kept("ProtectSystem", protect_system, "`security: {readOnlyPaths: …}`, or `readOnlyRoot` for `strict`"),
     kept("ProtectHome", protect_home, "`security: {hiddenPaths: …}`, or `readOnlyPaths`"),
     nearly("PrivateTmp", private_tmp, "`security: {privateTmp: true}`, in memory"),
-    lost("PrivateDevices", No, "the service sees every device of the host"),
+    kept(
+        "PrivateDevices",
+        private_devices,
+        "`security: {privateDevices: true}`, without the capabilities `mknod` and `sys_rawio`",
+    ),
     lost("PrivateNetwork", No, "the service has the network of the host"),
     lost("NetworkNamespacePath", Empty, "the service has the network of the host"),
     lost("PrivateUsers", No, "the service sees every user of the host"),
     lost("PrivateMounts", No, "what the service mounts, the host sees"),
     lost("PrivateIPC", No, "the service shares System V IPC with the host"),
     lost("IPCNamespacePath", Empty, "the service shares System V IPC with the host"),
-    lost("ProtectHostname", No, "the service can change the name of the host, if it has the capability"),
-    lost("ProtectClock", No, "the service can set the clock, if it has the capability"),
-    lost("ProtectKernelTunables", No, "the service can write to /proc/sys and /sys, as far as its user can"),
-    lost("ProtectKernelModules", No, "the service can load modules, if it has the capability"),
-    lost("ProtectKernelLogs", No, "the service can read the log of the kernel, if it has the capability"),
-    lost("ProtectControlGroups", No, "the service can write to the cgroups, as far as its user can"),
-    lost("ProtectProc", Words(&["default"]), "the service sees the processes of other users in /proc"),
-    lost("ProcSubset", Words(&["all"]), "the service sees all of /proc"),
-    lost(
-        "SystemCallFilter",
-        Empty,
-        "in place of these calls, the default profile of Kelson is in force (`seccomp: default`)",
-    ),
-    kept(
-        "SystemCallArchitectures",
-        architectures,
-        "`native`, beside `SystemCallFilter=`: the default profile of Kelson refuses all others",
-    ),
-    moot("SystemCallErrorNumber", "it is the answer to a call that `SystemCallFilter=` forbids"),
+    kept("ProtectHostname", switch, "`security: {protect: [hostname]}`"),
+    kept("ProtectClock", switch, "`security: {protect: [clock]}`"),
+    kept("ProtectKernelTunables", switch, "`security: {protect: [kernelTunables]}`"),
+    kept("ProtectKernelModules", switch, "`security: {protect: [kernelModules]}`"),
+    kept("ProtectKernelLogs", switch, "`security: {protect: [kernelLogs]}`"),
+    kept("ProtectControlGroups", switch, "`security: {protect: [controlGroups]}`"),
+    kept("ProtectProc", protect_proc, "`security: {protect: [processes]}`"),
+    kept("ProcSubset", proc_subset, "`security: {protect: [kernelFiles]}`"),
+    kept("SystemCallFilter", system_calls, "`security: {systemCalls: {allow: […], deny: […]}}`"),
+    kept("SystemCallArchitectures", architectures, "`security: {restrict: [otherArchitectures]}`"),
+    moot("SystemCallErrorNumber", "`answer` of `systemCalls`"),
     lost("SystemCallLog", Empty, "calls are not logged"),
-    lost("MemoryDenyWriteExecute", No, "the service can make memory that it can both write and execute"),
-    lost("RestrictNamespaces", No, "the service can make namespaces"),
-    lost("RestrictRealtime", No, "the service can ask for realtime scheduling, if it has the capability"),
-    lost("RestrictSUIDSGID", No, "the service can make setuid files"),
-    lost("RestrictAddressFamilies", Empty, "the service can open sockets of every family"),
+    kept("MemoryDenyWriteExecute", switch, "`security: {restrict: [writableCode]}`"),
+    kept("RestrictNamespaces", namespaces, "`security: {namespaces: {allow: […]}}`"),
+    kept("RestrictRealtime", switch, "`security: {restrict: [realtime]}`"),
+    kept("RestrictSUIDSGID", switch, "`security: {restrict: [setUserId]}`"),
+    kept("RestrictAddressFamilies", address_families, "`security: {addressFamilies: {allow: […]}}`"),
     lost("RestrictFileSystems", Empty, "the service can open files of every kind of file system"),
-    lost("LockPersonality", No, "the service can change its personality"),
+    kept("LockPersonality", switch, "`security: {restrict: [personality]}`"),
     kept("ReadWritePaths", read_write, "`security: {writablePaths: …}`"),
     kept("ReadOnlyPaths", read_only, "`security: {readOnlyPaths: …}`"),
     nearly(
@@ -62,8 +62,8 @@ pub const KEYS: [Key; 52] = [
         inaccessible,
         "`security: {hiddenPaths: …}`: empty, where systemd denies access",
     ),
-    lost("ExecPaths", Empty, "the service can execute every program"),
-    lost("NoExecPaths", Empty, "the service can execute programs below these paths"),
+    kept("ExecPaths", exec, "`security: {execPaths: …}`"),
+    kept("NoExecPaths", no_exec, "`security: {noExecPaths: …}`"),
     lost("BindPaths", Empty, PATHS),
     lost("BindReadOnlyPaths", Empty, PATHS),
     lost("TemporaryFileSystem", Empty, PATHS),

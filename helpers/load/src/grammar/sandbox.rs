@@ -125,15 +125,19 @@ fn error_name(number: i32) -> String {
     format!("{:?}", Errno::from_raw(number))
 }
 
+/// The number of an error by its name.
+pub fn error_number(name: &str) -> Option<u16> {
+    let number = (1..=MOST_ERRORS).find(|number| error_name(*number) == name)?;
+    u16::try_from(number).ok()
+}
+
 fn call_answer() -> Codec<CallAnswer> {
     word("error, or kill", "^(kill|E[A-Z0-9]+)$", "EPERM").parsed(
         |text| {
             if text == "kill" {
                 return Ok(CallAnswer::Kill);
             }
-            let number = (1..=MOST_ERRORS).find(|number| error_name(*number) == *text);
-            let number = number.and_then(|number| u16::try_from(number).ok());
-            number.map(CallAnswer::Error).ok_or_else(|| {
+            error_number(text).map(CallAnswer::Error).ok_or_else(|| {
                 format!("{} is not the name of an error, such as EPERM, nor kill", quoted(text))
             })
         },
