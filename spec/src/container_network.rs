@@ -133,13 +133,16 @@ pub struct PortSpec {
     /// The port of the host that leads there; `None`: none does.
     pub host: Option<u16>,
     pub protocol: Protocol,
+    /// The address of the host on which its port leads there; `None`: on all.
+    #[serde(default)]
+    pub address: Option<IpAddr>,
 }
 
 impl PortSpec {
     /// What leads to it from outside.
     pub fn published(&self) -> Option<Published> {
-        let PortSpec { container, protocol, .. } = *self;
-        self.host.map(|host| Published { host, container, protocol })
+        let PortSpec { container, protocol, address, .. } = *self;
+        self.host.map(|host| Published { host, container, protocol, address })
     }
 
     /// As it is a part of the name of a variable.
@@ -148,17 +151,27 @@ impl PortSpec {
     }
 }
 
-/// A port of the host that leads into a container: `8080:80/tcp`.
+/// A port of the host that leads into a container: `8080:80/tcp`, or `8080:80/tcp@127.0.0.1` on one address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Published {
     pub host: u16,
     pub container: u16,
     pub protocol: Protocol,
+    pub address: Option<IpAddr>,
+}
+
+impl Published {
+    /// Whether a packet could be for either.
+    pub fn meets(&self, other: &Published) -> bool {
+        let same_address = self.address.is_none() || other.address.is_none() || self.address == other.address;
+        (self.host, self.protocol) == (other.host, other.protocol) && same_address
+    }
 }
 
 impl fmt::Display for Published {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}/{}", self.host, self.container, self.protocol.name())
+        write!(f, "{}:{}/{}", self.host, self.container, self.protocol.name())?;
+        self.address.map_or(Ok(()), |address| write!(f, "@{address}"))
     }
 }
 
@@ -172,11 +185,14 @@ impl FromStr for Published {
 
     fn from_str(text: &str) -> Result<Published, NotPublished> {
         let (ports, word) = text.split_once('/').ok_or(NotPublished)?;
+        let (word, address) =
+            word.split_once('@').map_or((word, None), |(word, address)| (word, Some(address)));
+        let address = address.map(str::parse).transpose().map_err(|_| NotPublished)?;
         let (host, container) = ports.split_once(':').ok_or(NotPublished)?;
         let port = |text: &str| text.parse().map_err(|_| NotPublished);
         let known = Protocol::NAMES.into_iter().find(|(name, _)| *name == word);
         let (_, protocol) = known.ok_or(NotPublished)?;
-        Ok(Published { host: port(host)?, container: port(container)?, protocol })
+        Ok(Published { host: port(host)?, container: port(container)?, protocol, address })
     }
 }
 
@@ -228,11 +244,22 @@ mod tests {
             container: 80,
             host: Some(8080),
             protocol: Protocol::Udp,
+            address: None,
         };
         let published = port.published().unwrap();
         assert_eq!((published.to_string().as_str(), port.variable().as_str()), ("8080:80/udp", "HTTP_ALT"));
         assert_eq!("8080:80/udp".parse(), Ok(published));
-        for wrong in ["", "80", "80:80", "80:80/sctp", "80:x/tcp", "80:65536/tcp", "/tcp"] {
+        let of = |address: &str| Published { address: Some(address.parse().unwrap()), ..published };
+        for (one, text) in
+            [(of("127.0.0.1"), "8080:80/udp@127.0.0.1"), (of("2001:db8::1"), "8080:80/udp@2001:db8::1")]
+        {
+            assert_eq!((one.to_string().as_str(), text.parse()), (text, Ok(one)));
+            assert!(one.meets(&published) && published.meets(&one) && one.meets(&one));
+        }
+        assert!(!of("127.0.0.1").meets(&of("192.0.2.1")));
+        for wrong in
+            ["80:80/tcp@", "80:80/tcp@a", "", "80", "80:80", "80:80/sctp", "80:x/tcp", "80:65536/tcp", "/tcp"]
+        {
             assert_eq!(wrong.parse::<Published>(), Err(NotPublished), "{wrong}");
         }
         assert_eq!(PortSpec { host: None, ..port }.published(), None);

@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::decode::Decoded;
 use crate::sources::{Mode, Sources};
 use kelson_spec::DEFAULT_PATH;
-use kelson_spec::container_network::{PortSpec, Protocol};
+use kelson_spec::container_network::{PortSpec, Published};
 use kelson_spec::machine::MachineSpec;
 use kelson_spec::names::CONTAINERD;
 use kelson_spec::quote::quoted;
@@ -86,16 +86,16 @@ pub fn shared_ports(services: &[Decoded]) -> Vec<(usize, String)> {
     let ports = services.iter().enumerate().flat_map(|(place, decoded)| {
         let ports = decoded.spec.container().map(|container| container.ports.as_slice());
         let published = ports.unwrap_or_default().iter().filter_map(PortSpec::published);
-        published.map(move |port| (place, port.host, port.protocol))
+        published.map(move |port| (place, port))
     });
     let ports: Vec<_> = ports.collect();
-    let shared = |(place, host, protocol): &(usize, u16, Protocol)| {
-        let mut others = ports.iter().filter(|other| (other.1, other.2) == (*host, *protocol));
-        let other = services.get(others.find(|other| other.0 != *place)?.0)?;
+    let shared = |(place, port): &(usize, Published)| {
+        let (other, _) = ports.iter().find(|(other, theirs)| other != place && theirs.meets(port))?;
         let text = format!(
-            "container.ports: service {} has port {host}/{} of the host too; give one of both another port",
-            quoted(&other.spec.name),
-            protocol.name()
+            "container.ports: service {} has port {}/{} of the host too; give one of both another port",
+            quoted(&services.get(*other)?.spec.name),
+            port.host,
+            port.protocol.name()
         );
         Some((*place, text))
     };

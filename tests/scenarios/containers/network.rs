@@ -175,6 +175,34 @@ fn the_bridge_gives_a_host_without_a_network_no_address() {
     host.poweroff();
 }
 
+both!(a_port_leads_in_from_one_address_of_the_host);
+fn a_port_leads_in_from_one_address_of_the_host() {
+    let place = Place::new();
+    let addresses = ["127.0.0.1", "192.0.2.1", "2001:db8::1"];
+    let ports = addresses.iter().zip(8080..).map(|(address, port)| {
+        format!("{{name: port-{port}, container: 80, host: {port}, address: '{address}'}}")
+    });
+    let ports: Vec<String> = ports.collect();
+    let mut host = host(&[test_image()])
+        .network(&place.own)
+        .service("web", &bridged(&ports.join(", "), "mirror=80"))
+        .up(&["web"]);
+    for (network, address, answer) in [
+        (&place.own, "127.0.0.1:8080", "10.88.0.1"),
+        (&place.own, "192.0.2.1:8080", "refused"),
+        (&place.far, "192.0.2.1:8080", "refused"),
+        (&place.own, "127.0.0.1:8081", "refused"),
+        (&place.far, "192.0.2.1:8081", "192.0.2.9"),
+        (&place.far, "[2001:db8::1]:8081", "refused"),
+        (&place.far, "192.0.2.1:8082", "refused"),
+        (&place.far, "[2001:db8::1]:8082", "2001:db8::9"),
+    ] {
+        let heard = ask(network, address);
+        assert!(heard.contains(answer), "{address}: {heard}");
+    }
+    host.poweroff();
+}
+
 both!(containers_know_each_other_by_their_names);
 fn containers_know_each_other_by_their_names() {
     let alone = Namespace::new();

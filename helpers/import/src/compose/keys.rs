@@ -108,7 +108,7 @@ pub const SERVICE: Part = Part {
         lost("pid", Empty, "the container has a PID namespace of its own"),
         kept("pids_limit", limits::pids, "`resources: {pidsMax: …}`"),
         moot("platform", "the image has the architecture of the host"),
-        kept("ports", network::ports, "`container: {ports: …}`; not for one address of the host alone"),
+        kept("ports", network::ports, "`container: {ports: …}`, each with a port of the host"),
         lost("post_start", Empty, "write `hooks: {postStart: …}`"),
         lost("pre_stop", Empty, "write `hooks: {preStop: …}`"),
         lost(

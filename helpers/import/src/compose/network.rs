@@ -1,5 +1,6 @@
 //! The network of a service of a compose file.
 
+use std::net::{IpAddr, Ipv6Addr};
 use std::ops::RangeInclusive;
 
 use kelson_spec::container_network::{PortSpec, Protocol};
@@ -107,18 +108,20 @@ fn port(draft: &mut Draft<'_>, item: &Value) -> Outcome {
             }
         },
     };
-    let (outside, outcome) = match (outside, address) {
-        (None, _) => (
-            None,
-            Outcome::rejected(format!("{container}: no port of the host leads there; write which one")),
-        ),
-        (outside, "" | "0.0.0.0" | "::") => (outside, Outcome::as_table()),
-        (Some(_), address) => {
-            let told = format!(
-                "{container}: a port leads there from every address of the host or from none, so none does from {address}"
-            );
-            (None, Outcome::rejected(told))
-        }
+    let address = match (address, &outside) {
+        (_, None) | ("" | "0.0.0.0" | "::", _) => None,
+        (address, _) => match address.parse::<IpAddr>() {
+            Ok(address) if address != IpAddr::V6(Ipv6Addr::LOCALHOST) => Some(address),
+            _ => {
+                return Outcome::rejected(format!(
+                    "{container}: no port leads there on the address {address}"
+                ));
+            }
+        },
+    };
+    let outcome = match outside {
+        Some(_) => Outcome::as_table(),
+        None => Outcome::rejected(format!("{container}: no port of the host leads there; write which one")),
     };
     let mut outside = outside.into_iter().flatten();
     for container in inside {
@@ -133,7 +136,7 @@ fn port(draft: &mut Draft<'_>, item: &Value) -> Outcome {
             .filter(|known| known.container == container && known.protocol == protocol)
             .count();
         let name = if taken == 0 { name } else { format!("{name}-{taken}") };
-        draft.container.ports.push(PortSpec { name, container, host: outside.next(), protocol });
+        draft.container.ports.push(PortSpec { name, container, host: outside.next(), protocol, address });
     }
     outcome
 }

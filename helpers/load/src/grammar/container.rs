@@ -93,6 +93,10 @@ fn mapping() -> Mapping<ContainerSpec> {
             let text = "command stands for the entrypoint too, so nothing gets these arguments; add them to command";
             d.at_key("arguments", |d| d.wrong(seen.position("arguments"), text));
         }
+        if container.network == ContainerNetwork::Host && container.ports.iter().any(|port| port.address.is_some()) {
+            let text = "with the network of the host the program chooses its address; write network: bridge, or remove address";
+            d.at_key("ports", |d| d.wrong(seen.position("ports"), text));
+        }
         if container.network == ContainerNetwork::None && !container.ports.is_empty() {
             let text = "nothing reaches a port of a container with network: none; write network: bridge, or remove ports";
             d.at_key("ports", |d| d.wrong(seen.position("ports"), text));

@@ -1,12 +1,12 @@
 //! The network of containers: `container.ports`, and `containerNetwork` of the machine file.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::ops::RangeInclusive;
 
 use super::codec::Codec;
 use super::mapping::{Mapping, keys};
 use super::network::{interface_name, network};
-use super::values::{choice, name, number, word};
+use super::values::{address, choice, name, number, word};
 use crate::decode::quoted;
 use kelson_spec::container_network::{ContainerNetworkSpec, PortSpec, Protocol};
 use kelson_spec::network::Prefixed;
@@ -18,22 +18,30 @@ pub fn ports() -> Codec<Vec<PortSpec>> {
         let mut all = ports.iter().enumerate();
         all.find_map(|(place, port)| {
             let before = || ports.iter().take(place);
-            let same = |other: &PortSpec| other.host == port.host && other.protocol == port.protocol;
+            let published = port.published();
+            let meets = |other: &PortSpec| {
+                other.published().zip(published).is_some_and(|(one, other)| one.meets(&other))
+            };
             if before().any(|other| other.name == port.name) {
                 return Some(format!(
                     "two ports have the name {}; give each another one",
                     quoted(&port.name)
                 ));
             }
-            let host = port.host.filter(|_| before().any(same))?;
+            let host = port.host.filter(|_| before().any(meets))?;
             Some(format!("port {host} of the host stands here twice; keep one"))
         })
     })
 }
 
 fn port() -> Mapping<PortSpec> {
-    let initial =
-        || PortSpec { name: String::new(), container: 0, host: None, protocol: Protocol::default() };
+    let initial = || PortSpec {
+        name: String::new(),
+        container: 0,
+        host: None,
+        protocol: Protocol::default(),
+        address: None,
+    };
     keys! {
         Mapping::new("port", initial);
         needed "name" name = name(), "name: http",
@@ -42,7 +50,18 @@ fn port() -> Mapping<PortSpec> {
         means "host" host = number(PORTS).optional(), "no port of the host leads to it",
             "the port of the host that leads to it. With `network: host` the program listens on this one";
         key "protocol" protocol = choice(Protocol::NAMES), "the protocol";
+        means "address" address = address("; write that of the host, such as 127.0.0.1").optional(), "every address of the host",
+            "the address of the host on which `host` leads there, with `network: bridge`: `127.0.0.1` for the host alone";
     }
+    .check(|d, seen, port| {
+        let wrong = match (port.address, port.host) {
+            (Some(IpAddr::V6(Ipv6Addr::LOCALHOST)), _) => "the kernel sends nothing from ::1 to a container; write 127.0.0.1",
+            (Some(address), _) if address.is_unspecified() => "without this key the port leads there from every address; remove it",
+            (Some(_), None) => "no port of the host leads there; write host: PORT",
+            _ => return,
+        };
+        d.at_key("address", |d| d.wrong(seen.position("address"), wrong));
+    })
 }
 
 /// The bridge and its networks.

@@ -17,7 +17,7 @@ container:
   network: bridge
   ports:
     - {name: http, container: 80, host: 8080}
-    - {name: dns-alt, container: 53, host: 53, protocol: udp}
+    - {name: dns-alt, container: 53, host: 53, protocol: udp, address: 192.0.2.7}
     - {name: admin, container: 9000}
   mounts:
     - {source: /var/www, target: /srv, options: [ro, rbind, nosuid, nodev, noexec, rslave]}
@@ -116,8 +116,17 @@ fn every_key_of_a_container_is_read() {
         target: target.into(),
         permissions: permissions.into(),
     };
-    let port =
-        |name: &str, container, host, protocol| PortSpec { name: name.to_owned(), container, host, protocol };
+    let port = |name: &str, container, host, protocol| PortSpec {
+        name: name.to_owned(),
+        container,
+        host,
+        protocol,
+        address: None,
+    };
+    let dns = PortSpec {
+        address: Some("192.0.2.7".parse().unwrap()),
+        ..port("dns-alt", 53, Some(53), Protocol::Udp)
+    };
     let expected = ContainerSpec {
         image: "demo/nginx:1".into(),
         runtime: Some(ContainerRuntime::Containerd),
@@ -129,7 +138,7 @@ fn every_key_of_a_container_is_read() {
         network: ContainerNetwork::Bridge,
         ports: vec![
             port("http", 80, Some(8080), Protocol::Tcp),
-            port("dns-alt", 53, Some(53), Protocol::Udp),
+            dns,
             port("admin", 9000, None, Protocol::Tcp),
         ],
         mounts: vec![
@@ -428,6 +437,30 @@ container: {image: a, ports: [{name: http, container: 80}, {name: http, containe
 name: box
 container: {image: a, ports: [{name: a, container: 80, host: 80}, {name: b, container: 81, host: 80}]}
 => 2:30: container.ports: port 80 of the host stands here twice; keep one
+
+name: box
+container: {image: a, network: bridge, ports: [{name: a, container: 80, host: 80}, {name: b, container: 81, host: 80, address: 127.0.0.1}]}
+=> 2:47: container.ports: port 80 of the host stands here twice; keep one
+
+name: box
+container: {image: a, network: bridge, ports: [{name: a, container: 80, host: 80, address: localhost}]}
+=> 2:92: container.ports[0].address: "localhost" is not an IP address; write that of the host, such as 127.0.0.1
+
+name: box
+container: {image: a, network: bridge, ports: [{name: a, container: 80, host: 80, address: "::1"}]}
+=> 2:83: container.ports[0].address: the kernel sends nothing from ::1 to a container; write 127.0.0.1
+
+name: box
+container: {image: a, network: bridge, ports: [{name: a, container: 80, host: 80, address: 0.0.0.0}]}
+=> 2:83: container.ports[0].address: without this key the port leads there from every address; remove it
+
+name: box
+container: {image: a, network: bridge, ports: [{name: a, container: 80, address: 127.0.0.1}]}
+=> 2:73: container.ports[0].address: no port of the host leads there; write host: PORT
+
+name: box
+container: {image: a, ports: [{name: a, container: 80, host: 80, address: 127.0.0.1}]}
+=> 2:23: container.ports: with the network of the host the program chooses its address; write network: bridge, or remove address
 
 name: box
 container: {image: a, ports: [{name: a b, container: 0, host: 65536, protocol: sctp}]}

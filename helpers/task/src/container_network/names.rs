@@ -35,7 +35,7 @@ pub fn publish(runtime_dir: &Path, network: &ContainerNetworkSpec) -> Result<(),
         .map_err(failed)?;
     // Another container may join at the same time; with the lock, the last one to look writes.
     let mut file = Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, errno)| failed(errno.into()))?;
-    let text = text(&of_host(), &owners(&claims(runtime_dir)).map_err(failed)?, network);
+    let text = text(&of_host(), &owners(&claims(runtime_dir))?, network);
     let mut known = String::new();
     // What is no text any more is written again.
     let _ = file.read_to_string(&mut known);
@@ -57,10 +57,15 @@ fn of_host() -> String {
 }
 
 /// The places that services have now, by their names.
-fn owners(claims: &Path) -> io::Result<BTreeMap<String, u32>> {
+fn owners(claims: &Path) -> Result<BTreeMap<String, u32>, String> {
     let mut owners = BTreeMap::new();
-    for claim in fs::read_dir(claims)? {
-        let claim = claim?;
+    let found = match fs::read_dir(claims) {
+        Ok(found) => found,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(owners),
+        Err(error) => return Err(at(claims, error)),
+    };
+    for claim in found {
+        let claim = claim.map_err(|error| at(claims, error))?;
         let place = claim.file_name().to_str().and_then(|name| name.parse::<u32>().ok());
         // The place may be given away at this moment.
         let owner =

@@ -88,13 +88,15 @@ pub fn of_service(service: &str, network: &ContainerNetworkSpec, place: u32, por
             IpAddr::V4(_) => ("", format!("{{ {subnet}, 127.0.0.0/8 }}")),
             IpAddr::V6(_) => (" ip6 daddr != ::1", subnet.to_string()),
         };
-        for Published { host, container, protocol: carrier } in ports {
+        for Published { host, container, protocol: carrier, address: on } in ports {
             let carrier = carrier.name();
             let to = std::net::SocketAddr::new(address, *container);
-            let _ = writeln!(
-                into,
-                "  meta nfproto {protocol}{but} fib daddr type local {carrier} dport {host} dnat {ip} to {to}"
-            );
+            let on = match on {
+                None => format!("{but} fib daddr type local"),
+                Some(on) if on.is_ipv4() == address.is_ipv4() => format!(" {ip} daddr {on}"),
+                Some(_) => continue,
+            };
+            let _ = writeln!(into, "  meta nfproto {protocol}{on} {carrier} dport {host} dnat {ip} to {to}");
         }
         // Who asks from within would get the answer from another address than it asked.
         let _ = write!(

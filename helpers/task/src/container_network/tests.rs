@@ -47,7 +47,10 @@ fn a_container_joins_as_often_as_it_likes_and_leaves_nothing() {
         assert_eq!(ask(namespace, &leaves), Ok(String::new()), "it never was there");
         let before = output("nft", "list ruleset");
         for _ in 0..2 {
-            assert_eq!(ask(namespace, &joins(0x102, &["8080:80/tcp", "53:5353/udp"])), Ok(String::new()));
+            assert_eq!(
+                ask(namespace, &joins(0x102, &["8080:80/tcp", "53:5353/udp", "9000:90/tcp@127.0.0.1"])),
+                Ok(String::new())
+            );
             let addresses = within(namespace, "-oneline address show dev eth0");
             assert!(
                 addresses.contains("inet 10.88.1.2/16 brd 10.88.255.255 scope global eth0"),
@@ -64,6 +67,8 @@ fn a_container_joins_as_often_as_it_likes_and_leaves_nothing() {
             for (rule, count) in [
                 ("fib daddr type local tcp dport 8080 dnat ip to 10.88.1.2:80", 2),
                 ("fib daddr type local udp dport 53 dnat ip to 10.88.1.2:5353", 2),
+                ("ip daddr 127.0.0.1 tcp dport 9000 dnat ip to 10.88.1.2:90", 2),
+                ("dport 9000", 2),
                 ("tcp dport 8080 dnat ip6 to [fd6b:656c:736f::102]:80", 2),
                 ("ip saddr 10.88.1.2 oifname != \"kelson0\" masquerade", 1),
                 ("iifname \"kelson0\" ip daddr 127.0.0.0/8 drop", 1),

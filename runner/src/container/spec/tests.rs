@@ -91,6 +91,7 @@ fn a_container_is_told_its_ports_and_joins_the_network_that_was_made_for_it() {
         container,
         host,
         protocol: Protocol::Tcp,
+        address: None,
     };
     let mut service = service();
     change(&mut service).ports = vec![port("http", 80, Some(8080)), port("admin-ui", 9000, None)];
