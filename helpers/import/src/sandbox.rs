@@ -163,7 +163,7 @@ pub fn system_calls(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
                 (true, false) => allow.push(name.to_owned()),
                 (_, true) => deny.push(name.to_owned()),
                 (false, false) if deny.iter().any(|known| known == name) => {
-                    deny.retain(|known| known != name)
+                    deny.retain(|known| known != name);
                 }
                 (false, false) => {
                     return Outcome::rejected(format!(

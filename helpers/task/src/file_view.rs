@@ -124,8 +124,8 @@ fn places<'a>(tree: &Tree, rules: &'a [Rule<'a>]) -> Result<Vec<Place<'a>>, Stri
 
 /// Whether the innermost of both acts that a path is under is `act`.
 fn is_under(places: &[Place<'_>], path: &Path, act: Act, opposite: Act) -> bool {
-    let above = places.iter().filter(|place| path.starts_with(&place.path)).map(|place| place.rule.act);
-    above.filter(|found| *found == act || *found == opposite).next_back() == Some(act)
+    let mut above = places.iter().filter(|place| path.starts_with(&place.path)).map(|place| place.rule.act);
+    above.rfind(|found| *found == act || *found == opposite) == Some(act)
 }
 
 /// Enters a new namespace, and arranges it. Returns the namespace.
