@@ -154,6 +154,8 @@ requests! {
     "copy-file" => CopyFile { path: PathBuf },
     /// Whether a path exists.
     "stat" => Stat { path: PathBuf },
+    /// The PID that a file has, once it has one; the answer is the number.
+    "pid-file" => ReadPidFile { path: PathBuf, patience: Duration },
     /// Bring what a source of the configuration gives to its folder below `folder`. A disk is waited for, and so is the server
     /// of metadata.
     "source" => CollectSource { kind: SourceKind, patience: Duration, folder: PathBuf, server: SocketAddr },
@@ -378,6 +380,7 @@ mod tests {
             Request::Reseed,
             Request::RenewMachineId { transient: path.clone() },
             Request::Stat { path: path.clone() },
+            Request::ReadPidFile { path: path.clone(), patience: Duration::from_secs(1) },
             Request::CollectSource {
                 kind: SourceKind::CommandLine,
                 patience: Duration::from_secs(1),

@@ -29,6 +29,7 @@ mod main_service;
 mod network_runner;
 mod opening;
 mod parts;
+mod pid_file_runner;
 mod provided_runner;
 mod reaper;
 mod reexec;

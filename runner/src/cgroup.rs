@@ -230,6 +230,14 @@ impl Cgroup {
         }
     }
 
+    /// Returns once it holds no process any more. Cancelled by dropping.
+    ///
+    /// # Errors
+    /// When it cannot be watched.
+    pub(crate) async fn emptied(&self) -> Result<(), RunnerError> {
+        self.watch().await.map_err(|error| self.cannot("watch", &error))
+    }
+
     async fn watch(&self) -> io::Result<()> {
         let file = match self.file("cgroup.events", OFlag::O_RDONLY) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),

@@ -4,6 +4,8 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use kelson_spec::ServiceSpec;
+use kelson_spec::features::{Feature, MissingFeature, OWN};
+use kelson_spec::service::{Readiness, StopMode, StopSpec};
 use kelson_spec::units::is_never;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
@@ -12,10 +14,14 @@ use crate::cgroup::{Cgroup, without_cgroups};
 use crate::command::{Command, Program};
 use crate::processes::{Child, ExitReceiver, Processes};
 use crate::runner::{
-    Attachment, BoxFuture, KILL_DEADLINE, RunContext, Runner, RunnerError, Running, StopPlan, StopReport,
+    Attachment, BoxFuture, Exit, KILL_DEADLINE, RunContext, Runner, RunnerError, Running, StopPlan,
+    StopReport,
 };
 use crate::service_command::service_command;
 use crate::{stop, strays};
+
+/// How many processes that a command has left behind are looked at.
+const MOST_LEFT: usize = 1000;
 
 /// Number of a service in the spawn record: FNV-1a of its name.
 pub fn service_id(name: &str) -> u32 {
@@ -213,19 +219,80 @@ impl ProcessRunner {
         Ok(Running { pid, start_time, stop_signal: None, addresses: Vec::new(), exit: Box::pin(exit) })
     }
 
+    fn find(&mut self, named: Option<i32>) -> Result<Running, RunnerError> {
+        let cgroup = self.used_cgroup().ok_or_else(|| {
+            RunnerError::new("what its command left behind cannot be found: this host has no cgroups")
+        })?;
+        let processes = cgroup.processes(MOST_LEFT);
+        let started = |pid: &i32| Some((*pid, self.processes.child_started(*pid)?));
+        let main = match named {
+            Some(pid) if !processes.contains(&pid) => {
+                return Err(RunnerError::new(format!("process {pid} is none of the service's")));
+            }
+            Some(pid) => started(&pid),
+            None if processes.is_empty() => {
+                return Err(RunnerError::new("its command has ended and left no process"));
+            }
+            None => {
+                let mut children = processes.iter().filter_map(started);
+                children.next().filter(|_| children.next().is_none())
+            }
+        };
+        let child = match main {
+            Some((pid, start_time)) => self.processes.adopt(pid, start_time)?,
+            None => None,
+        };
+        let (stop_signal, addresses) = (None, Vec::new());
+        Ok(match child {
+            Some(Child { pid, start_time, exit, .. }) => {
+                self.main = Some(Main::new(pid, exit.clone()));
+                Running { pid, start_time, stop_signal, addresses, exit: Box::pin(exit) }
+            }
+            None => {
+                self.main = None;
+                let exit = Box::pin(async move {
+                    match cgroup.emptied().await {
+                        Ok(()) => Exit::Status(0),
+                        Err(_) => Exit::Lost,
+                    }
+                });
+                Running { pid: 0, start_time: 0, stop_signal, addresses, exit }
+            }
+        })
+    }
+
+    /// Whether what the main process leaves runs on.
+    fn leaves_behind(&self) -> bool {
+        self.spec.stop.mode == StopMode::Process && const { OWN.has(Feature::Units) }
+    }
+
     async fn end(&mut self, plan: StopPlan) -> Result<StopReport, RunnerError> {
         let mut report = StopReport::default();
         self.take_start().await;
         if let Some(main) = &mut self.main {
             main.is_signalled |= plan.signal != 0;
         }
-        let by_itself = self.main.as_ref().is_some_and(|main| main.exit.exited().is_some());
+        let is_left = self.leaves_behind();
+        let by_itself = !is_left && self.main.as_ref().is_some_and(|main| main.exit.exited().is_some());
         if let Some(main) = self.main.as_ref().filter(|main| main.exit.exited().is_none()) {
             let cgroup = self.used_cgroup();
             let send = |signal| self.processes.signal(main.pid, &main.exit, signal);
             let ended = || main.exit.clone();
             let stop = &self.spec.stop;
             report = stop::end(main.pid, plan, (stop, stop.signal), cgroup.as_ref(), send, ended).await;
+        }
+        let is_leaderless = const { OWN.has(Feature::Units) }
+            && self.spec.readiness == Readiness::Forks
+            && !is_left
+            && !plan.timeout.is_zero();
+        if is_leaderless
+            && self.main.as_ref().is_none_or(|main| main.exit.exited().is_some())
+            && let Some(cgroup) = self.used_cgroup().filter(Cgroup::is_populated)
+        {
+            // What the command has left has no main process, or one that is not known yet.
+            let stop = StopSpec { mode: StopMode::Cgroup, ..self.spec.stop.clone() };
+            let ended = || cgroup.emptied();
+            report = stop::end(0, plan, (&stop, stop.signal), Some(&cgroup), |_| {}, ended).await;
         }
         let ran = self.started;
         // Before the cgroup may be removed, and again after all in it have ended.
@@ -274,8 +341,13 @@ impl ProcessRunner {
         }
         self.take_start().await;
         let (strays, mut left) = match self.used_cgroup() {
-            Some(cgroup) => (0, cgroup.clear().await?),
-            None if self.cgroup.is_some() => (0, 0),
+            Some(cgroup) => {
+                if self.leaves_behind() {
+                    cgroup.leave_behind(&self.spec.resources);
+                }
+                (0, cgroup.clear().await?)
+            }
+            None if self.cgroup.is_some() || self.leaves_behind() => (0, 0),
             None => {
                 let mark = format!("{}:{}:", self.processes.incarnation(), self.spec.name);
                 strays::clear(mark, KILL_DEADLINE).await
@@ -337,6 +409,17 @@ impl Runner for ProcessRunner {
 
     fn is_signalled(&self) -> bool {
         self.main.as_ref().is_some_and(|main| main.is_signalled)
+    }
+
+    fn find_main(&mut self, named: Option<i32>) -> BoxFuture<'_, Result<Running, RunnerError>> {
+        Box::pin(std::future::ready(match const { OWN.has(Feature::Units) } {
+            true => self.find(named),
+            false => Err(RunnerError::new(MissingFeature(Feature::Units).to_string())),
+        }))
+    }
+
+    fn is_empty(&self) -> bool {
+        !self.used_cgroup().is_some_and(|cgroup| cgroup.is_populated())
     }
 
     fn close(&mut self) -> BoxFuture<'_, Result<(), RunnerError>> {

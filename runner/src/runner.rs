@@ -263,6 +263,23 @@ pub trait Runner: Send {
         &[]
     }
 
+    /// Finds the main process of a run whose command has ended and has left it behind: the one with the PID `named`, or, if
+    /// none is named, the only child of PID 1 among the processes of the run. The run ends with it.
+    ///
+    /// PID 0: several processes could be it, so the run lasts for as long as there is any.
+    ///
+    /// # Errors
+    /// There is no process, or the one that is named is none of the run's.
+    fn find_main(&mut self, named: Option<i32>) -> BoxFuture<'_, Result<Running, RunnerError>> {
+        let _ = named;
+        Box::pin(std::future::ready(Err(RunnerError::new("it leaves no process that could be found"))))
+    }
+
+    /// Whether the run has no process left, as far as that is known.
+    fn is_empty(&self) -> bool {
+        false
+    }
+
     /// Undoes `open`. Always called, also after a failed `open`.
     fn close(&mut self) -> BoxFuture<'_, Result<(), RunnerError>>;
 }

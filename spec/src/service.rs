@@ -67,7 +67,16 @@ pub struct ServiceSpec {
     pub lifecycle: Lifecycle,
     /// The host's health and the end of the boot wait for it.
     pub required: bool,
+    /// A stop or restart of one of these that an operator asks for is one of this service too.
+    #[cfg_attr(not(feature = "units"), serde(skip))]
+    pub part_of: Vec<String>,
+    /// Requests of operators that are refused.
+    #[cfg_attr(not(feature = "units"), serde(skip))]
+    pub refuses: Vec<RefusedRequest>,
     pub readiness: Readiness,
+    /// The file that names the main process of a service that forks.
+    #[cfg_attr(not(feature = "units"), serde(skip))]
+    pub pid_file: Option<PathBuf>,
     /// From the spawn to ready.
     pub start_timeout: Duration,
     pub health: Vec<Check>,
@@ -121,7 +130,10 @@ impl ServiceSpec {
             group: None,
             lifecycle: Lifecycle::default(),
             required: true,
+            part_of: Vec::new(),
+            refuses: Vec::new(),
             readiness: Readiness::default(),
+            pid_file: None,
             start_timeout: Self::START_TIMEOUT,
             health: Vec::new(),
             hooks: Hooks::default(),
@@ -432,6 +444,13 @@ pub enum Exhausted {
     Delay,
 }
 
+/// A request of an operator that a service can refuse.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RefusedRequest {
+    Start,
+    Stop,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Readiness {
     #[default]
@@ -440,4 +459,6 @@ pub enum Readiness {
     Notify,
     /// A newline on this descriptor.
     Descriptor(i32),
+    /// The command ends with status 0, and leaves the processes of the service behind.
+    Forks,
 }

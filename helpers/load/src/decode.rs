@@ -93,8 +93,8 @@ impl Context {
 pub struct Decoded {
     pub spec: ServiceSpec,
     pub references: Vec<Position>,
-    /// The names of `before`.
-    pub before: Vec<(String, Position)>,
+    /// The names of `before`, `partOf` and `reload.with`, each with its key.
+    pub mentions: Vec<(&'static str, String, Position)>,
     /// How many of the first entries of `depends` come from the group and not from the file.
     pub by_group: usize,
     /// Where what it runs is written.
@@ -114,8 +114,8 @@ pub struct Decoder<'a> {
     pub stem: String,
     /// Where services are named: the entries of `depends`, then those of `after` and `when`, in the order of a walk.
     pub references: Vec<Position>,
-    /// The names of `before`.
-    pub before: Vec<(String, Position)>,
+    /// The names of `before`, `partOf` and `reload.with`, each with its key.
+    pub mentions: Vec<(&'static str, String, Position)>,
     /// The same of each entry of the machine file's `builtins`.
     pub builtin_references: Vec<Vec<Position>>,
     /// Where the service file says what it runs.
@@ -166,7 +166,7 @@ impl<'a> Decoder<'a> {
             warnings: Vec::new(),
             stem: String::new(),
             references: Vec::new(),
-            before: Vec::new(),
+            mentions: Vec::new(),
             builtin_references: Vec::new(),
             workload: Position::START,
             ties: Ties::default(),

@@ -31,6 +31,7 @@ mod parameters;
 mod partition_growth;
 mod partition_plan;
 mod partitions;
+mod pid_file;
 mod program;
 mod read_only;
 mod recovery_key;
@@ -150,6 +151,9 @@ pub fn perform(request: &Request) -> Result<String, String> {
             Ok(_) => Ok("it exists".to_owned()),
             Err(error) => Err(at(path, error)),
         },
+        Request::ReadPidFile { path, patience } => {
+            with(Feature::Units, || pid_file::read(path, *patience).map(|pid| pid.to_string()))
+        }
         Request::CollectSource { kind, patience, folder, server } => {
             with(Feature::Sources, || sources::collect(*kind, *patience, folder, *server))
         }

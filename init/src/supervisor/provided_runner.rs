@@ -27,6 +27,14 @@ pub(super) trait Provision: Send {
         running
     }
 
+    /// Finds the main process that the command of a run has left, if this knows better than `inner` does.
+    fn find_main(
+        &mut self,
+        _: &mut dyn Runner,
+    ) -> impl Future<Output = Option<Result<Running, RunnerError>>> + Send {
+        std::future::ready(None)
+    }
+
     /// Removes it.
     fn remove(&mut self) -> impl Future<Output = Result<(), RunnerError>> + Send;
 }
@@ -84,6 +92,19 @@ impl<P: Provision> Runner for ProvidedRunner<P> {
             self.made = running.as_ref().map(|_| run);
             Ok(running.map(|running| self.provision.describe(running)))
         })
+    }
+
+    fn find_main(&mut self, named: Option<i32>) -> BoxFuture<'_, Result<Running, RunnerError>> {
+        Box::pin(async move {
+            match self.provision.find_main(&mut *self.inner).await {
+                Some(found) => found,
+                None => self.inner.find_main(named).await,
+            }
+        })
+    }
+
+    fn is_empty(&self) -> bool {
+        self.inner.is_empty()
     }
 
     fn archives_changed(&mut self, archives: u32) -> BoxFuture<'_, ()> {

@@ -18,6 +18,7 @@ use nix::errno::Errno;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 
 use super::directory_runner::with_directories;
+use super::pid_file_runner::with_pid_file;
 use super::provided_runner::{ProvidedRunner, Provision};
 use super::secrets::CALL;
 use crate::task::{self, Request};
@@ -36,6 +37,7 @@ impl<F: RunnerFactory + ?Sized> RunnerFactory for UnitRunners<F> {
             let view = OwnView { tasks: Arc::clone(&self.tasks), rules, namespace: None };
             runner = Box::new(ProvidedRunner::new(runner, view));
         }
+        let runner = with_pid_file(runner, spec, &self.tasks);
         // Its folders come before the view, which may name them.
         Ok(with_directories(runner, spec, &self.tasks))
     }

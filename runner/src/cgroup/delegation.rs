@@ -11,6 +11,7 @@
 //! Any other service runs in its own cgroup: a leaf for each would cost every start one cgroup more.
 
 use kelson_spec::ServiceSpec;
+use kelson_spec::service::Resources;
 use nix::fcntl::AtFlags;
 use nix::unistd::{Gid, Uid, fchownat};
 
@@ -19,6 +20,8 @@ use crate::runner::RunnerError;
 
 /// The leaf that a delegated service runs in.
 const MAIN: &str = "main";
+/// How often processes that fork meanwhile are moved.
+const ROUNDS: u32 = 16;
 /// The leaf of the commands beside it.
 const COMMANDS: &str = "exec";
 /// The files of a delegated cgroup that its user owns, besides the folder: cgroup-v2.rst, "Model of
@@ -43,6 +46,26 @@ impl Cgroup {
         let leaf = self.leaf(COMMANDS);
         leaf.make()?;
         Ok(leaf)
+    }
+
+    /// Moves what it has to a cgroup beside it, where it runs on, with the same limits. What cannot be moved stays.
+    pub(crate) fn leave_behind(&self, resources: &Resources) {
+        // No service has such a name.
+        let beside = self.root.cgroup(&format!("{}.left", self.name()));
+        // That of earlier runs goes with the last of its processes.
+        beside.remove_empty();
+        for _ in 0..ROUNDS {
+            if !self.is_populated() {
+                return;
+            }
+            if beside.make().is_ok_and(|is_new| is_new) {
+                beside.limit(resources);
+            }
+            for pid in self.processes(MOST) {
+                // One that has ended meanwhile needs no place.
+                let _ = beside.write("cgroup.procs", &pid.to_string());
+            }
+        }
     }
 
     /// How many processes its run has, without the commands beside it.

@@ -1,9 +1,12 @@
 //! The requests of operators: start, stop, restart, wait.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
-use kelson_spec::quoted;
+use kelson_spec::features::{Feature, OWN};
+use kelson_spec::service::RefusedRequest;
+use kelson_spec::{ServiceSpec, quoted};
 use kelson_sys::ordered;
 use kelson_sys::text::first_of_many;
 use tokio::sync::{oneshot, watch};
@@ -32,7 +35,9 @@ impl Manager {
 
     /// Restarts services; with `wait`, answers once each is up again or has failed.
     pub async fn restart(&self, names: &[String], wait: bool) -> Vec<ActionResult> {
-        self.each(names, wait, Goal::Started, |request_id| Input::Restart { request_id }).await
+        let parts = self.parts_of(names);
+        let names: Vec<String> = names.iter().chain(&parts).cloned().collect();
+        self.each(&names, wait, Goal::Started, |request_id| Input::Restart { request_id }).await
     }
 
     /// The image of these services is another one: the next run of each is prepared again.
@@ -58,12 +63,14 @@ impl Manager {
         wait: bool,
         time: Option<Duration>,
     ) -> Vec<ActionResult> {
+        let parts = self.parts_of(names);
+        let names: Vec<String> = names.iter().chain(&parts).cloned().collect();
         let mut results = Vec::new();
         let mut plain = Vec::new();
         let mut ordered = Vec::new();
         let users = self.users_now();
         let named = ordered::set(names.iter().map(String::as_str));
-        for name in names {
+        for name in &names {
             let all = users.get(name.as_str()).map(Vec::as_slice).unwrap_or_default();
             let needed: Vec<&str> =
                 all.iter().map(|user| &**user).filter(|user| !named.contains(user)).collect();
@@ -101,6 +108,35 @@ impl Manager {
             }
         }
         results
+    }
+
+    /// The running services that are part of these, and of which others are part in turn.
+    fn parts_of(&self, names: &[String]) -> Vec<String> {
+        let mut found = Vec::new();
+        if const { !OWN.has(Feature::Units) } {
+            return found;
+        }
+        // Few services are part of another, as a rule none.
+        let mut parts: Vec<(Arc<str>, Vec<Arc<ServiceSpec>>)> = Vec::new();
+        for (name, entry) in self.entries().iter() {
+            let specs = entry.specs();
+            if specs.iter().any(|spec| !spec.part_of.is_empty()) && !entry.watch().borrow().state.at_rest() {
+                parts.push((Arc::clone(name), specs));
+            }
+        }
+        let mut known = ordered::set(names.iter().cloned());
+        let before = |parts: &[(Arc<str>, Vec<Arc<ServiceSpec>>)], known: &BTreeSet<String>| {
+            parts.iter().position(|(name, specs)| {
+                let mut wholes = specs.iter().flat_map(|spec| &spec.part_of);
+                !known.contains(&**name) && wholes.any(|whole| known.contains(whole))
+            })
+        };
+        while let Some(place) = before(&parts, &known) {
+            let (name, _) = parts.swap_remove(place);
+            known.insert(name.to_string());
+            found.push(name.to_string());
+        }
+        found
     }
 
     /// All that a stop of these stops.
@@ -208,6 +244,9 @@ impl Manager {
                 Err(NotNow("the host is stopping, nothing is started any more".into()))
             }
             Kind::Live(handle) => {
+                if let Some(text) = refusal(&entry.specs(), &input(0)) {
+                    return Err(NotNow(text));
+                }
                 let request_id = self.request_id();
                 let (reply, answer) = oneshot::channel();
                 let command = Command::Request { input: input(request_id), reply: Some(reply) };
@@ -255,6 +294,20 @@ impl Manager {
         }
         Ok(())
     }
+}
+
+/// Why a service refuses a request of an operator, if it does.
+fn refusal(specs: &[Arc<ServiceSpec>], input: &Input) -> Option<String> {
+    if const { !OWN.has(Feature::Units) } {
+        return None;
+    }
+    let (request, word) = match input {
+        Input::Start { .. } => (RefusedRequest::Start, "start"),
+        Input::Stop { reason: StopReason::Operator, .. } => (RefusedRequest::Stop, "stop"),
+        _ => return None,
+    };
+    let refuses = specs.iter().any(|spec| spec.refuses.contains(&request));
+    refuses.then(|| format!("its file refuses this request (refuses: [{word}])"))
 }
 
 enum Asked {

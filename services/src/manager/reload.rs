@@ -7,6 +7,7 @@ use kelson_spec::signal_name;
 
 use super::{ActionResult, Manager, Outcome};
 use crate::error::ServicesError;
+use crate::model::State;
 use crate::service_runner::task::{Command, Reloading};
 
 impl Manager {
@@ -20,10 +21,29 @@ impl Manager {
         asked_by: &'a str,
     ) -> Result<BoxFuture<'a, Vec<ActionResult>>, MissingFeature> {
         if const { OWN.has(Feature::Units) } {
-            Ok(Box::pin(join_all(names.iter().map(|name| self.reload_service(name, asked_by)))))
+            let names = self.reloaded_with(names);
+            Ok(Box::pin(async move {
+                join_all(names.iter().map(|name| self.reload_service(name, asked_by))).await
+            }))
         } else {
             Err(MissingFeature(Feature::Units))
         }
+    }
+
+    /// These, and the running services that are to be reloaded with them.
+    fn reloaded_with(&self, names: &[String]) -> Vec<String> {
+        let mut all = names.to_vec();
+        for (name, entry) in self.entries().iter() {
+            let now = entry.watch().borrow().clone();
+            let with = now.spec.as_deref().map_or(&[][..], |spec| &spec.reload.with);
+            if with.iter().any(|other| names.contains(other))
+                && now.state == State::Running
+                && !names.iter().any(|known| **known == **name)
+            {
+                all.push(name.to_string());
+            }
+        }
+        all
     }
 
     async fn reload_service(&self, name: &str, asked_by: &str) -> ActionResult {

@@ -8,10 +8,12 @@ use std::time::Duration;
 
 use kelson_runner::{ExecRequest, Executor, Exit, Leash, Outputs, RunContext, Runner, RunnerError, StopPlan};
 use kelson_spec::ServiceSpec;
+use kelson_spec::features::{Feature, OWN};
 use kelson_spec::service::Hook;
 use tokio::time::{Instant, timeout_at};
 
 use super::host_context::LogPipes;
+use super::table::Input;
 use super::words;
 use crate::error::ServicesError;
 
@@ -30,17 +32,29 @@ pub struct Hooks {
     pub exit: Option<Exit>,
 }
 
+/// Why a hook in place of the main process has failed, and how it ended if it did.
+struct Failure {
+    error: RunnerError,
+    exit: Option<Exit>,
+}
+
 impl Hooks {
-    /// The `pre` hooks, up to the first that fails and may not; tells of those that failed and may.
-    pub(super) async fn pre(self, runner: &mut Box<dyn Runner>) -> Result<Vec<String>, RunnerError> {
+    /// The `pre` hooks, up to the first that fails and may not, or says that the service is not to start.
+    pub(super) async fn pre(self, runner: &mut Box<dyn Runner>) -> Input {
         let mut failures = Vec::new();
         for hook in &self.spec.hooks.pre {
             match self.run(runner, "pre", hook, Vec::new()).await {
-                Err(error) if hook.may_fail => failures.push(error.message),
-                done => done?,
+                Ok(()) => {}
+                Err(Failure { exit: Some(exit @ Exit::Status(1..=254)), .. })
+                    if const { OWN.has(Feature::Units) } && hook.condition =>
+                {
+                    return Input::PreSkips(format!("its hook {} {exit}", program(hook)));
+                }
+                Err(failure) if hook.may_fail => failures.push(failure.error.message),
+                Err(failure) => return Input::PreDone(Err(failure.error)),
             }
         }
-        Ok(failures)
+        Input::PreDone(Ok(failures))
     }
 
     /// The `post` hooks, all of them; tells of those that failed.
@@ -50,10 +64,28 @@ impl Hooks {
             Some(Exit::Signal { signal, .. }) => vec![("KELSON_EXIT_SIGNAL".to_owned(), signal.to_string())],
             Some(Exit::Lost) | None => Vec::new(),
         };
+        self.all(runner, ("post", &self.spec.hooks.post), environment).await
+    }
+
+    /// The `undo` hooks of a one-shot, all of them; tells of those that failed.
+    pub(super) async fn undo(self, runner: &mut Box<dyn Runner>) -> Vec<String> {
+        match runner.open().await {
+            Ok(()) => self.all(runner, ("undo", &self.spec.hooks.undo), Vec::new()).await,
+            Err(error) => vec![format!("its undo hooks did not run: {}", error.message)],
+        }
+    }
+
+    /// Commands in place of the main process, one after the other; tells of those that failed.
+    async fn all(
+        &self,
+        runner: &mut Box<dyn Runner>,
+        (kind, hooks): (&str, &[Hook]),
+        environment: Vec<(String, String)>,
+    ) -> Vec<String> {
         let mut failures = Vec::new();
-        for hook in &self.spec.hooks.post {
-            let failure = self.run(runner, "post", hook, environment.clone()).await.err();
-            failures.extend(failure.map(|error| error.message));
+        for hook in hooks {
+            let failure = self.run(runner, kind, hook, environment.clone()).await.err();
+            failures.extend(failure.map(|failure| failure.error.message));
         }
         failures
     }
@@ -112,11 +144,15 @@ impl Hooks {
         kind: &str,
         hook: &Hook,
         environment: Vec<(String, String)>,
-    ) -> Result<(), RunnerError> {
+    ) -> Result<(), Failure> {
         let deadline = deadline(hook);
         let outcome = timeout_at(deadline, self.exit_of(runner, hook, environment)).await;
         // Also what was just being started.
         let cleared = runner.stop(KILL).await;
+        let exit = match &outcome {
+            Ok(Ok(exit)) => Some(*exit),
+            Ok(Err(_)) | Err(_) => None,
+        };
         let why = match (outcome, cleared) {
             (Ok(Ok(Exit::Status(0))), Ok(_)) => return Ok(()),
             (Ok(Ok(Exit::Status(0))), Err(error)) => error.message,
@@ -124,7 +160,7 @@ impl Hooks {
             (Ok(Err(error)), _) => error.message,
             (Err(_), _) => too_long(hook),
         };
-        Err(RunnerError::new(failed(kind, hook, &why)))
+        Err(Failure { error: RunnerError::new(failed(kind, hook, &why)), exit })
     }
 
     async fn exit_of(
@@ -177,6 +213,9 @@ fn too_long(hook: &Hook) -> String {
 
 /// `pre hook /usr/bin/migrate failed: exited with status 3`.
 fn failed(kind: &str, hook: &Hook, why: &str) -> String {
-    let program = hook.command.first().map_or("", String::as_str);
-    format!("{kind} hook {program} failed: {why}")
+    format!("{kind} hook {} failed: {why}", program(hook))
+}
+
+fn program(hook: &Hook) -> &str {
+    hook.command.first().map_or("", String::as_str)
 }

@@ -240,6 +240,11 @@ impl ServiceState {
                 at.push(Effect::DropGate);
                 self.leave_run(After::not_started(error.message, error.kind), at);
             }
+            (Pre { .. }, Input::PreSkips(text)) => {
+                at.push(Effect::DropGate);
+                let text = format!("skipped: {text}");
+                self.leave_run(After::Rest { outcome: Outcome::Skipped, text }, at);
+            }
             (Spawning { owes_post }, Input::Spawned(Ok(pid))) => self.spawned(pid, *owes_post, at),
             (Spawning { .. }, Input::Spawned(Err(error))) => {
                 self.exit = error.exit_status().map(kelson_runner::Exit::Status);
@@ -247,11 +252,11 @@ impl ServiceState {
             }
             (
                 AtRest(_) | When | Phase::Gate(_) | Phase::Active(_) | Phase::Down(_) | Backoff { .. },
-                Input::Opened(_) | Input::Turn | Input::PreDone(_) | Input::Spawned(_),
+                Input::Opened(_) | Input::Turn | Input::PreDone(_) | Input::PreSkips(_) | Input::Spawned(_),
             )
-            | (Opening, Input::Turn | Input::PreDone(_) | Input::Spawned(_))
+            | (Opening, Input::Turn | Input::PreDone(_) | Input::PreSkips(_) | Input::Spawned(_))
             | (Pre { .. }, Input::Opened(_) | Input::Spawned(_))
-            | (Spawning { .. }, Input::Opened(_) | Input::PreDone(_)) => {}
+            | (Spawning { .. }, Input::Opened(_) | Input::PreDone(_) | Input::PreSkips(_)) => {}
 
             // The notify messages of the run, and findings about it.
             (Phase::Active(active), Input::Report(_, report)) => self.reported(*active, report, at),
@@ -267,7 +272,15 @@ impl ServiceState {
             ) => {}
 
             // Its end.
+            (Phase::Active(active), Input::Exited { exit, .. }) if active.leaves(exit, at.rules) => {
+                self.look_for_main(*active, at);
+            }
             (Phase::Active(active), Input::Exited { exit, .. }) => self.ended(*active, exit, at),
+            (Phase::Active(active), Input::MainFound(Ok(pid))) => self.main_found(*active, pid, at),
+            (Phase::Active(active), Input::MainFound(Err(error))) => {
+                self.end_run(*active, RestartReason::NotReady, error.message, at);
+            }
+            (AtRest(_) | way_up!() | Phase::Down(_) | Backoff { .. }, Input::MainFound(_)) => {}
             (down!(PreStop { .. } | StopDelay { .. }), Input::Exited { exit, .. }) => {
                 self.clear_away(exit, at);
             }

@@ -834,3 +834,97 @@ fn a_start_without_a_limit_has_no_clock() {
     assert_eq!(case.told.last().unwrap(), "starting: PID 101 started, waiting for READY=1");
     assert_eq!(case.deadlines(), []);
 }
+
+#[test]
+fn a_service_that_forks_is_ready_once_its_main_process_is_known() {
+    let forks = || Case::new(Rules { readiness: Readiness::Forks, ..rules() });
+    let exited = |status| Input::Exited { run: 1, exit: Exit::Status(status) };
+    let mut case = forks();
+    case.run();
+    case.feed(exited(0));
+    assert_eq!(
+        (case.work, case.service.pid(), case.service.state()),
+        (Work::FindMain, None, State::Starting)
+    );
+    case.feed(Input::MainFound(Ok(7)));
+    assert_eq!((case.work, case.service.pid(), case.up()), (Work::None, Some(7), true));
+    // Its end is the end of the run.
+    case.exit(0);
+    assert_eq!(case.service.state(), State::Backoff);
+
+    // Not known in time, or not at all.
+    for input in [Input::Timer(Timer::Start), Input::MainFound(Err(RunnerError::new("none is left")))] {
+        let mut case = forks();
+        case.run();
+        case.feed(exited(0));
+        case.now = secs_until_start(&case);
+        case.feed(input);
+        assert_eq!((case.work, case.service.state()), (Work::Stop, State::Stopping));
+        case.cleared();
+        assert_eq!(case.service.state(), State::Backoff);
+    }
+
+    // Its command fails.
+    let mut case = forks();
+    case.run();
+    case.exit(3);
+    assert_eq!(case.service.state(), State::Backoff);
+}
+
+fn secs_until_start(case: &Case) -> Duration {
+    case.deadlines().iter().find(|(timer, _)| *timer == Timer::Start).expect("it has to be ready").1
+}
+
+#[test]
+fn another_incarnation_looks_for_the_main_process_again() {
+    let ended = Err(Exit::Lost);
+    let attached = |found| Input::Attached { found, closing: false };
+    let case = || {
+        let mut case = Case::new(Rules { readiness: Readiness::Forks, ..rules() });
+        case.run();
+        case
+    };
+    // Its command had ended meanwhile.
+    let mut meanwhile = case();
+    meanwhile.feed(attached(Err(Exit::Status(0))));
+    assert_eq!((meanwhile.work, meanwhile.service.pid()), (Work::FindMain, None));
+    let mut failed = case();
+    failed.feed(attached(ended));
+    assert_eq!(failed.work, Work::Clear);
+    // It was being looked for, or there is none.
+    for main in [None, Some(0)] {
+        let mut looked_for = case();
+        looked_for.feed(Input::Exited { run: 1, exit: Exit::Status(0) });
+        if let Some(pid) = main {
+            looked_for.feed(Input::MainFound(Ok(pid)));
+        }
+        let was_up = looked_for.up();
+        assert_eq!(was_up, main.is_some());
+        looked_for.feed(attached(ended));
+        assert_eq!((looked_for.work, looked_for.up()), (Work::FindMain, was_up));
+        looked_for.feed(Input::MainFound(Ok(9)));
+        assert_eq!((looked_for.service.pid(), looked_for.up()), (Some(9), true));
+    }
+    // It was known, and has ended.
+    let mut known = case();
+    known.feed(Input::Exited { run: 1, exit: Exit::Status(0) });
+    known.feed(Input::MainFound(Ok(9)));
+    known.feed(attached(ended));
+    assert_eq!(known.work, Work::Clear);
+}
+
+#[test]
+fn a_pre_hook_skips_the_service_and_its_post_hooks_run() {
+    let hooks = HookKinds { pre: true, post: true, ..HookKinds::default() };
+    let mut case = Case::new(Rules { hooks, ..rules() });
+    case.feed(Input::Begin);
+    case.feed(Input::Opened(Ok(())));
+    case.feed(Input::Turn);
+    case.feed(Input::PreSkips("its hook test exited with status 1".to_owned()));
+    assert_eq!(case.work, Work::Post);
+    case.feed(Input::PostDone(Vec::new()));
+    case.closed();
+    assert_eq!(case.service.state(), State::Skipped);
+    assert_eq!(&*case.service.message, "skipped: its hook test exited with status 1");
+    assert_eq!(case.service.restarts, 0);
+}

@@ -56,6 +56,8 @@ enum Outcome {
     /// Prepared; what of the spec is not enforced on this host.
     Open(Vec<String>),
     Run(Box<Running>),
+    /// The main process that the command of the run has left.
+    Main(Box<Running>),
     /// The run has ended.
     Cleared(Result<StopReport, RunnerError>),
 }

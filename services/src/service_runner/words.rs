@@ -118,6 +118,7 @@ pub fn readiness(readiness: Readiness) -> String {
     match readiness {
         Readiness::None => "nothing".into(),
         Readiness::Notify => "READY=1".into(),
+        Readiness::Forks => "its end".into(),
         Readiness::Descriptor(number) => format!("a newline on descriptor {number}"),
     }
 }

@@ -34,6 +34,8 @@ pub enum StopMode {
     Main,
     /// All of the cgroup.
     Cgroup,
+    /// The main one, and what it leaves behind is not ended.
+    Process,
 }
 
 impl Default for StopSpec {

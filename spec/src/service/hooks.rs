@@ -16,11 +16,18 @@ pub struct Hooks {
     pub pre_stop: Vec<Hook>,
     /// After it has ended, however it did, and after a failed `pre`.
     pub post: Vec<Hook>,
+    /// Of a one-shot that has finished: when it is stopped.
+    #[cfg_attr(not(feature = "units"), serde(skip))]
+    pub undo: Vec<Hook>,
 }
 
 impl Hooks {
     pub fn is_empty(&self) -> bool {
-        self.pre.is_empty() && self.post_start.is_empty() && self.pre_stop.is_empty() && self.post.is_empty()
+        self.pre.is_empty()
+            && self.post_start.is_empty()
+            && self.pre_stop.is_empty()
+            && self.post.is_empty()
+            && self.undo.is_empty()
     }
 }
 
@@ -38,6 +45,10 @@ pub struct Hook {
     /// A failure of it is reported and changes nothing.
     #[serde(default)]
     pub may_fail: bool,
+    /// An exit status from 1 to 254 means that the service is not to start.
+    #[cfg_attr(feature = "units", serde(default))]
+    #[cfg_attr(not(feature = "units"), serde(skip))]
+    pub condition: bool,
 }
 
 impl Hook {
@@ -51,6 +62,7 @@ impl Hook {
             timeout,
             as_root: false,
             may_fail: false,
+            condition: false,
         }
     }
 
@@ -67,6 +79,9 @@ pub struct Reload {
     pub hooks: Vec<Hook>,
     /// To the main process, once all hooks have succeeded.
     pub signal: Option<i32>,
+    /// A reload of one of these services is one of this service too.
+    #[cfg_attr(not(feature = "units"), serde(skip))]
+    pub with: Vec<String>,
 }
 
 /// What a run gets after the machine was resumed from a snapshot: by default nothing.

@@ -26,20 +26,23 @@ impl Reading {
         let points = after_points(&self.services);
         for (place, decoded) in self.services.iter().enumerate() {
             let spec = &decoded.spec;
-            for (name, at) in &decoded.before {
+            for (key, name, at) in &decoded.mentions {
                 let found = places.get(name.as_str());
+                if found.is_none() && !is_point(name) && !self.known.contains(name) {
+                    let hint = near(name, places.keys().copied());
+                    let hint = hint.map(|near| format!("; did you mean {near}?")).unwrap_or_default();
+                    let text = format!("{key}: there is no service {name}, so this means nothing{hint}");
+                    self.warnings.push(diagnostic(&spec.file, *at, Some(&spec.name), text));
+                }
+                if *key != "before" {
+                    continue;
+                }
                 if found == Some(&place) {
                     circles.push((spec.file.clone(), *at, spec.name.clone()));
                 }
                 let of_point = points.get(name.as_str()).into_iter().flatten();
                 for waiting in of_point.chain(found).filter(|waiting| **waiting != place) {
                     before.entry(*waiting).or_default().insert(spec.name.clone());
-                }
-                if found.is_none() && !is_point(name) && !self.known.contains(name) {
-                    let hint = near(name, places.keys().copied());
-                    let hint = hint.map(|near| format!("; did you mean {near}?")).unwrap_or_default();
-                    let text = format!("before: there is no service {name}, so it orders nothing{hint}");
-                    self.warnings.push(diagnostic(&spec.file, *at, Some(&spec.name), text));
                 }
             }
         }

@@ -233,6 +233,7 @@ pub fn stop() -> Mapping<StopSpec> {
     let modes = [
         ("main", StopMode::Main),
         ("cgroup", StopMode::Cgroup),
+        ("process", StopMode::Process),
         // The words of systemd.
         ("mixed", StopMode::Main),
         ("control-group", StopMode::Cgroup),
@@ -252,7 +253,8 @@ pub fn stop() -> Mapping<StopSpec> {
              and that was not up, has no delay";
         key "mode" mode = part(Feature::Units, || choice(modes)),
             "`main` or `mixed`: the signal goes to the main process. `cgroup` or `control-group`: to all processes of \
-             the service, and `timeout` is for all of them";
+             the service, and `timeout` is for all of them. `process`: to the main process, and what it leaves behind \
+             [runs on](#stop)";
         key "hangUp" hang_up = part(Feature::Units, boolean), "`true`: SIGHUP follows the signal, for shells";
         means "finalSignal" final_signal = part(Feature::Units, || signal().optional()), "SIGKILL alone",
             "the signal after `timeout`, such as SIGABRT for a core dump, and SIGKILL comes 5 s after it";

@@ -4,6 +4,7 @@ use super::codec::{Codec, either, part};
 use super::command::command;
 use super::confinement::signal;
 use super::mapping::{Mapping, keys};
+use super::requirement::others;
 use super::values::{SHORTEST, boolean, duration_from};
 use crate::tree::Value;
 use kelson_spec::features::Feature;
@@ -26,6 +27,8 @@ pub fn hooks(is_container: bool) -> Mapping<Hooks> {
         key "preStop" pre_stop = list(beside_main, harmless), "beside the main process, before it is stopped";
         key "post" post = list(instead_of_main, harmless),
             "after the main process has ended for any reason, and after a `pre` hook that failed";
+        key "undo" undo = part(Feature::Units, || list(instead_of_main, harmless)),
+            "of a one-shot that has finished: when it is stopped or restarted";
     }
 }
 
@@ -35,6 +38,7 @@ pub fn reload() -> Mapping<Reload> {
         Mapping::new("reload", Reload::default);
         key "hooks" hooks = list_of(Mapping::codec(|| command_hook("beside"))), "beside the main process";
         means "signal" signal = signal().optional(), "none", "to the main process, after the hooks";
+        key "with" with = others("reload.with"), "services whose reload is one of this service too";
     }
 }
 
@@ -81,6 +85,7 @@ fn list_of(one: Codec<Hook>) -> Codec<Vec<Hook>> {
 }
 
 fn hook(not_as_root: Option<&'static str>, must_fail: Option<&'static str>) -> Mapping<Hook> {
+    let no_condition = must_fail.map(|_| "only a pre hook decides about a start; leave it out");
     keys! {
         command_hook("hook");
         key "asRoot" as_root = boolean().but(move |as_root| not_as_root.filter(|_| *as_root)),
@@ -88,6 +93,8 @@ fn hook(not_as_root: Option<&'static str>, must_fail: Option<&'static str>) -> M
              process";
         key "mayFail" may_fail = part(Feature::Units, || boolean().but(move |may_fail| must_fail.filter(|_| *may_fail))),
             "`true`: a failure is reported, and the start continues. Only for `pre`";
+        key "condition" condition = part(Feature::Units, || boolean().but(move |condition| no_condition.filter(|_| *condition))),
+            "`true`: with an exit status from 1 to 254 the service is not started, and `skipped`. Only for `pre`";
     }
 }
 

@@ -33,9 +33,19 @@ pub fn after() -> Codec<Vec<String>> {
     place(|d, _, at| d.references.push(at)).list(PLACES)
 }
 
-/// The names of `before`, which the decoder keeps: they become entries of `after` of other services.
+/// The names of `before`, which the decoder keeps; they become entries of `after` of other services.
 pub fn before() -> Codec<Vec<String>> {
-    place(|d, name, at| d.before.push((name.to_owned(), at))).list(PLACES)
+    place(|d, name, at| d.mentions.push(("before", name.to_owned(), at))).list(PLACES)
+}
+
+/// Names of services of a key that orders nothing.
+pub fn others(key: &'static str) -> Codec<Vec<String>> {
+    let one = name().around(move |d, node, inner| {
+        let name = inner(d, node)?;
+        d.mentions.push((key, name.clone(), node.at));
+        Some(name)
+    });
+    one.list(PLACES)
 }
 
 const PLACES: &str = "a list of names of services, such as [db, cache]";

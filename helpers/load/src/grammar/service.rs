@@ -1,5 +1,7 @@
 //! A whole service file.
 
+use std::path::PathBuf;
+
 use super::at::{At, at};
 use super::attributes::attributes;
 use super::checks::{CheckOf, checks};
@@ -12,23 +14,24 @@ use super::environment::{environments, variables};
 use super::hooks::{hooks, reload, resumed};
 use super::mapping::{Mapping, keys};
 use super::membership::{lifecycle, tie};
-use super::requirement::{Use, after, before, requirements};
+use super::requirement::{Use, after, before, others, requirements};
 use super::restart::{ends, restart};
 use super::sandbox::compiled;
 use super::secrets::secrets;
 use super::seen::Seen;
-use super::values::{boolean, choice, name, number, own_name, start_timeout, text};
-use crate::decode::{Decoded, Decoder, quoted};
+use super::values::{boolean, choice, name, number, own_name, path, start_timeout, text};
+use crate::decode::{Decoded, Decoder, diagnostic, quoted};
 use crate::environment::unique;
 use crate::json::Json;
+use crate::schema::Kind;
 use crate::tree::{Node, Value};
 use kelson_spec::builtin::is_reserved;
 use kelson_spec::features::{Feature, OWN};
 use kelson_spec::kernel::{ALL_CAPABILITIES, CONTAINER_CAPABILITIES};
 use kelson_spec::names::is_name;
 use kelson_spec::service::{
-    ApiAccess, Credentials, FileView, Inherit, OnExit, Readiness, Requirement, RestartSpec, ServiceEvent,
-    ServiceKind, ServiceSpec, StartMode, Stdout, Workload,
+    ApiAccess, Credentials, FileView, Inherit, OnExit, Readiness, RefusedRequest, Requirement, RestartSpec,
+    ServiceEvent, ServiceKind, ServiceSpec, StartMode, Stdout, Workload,
 };
 
 /// The highest descriptor for readiness: below the usual soft limit of 1024.
@@ -42,9 +45,9 @@ pub fn service(d: &mut Decoder<'_>, file: &Mapping<ServiceSpec>, stem: &str, roo
     d.expands = root.get("expand").is_some_and(|node| node.is("true"));
     let spec = file.decode(d, root);
     let references = std::mem::take(&mut d.references);
-    let before_others = std::mem::take(&mut d.before);
+    let mentions = std::mem::take(&mut d.mentions);
     let workload = d.workload;
-    let decoded = spec.map(|spec| Decoded { spec, references, before: before_others, by_group: 0, workload });
+    let decoded = spec.map(|spec| Decoded { spec, references, mentions, by_group: 0, workload });
     decoded.filter(|_| d.diagnostics.len() == before)
 }
 
@@ -117,6 +120,10 @@ pub fn service_file() -> Mapping<ServiceSpec> {
             spec.depends.extend(after);
         },
     );
+    let readiness_at = At::new(
+        |spec: &ServiceSpec| Some((spec.readiness, spec.pid_file.clone())),
+        |spec, (readiness, pid_file)| (spec.readiness, spec.pid_file) = (readiness, pid_file),
+    );
     // They stand in the `after` of others.
     let before_at = At::new(|_: &ServiceSpec| Some(Vec::new()), |_, _: Vec<String>| {});
     // The defaults are read first, and stand in `environment`.
@@ -158,7 +165,11 @@ pub fn service_file() -> Mapping<ServiceSpec> {
         by "lifecycle" lifecycle = |spec, seen| lifecycle(seen.and_then(|seen| known_kind(spec, seen))),
             "a main", "its part in that group";
         key "required" required = boolean(), "whether the host's health and the end of the boot wait for it";
-        key "readiness" readiness = readiness(), "how it reports that it is ready";
+        key "partOf" part_of = part(Feature::Units, || others("partOf")),
+            "services whose stop or restart, asked for by an operator, [is one of this service too](#partof-refuses)";
+        key "refuses" refuses = part(Feature::Units, refuses),
+            "requests of operators that Kelson refuses: `start`, `stop`";
+        key "readiness" (readiness_at) = readiness(), "how it reports that it is ready";
         key "startTimeout" start_timeout = start_timeout(),
             "the longest time from the spawn until the service is ready, and until it is healthy for the \
              first time if a [check](#health) may restart it; a run that takes longer has failed. \
@@ -224,6 +235,11 @@ pub fn service_file() -> Mapping<ServiceSpec> {
         key "logs" logs = Mapping::codec(logs), "its log";
     };
     mapping.one_of(&["process", "container", "target"]).check(together)
+}
+
+fn refuses() -> Codec<Vec<RefusedRequest>> {
+    choice([("start", RefusedRequest::Start), ("stop", RefusedRequest::Stop)])
+        .list("a list such as [start, stop]")
 }
 
 fn is_container(spec: &ServiceSpec, seen: Option<&Seen<'_, '_>>) -> bool {
@@ -296,6 +312,20 @@ fn together(d: &mut Decoder<'_>, seen: &Seen<'_, '_>, spec: &mut ServiceSpec) {
         // Between Kelson and the container stand containerd and its shim.
         seen.wrong_value(d, "readiness", "no descriptor reaches into a container; write readiness: notify");
     }
+    if const { OWN.has(Feature::Units) } && spec.kind == ServiceKind::Service && !spec.hooks.undo.is_empty() {
+        let text = "hooks.undo: only a one-shot is undone; write preStop or post, or type: oneshot";
+        let warning = diagnostic(d.file, seen.position("hooks"), d.service, text);
+        d.warnings.push(warning);
+    }
+    if const { OWN.has(Feature::Units) } && spec.readiness == Readiness::Forks {
+        if is_container {
+            let text = "the first process of a container is its main one; run the program in the foreground";
+            seen.wrong_value(d, "readiness", text);
+        } else if spec.kind == ServiceKind::Oneshot {
+            let text = "a one-shot has no processes once its command has ended; write type: service, or leave readiness out";
+            seen.wrong_value(d, "readiness", text);
+        }
+    }
     if is_container && spec.inherit != Inherit::Nothing {
         let text = "a container inherits nothing from init; name the variables with their values";
         seen.wrong_value(d, "environment", text);
@@ -367,34 +397,60 @@ fn references_first<T: 'static>(codec: Codec<T>) -> Codec<T> {
     })
 }
 
-fn readiness() -> Codec<Readiness> {
-    let words = choice([("none", Readiness::None), ("notify", Readiness::Notify)]);
+/// How it reports that it is ready, and the file that names its main process if it forks.
+type Ready = (Readiness, Option<PathBuf>);
+
+fn readiness() -> Codec<Ready> {
+    let words = choice([("none", (Readiness::None, None)), ("notify", (Readiness::Notify, None))]);
     let number = number(3..=u64::from(HIGHEST_DESCRIPTOR.unsigned_abs())).around(|d, node, inner| {
         if ["0", "1", "2"].iter().any(|low| node.is(low)) {
             return d.refuse(node, "descriptors 0 to 2 are input and output; write a number from 3 on");
         }
         inner(d, node)
     });
-    let descriptor = Mapping::codec(move || {
-        let about = "the descriptor to which it writes a newline once it is ready; not for a container";
+    let described = Mapping::codec(move || {
+        let fd_at = At::new(
+            |ready: &Ready| match ready.0 {
+                Readiness::Descriptor(number) => Some(u64::from(number.unsigned_abs())),
+                _ => None,
+            },
+            |ready, number: u64| {
+                ready.0 = i32::try_from(number).map_or(Readiness::None, Readiness::Descriptor);
+            },
+        );
+        let forks_at = At::new(
+            |ready: &Ready| (*ready == (Readiness::Forks, None)).then_some(true),
+            |ready, _| ready.0 = Readiness::Forks,
+        );
+        let file_at =
+            At::new(|ready: &Ready| ready.1.clone(), |ready, path| *ready = (Readiness::Forks, Some(path)));
+        let forks = || {
+            boolean()
+                .but(|forks| (!forks).then_some("write true, or leave readiness out"))
+                .of_kind(|| Kind::Choice(vec!["true"]))
+        };
         keys! {
-            Mapping::new("descriptor", || 3_u64);
-            needed "fd" (At::whole()) = number.clone(), "fd: 3", about;
+            Mapping::new("readiness", || (Readiness::None, None));
+            alternative "fd" (fd_at) = number.clone(),
+                "the descriptor to which it writes a newline once it is ready; not for a container";
+            alternative "forks" (forks_at) = part(Feature::Units, forks),
+                "its command ends with status 0 once it is ready, and leaves [processes behind](#readiness)";
+            alternative "pidFile" (file_at) = part(Feature::Units, path),
+                "the same; this file names the main process";
         }
+        .one_of(&["fd", "forks", "pidFile"])
     });
-    let (kind, shown, fd_shown) = (either(&words, &descriptor), words.clone(), descriptor.clone());
+    let (kind, shown, mapping) = (either(&words, &described), words.clone(), described.clone());
     Codec::new(
         kind,
         move |d, node| match node.value {
-            Value::Mapping(_) => {
-                descriptor.decode(d, node).and_then(|fd| i32::try_from(fd).ok()).map(Readiness::Descriptor)
-            }
+            Value::Mapping(_) => described.decode(d, node),
             Value::Scalar(_) => words.decode(d, node),
-            _ => d.expected(node, "none, notify or {fd: NUMBER}"),
+            _ => d.expected(node, "none, notify, {fd: NUMBER}, {forks: true} or {pidFile: PATH}"),
         },
-        move |readiness, extent| match readiness {
-            Readiness::Descriptor(fd) => fd_shown.encode(&u64::from(fd.unsigned_abs()), extent),
-            word => shown.encode(word, extent),
+        move |ready, extent| match ready.0 {
+            Readiness::Descriptor(_) | Readiness::Forks => mapping.encode(ready, extent),
+            Readiness::None | Readiness::Notify => shown.encode(ready, extent),
         },
     )
 }

@@ -73,11 +73,13 @@ health:
   - grpc: {port: 50051, service: web.v1}
   - exec: {command: [/bin/check, -v]}
 hooks:
-  pre: [{command: [/bin/a, "b c"]}, {command: [d], timeout: 1m, asRoot: true, mayFail: true}]
+  pre: [{command: [/bin/a, "b c"]}, {command: [d], timeout: 1m, asRoot: true, mayFail: true, condition: true}]
   postStart: {command: [/bin/tell], timeout: 2s}
   preStop: []
   post: [{command: [rm, -rf, "/run/{web}"]}]
-reload: {hooks: [{command: [/bin/check]}], signal: SIGHUP}
+reload: {hooks: [{command: [/bin/check]}], signal: SIGHUP, with: [cache]}
+partOf: [db]
+refuses: [stop]
 resumed: {signal: USR1, hooks: {command: [/bin/renew], timeout: 3s}}
 after: [log-shipper, db]
 expand: true
@@ -225,16 +227,23 @@ fn every_key_of_a_service_file_is_read() {
         group: Some("shop-1".into()),
         lifecycle: Lifecycle::default(),
         required: false,
+        part_of: vec!["db".into()],
+        refuses: vec![RefusedRequest::Stop],
         hooks: Hooks {
             pre: vec![
                 hook(&["/bin/a", "b c"], 30),
-                Hook { as_root: true, may_fail: true, ..hook(&["d"], 60) },
+                Hook { as_root: true, may_fail: true, condition: true, ..hook(&["d"], 60) },
             ],
             post_start: vec![hook(&["/bin/tell"], 2)],
             pre_stop: vec![],
             post: vec![hook(&["rm", "-rf", "/run/{web}"], 30)],
+            undo: vec![],
         },
-        reload: Reload { hooks: vec![hook(&["/bin/check"], 30)], signal: Some(libc::SIGHUP) },
+        reload: Reload {
+            hooks: vec![hook(&["/bin/check"], 30)],
+            signal: Some(libc::SIGHUP),
+            with: vec!["cache".into()],
+        },
         resumed: Resumed {
             signal: Some(libc::SIGUSR1),
             hooks: vec![hook(&["/bin/renew"], 3)],
@@ -242,6 +251,7 @@ fn every_key_of_a_service_file_is_read() {
         },
         on_exit: OnExit::Stop,
         readiness: Readiness::Descriptor(3),
+        pid_file: None,
         start_timeout: Duration::from_millis(90_500),
         health: vec![
             Check {

@@ -25,4 +25,5 @@ mod layers;
 mod mistakes;
 mod order;
 mod probes;
+mod readiness;
 mod schema;

@@ -34,7 +34,7 @@ fn said(content: &str) -> Vec<String> {
 const VALUES: &str = r#"
 ## Keys.
 restrat: {}
-=> 5:1: restrat: this key is not known; did you mean restart? Allowed here: name, description, process, container, target, environmentDefaults, environment, environmentFiles, expand, secrets, type, start, when, after, before, depends, restart, success, group, lifecycle, required, readiness, startTimeout, health, hooks, reload, resumed, onExit, stop, user, resources, delegate, limits, umask, nice, oomScoreAdjust, cpuAffinity, directories, security, api, logs
+=> 5:1: restrat: this key is not known; did you mean restart? Allowed here: name, description, process, container, target, environmentDefaults, environment, environmentFiles, expand, secrets, type, start, when, after, before, depends, restart, success, group, lifecycle, required, partOf, refuses, readiness, startTimeout, health, hooks, reload, resumed, onExit, stop, user, resources, delegate, limits, umask, nice, oomScoreAdjust, cpuAffinity, directories, security, api, logs
 
 after: [web]
 => 5:9: after: service web waits for itself
@@ -191,13 +191,13 @@ readiness: {fd: 5000}
 => 5:17: readiness.fd: 5000 is out of range; write a number from 3 to 1023
 
 readiness: {}
-=> 5:12: readiness.fd: this key is missing; write fd: 3
+=> 5:12: readiness: one of the keys fd, forks, pidFile is missing
 
 readiness: notfy
 => 5:12: readiness: "notfy" is not one of none, notify; did you mean notify?
 
 readiness: [notify]
-=> 5:12: readiness: found a list where none, notify or {fd: NUMBER} belongs
+=> 5:12: readiness: found a list where none, notify, {fd: NUMBER}, {forks: true} or {pidFile: PATH} belongs
 
 stop: {signal: SIGTREM}
 => 5:16: stop.signal: "SIGTREM" is not a signal; did you mean SIGTERM?
@@ -554,7 +554,7 @@ hooks: [a]
 => 5:8: hooks: found a list where a mapping of keys to values belongs
 
 hooks: {prestop: []}
-=> 5:9: hooks.prestop: this key is not known; did you mean preStop? Allowed here: pre, postStart, preStop, post
+=> 5:9: hooks.prestop: this key is not known; did you mean preStop? Allowed here: pre, postStart, preStop, post, undo
 
 hooks: {pre: /bin/a}
 => 5:14: hooks.pre: found "/bin/a" where such as {command: [PROGRAM, ARGUMENT]} belongs

@@ -41,7 +41,7 @@ fn before_is_an_entry_of_after_in_the_other_file() {
     assert_eq!(said(&found), (vec![], vec![]));
     assert_eq!(order(&found), ["web < db", "worker < db"]);
     let unlike = loaded(&[("db", "before: [wep]\n"), ("web", "")]);
-    let warning = "before: there is no service wep, so it orders nothing; did you mean web?";
+    let warning = "before: there is no service wep, so this means nothing; did you mean web?";
     assert_eq!(said(&unlike), (vec![], vec![warning]));
 }
 

@@ -12,12 +12,16 @@ pub enum Work {
     Open,
     Pre,
     Spawn,
+    /// Find the main process, which the command has left behind.
+    FindMain,
     PreStop,
     /// Signal, timeout, kill.
     Stop,
     /// Kill what is left of the run.
     Clear,
     Post,
+    /// Prepare again what a one-shot that has finished ran in, and run its `undo` hooks there.
+    Undo,
     /// Kill a `post` hook that is under way: there is no time for it.
     EndPost,
     Close,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kelson_runner::{Exit, StopReport};
+use kelson_spec::features::{Feature, OWN};
 use kelson_spec::service::{ServiceKind, WhenDown};
 
 use super::effect::Moment;
@@ -197,6 +198,24 @@ impl ServiceState {
             at.push(Effect::Publish);
         }
         self.run_post(at);
+    }
+
+    /// A one-shot that has finished, and has hooks for its stop.
+    pub(super) fn has_to_undo(&self, at: &Moment) -> bool {
+        at.rules.hooks.undo
+            && at.rules.kind == ServiceKind::Oneshot
+            && self.finished()
+            && const { OWN.has(Feature::Units) }
+    }
+
+    /// From rest to the `undo` hooks. Only this comes to the stage of `post` hooks with `owes_post`.
+    pub(super) fn undo_finished(&mut self, after: After, text: String, at: &mut Moment) {
+        self.go_down(after, State::Stopping);
+        if let Phase::Down(down) = &mut self.phase {
+            (down.stage, down.owes_post) = (Stage::Post, true);
+        }
+        self.tell(format!("{text}; its undo hooks run"), at);
+        at.work(if self.host == Host::Overdue { Work::EndPost } else { Work::Undo });
     }
 
     /// Leaves a run that was begun and has no process yet.

@@ -33,6 +33,7 @@ pub struct HookKinds {
     pub pre: bool,
     pub pre_stop: bool,
     pub post: bool,
+    pub undo: bool,
 }
 
 impl Rules {
@@ -89,6 +90,8 @@ pub enum Input {
     /// The `pre` hooks have run, and the texts tell of those that failed and may; or another one failed, and none after it
     /// was run.
     PreDone(Result<Vec<String>, RunnerError>),
+    /// A `pre` hook says that the service is not to start; the text names it.
+    PreSkips(String),
     Spawned(Result<i32, RunnerError>),
     /// A notify message of this run, or a finding about it.
     Report(u64, Report),
@@ -96,6 +99,8 @@ pub enum Input {
         run: u64,
         exit: Exit,
     },
+    /// `Work::FindMain` is done: the PID of the main process that the command has left, or 0 if it has none.
+    MainFound(Result<i32, RunnerError>),
     /// The `preStop` hooks have run; the texts tell of those that failed.
     PreStopDone(Vec<String>),
     /// `Work::Stop` or `Work::Clear` is done: how the run ended where that was learnt, and what was met on the way.

@@ -31,7 +31,7 @@ fn rules() -> Rules {
     rules.has_when = true;
     rules.readiness = Readiness::Notify;
     rules.stop.delay = Duration::from_secs(5);
-    rules.hooks = HookKinds { pre: true, pre_stop: true, post: true };
+    rules.hooks = HookKinds { pre: true, pre_stop: true, post: true, undo: false };
     rules
 }
 
@@ -116,6 +116,7 @@ fn inputs() -> Vec<(&'static str, Input)> {
         ("Turn", Input::Turn),
         ("PreDone", Input::PreDone(Ok(Vec::new()))),
         ("PreDone (failed)", Input::PreDone(Err(failed()))),
+        ("PreSkips", Input::PreSkips(text.clone())),
         ("Spawned", Input::Spawned(Ok(100))),
         ("Spawned (failed)", Input::Spawned(Err(failed()))),
         ("Ready", Input::Report(run, Report::Ready)),
@@ -132,6 +133,8 @@ fn inputs() -> Vec<(&'static str, Input)> {
             Input::Report(run, Report::DependencyDown { rule: WhenDown::Restart, text }),
         ),
         ("Exited", exited()),
+        ("MainFound", Input::MainFound(Ok(100))),
+        ("MainFound (failed)", Input::MainFound(Err(failed()))),
         ("PreStopDone", Input::PreStopDone(vec![])),
         ("Cleared", cleared()),
         ("PostDone", Input::PostDone(vec![])),

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use kelson_conditions::Missing;
 use kelson_runner::{ErrorKind, Exit, restart};
+use kelson_spec::features::{Feature, OWN};
+use kelson_spec::service::Readiness;
 
 use super::input::{Rules, StopReason};
 use crate::model::{RestartReason, State};
@@ -211,6 +213,19 @@ impl Active {
             watchdog.until = now.saturating_add(watchdog.interval);
         }
         self
+    }
+
+    /// Its command has ended as it should, and has left the processes of the service.
+    pub(super) fn leaves(&self, exit: Exit, rules: &Rules) -> bool {
+        rules.readiness == Readiness::Forks
+            && !self.has_been_ready()
+            && exit.success()
+            && const { OWN.has(Feature::Units) }
+    }
+
+    /// Its processes have no main one, or none that is known yet.
+    pub(super) fn lacks_main(&self, rules: &Rules) -> bool {
+        rules.readiness == Readiness::Forks && self.pid == 0 && const { OWN.has(Feature::Units) }
     }
 
     /// Also where it is reloading now.

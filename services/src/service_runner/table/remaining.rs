@@ -22,7 +22,9 @@ impl ServiceState {
     /// `lives`: its main process does. `delay` is `stop.delay`.
     pub fn remaining_stop(&self, lives: bool, delay: Duration, now: Duration) -> RemainingStop {
         // Those that were cut off run again from the first.
-        let post = self.owes_post() || self.stage() == Some(Stage::Post);
+        let is_post = self.stage() == Some(Stage::Post);
+        // With both it is `undo` hooks that were cut off, of a run whose `post` hooks have run.
+        let post = self.owes_post() != is_post;
         let (pre_stop, signal_after, signalled) = match &self.phase {
             // One that was just being made runs, or it would not live.
             Phase::Active(_) | Phase::Spawning { .. } => (true, Some(delay), false),

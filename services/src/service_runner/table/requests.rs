@@ -68,7 +68,9 @@ impl ServiceState {
         let text = format!("restarting: {why}");
         self.take_up(request_id);
         let again = After::Again(RestartReason::Operator);
+        let undoes = self.has_to_undo(at);
         match &mut self.phase {
+            Phase::Rest(_) if undoes => self.undo_finished(again, text, at),
             Phase::Rest(_) => self.begin(true, at),
             Phase::When => at.push(Effect::Publish),
             Phase::Gate(_) | Phase::Backoff { .. } => self.again_from_gate(at),
@@ -123,7 +125,9 @@ impl ServiceState {
         let text = words::stopped(reason, "");
         let during = |during: &str| After::stopped(reason, words::stopped(reason, during));
         let by_group = matches!(reason, StopReason::Group(_));
+        let undoes = self.has_to_undo(at);
         match &mut self.phase {
+            Phase::Rest(_) if undoes => self.undo_finished(during(""), text, at),
             Phase::Rest(_) => return self.stop_at_rest(request_id, reason, at),
             Phase::When | Phase::Gate(_) | Phase::Backoff { .. } => {
                 at.work(Work::None);

@@ -24,6 +24,10 @@ impl ServiceState {
             Phase::Active(active) => match found {
                 // When it last pinged is not written down.
                 Ok(_) => *active = active.pinged(at.now),
+                Err(exit) if active.leaves(exit, at.rules) || active.lacks_main(at.rules) => {
+                    active.pid = 0;
+                    at.work(Work::FindMain);
+                }
                 Err(exit) => {
                     let active = *active;
                     self.ended(active, exit, at);
@@ -45,6 +49,7 @@ impl ServiceState {
                     at.work(Work::Stop);
                 }
                 (Stage::Clearing, _) => at.work(Work::Clear),
+                (Stage::Post, _) if down.owes_post => at.work(Work::Undo),
                 (Stage::Post, _) => at.work(Work::Post),
                 (Stage::Closing, _) => at.work(Work::Close),
             },

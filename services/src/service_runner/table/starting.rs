@@ -157,13 +157,32 @@ impl ServiceState {
         }
     }
 
+    /// Its command has ended: the main process is among those that it has left.
+    pub(super) fn look_for_main(&mut self, active: Active, at: &mut Moment) {
+        self.phase = Phase::Active(Active { pid: 0, ..active });
+        self.message = "its command has ended, looking for its main process".into();
+        at.push(Effect::Publish);
+        at.work(Work::FindMain);
+    }
+
+    pub(super) fn main_found(&mut self, active: Active, pid: i32, at: &mut Moment) {
+        let active = Active { pid, ..active };
+        self.phase = Phase::Active(active);
+        at.work(Work::None);
+        match active.has_been_ready() {
+            true => at.push(Effect::Publish),
+            false => self.is_ready(active, at),
+        }
+    }
+
     pub(super) fn is_ready(&mut self, mut active: Active, at: &mut Moment) {
         let text = match active.readiness {
             ReadySignal::Given => return,
             ReadySignal::TakenBack => "ready again".to_owned(),
             ReadySignal::Awaited => {
                 let took = words::duration(at.now.saturating_sub(self.spawned_at));
-                format!("running, ready after {took} (PID {}){}", active.pid, words::before_checks(at.rules))
+                let process = words::process(active.pid);
+                format!("running, ready after {took}{process}{}", words::before_checks(at.rules))
             }
         };
         active.readiness = ReadySignal::Given;
@@ -190,7 +209,7 @@ impl ServiceState {
             Some(true) => {
                 (active.proven, active.start) = (true, None);
                 let took = words::duration(at.now.saturating_sub(self.spawned_at));
-                format!("running, healthy after {took} (PID {})", active.pid)
+                format!("running, healthy after {took}{}", words::process(active.pid))
             }
             Some(false) | None => format!("running, waits for {missing}"),
         };

@@ -38,7 +38,7 @@ impl Core {
     /// The hooks of `reload` for the run, which the caller may drop, and what comes after them.
     pub(super) fn reload(&self) -> Result<Reloading, ServicesError> {
         let executor = self.executor()?;
-        let Reload { hooks, signal } = &self.spec.reload;
+        let Reload { hooks, signal, .. } = &self.spec.reload;
         let (count, signal, run) = (hooks.len(), *signal, self.service.run);
         Ok(Reloading { hooks: Box::pin(self.hooks().reload(executor)), count, signal, run })
     }

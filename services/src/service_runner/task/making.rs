@@ -153,6 +153,7 @@ pub(super) fn rules(spec: &ServiceSpec, own_check: bool) -> Rules {
             pre: !spec.hooks.pre.is_empty(),
             pre_stop: !spec.hooks.pre_stop.is_empty(),
             post: !spec.hooks.post.is_empty(),
+            undo: !spec.hooks.undo.is_empty(),
         },
         memory_max: spec.resources.memory_max,
     }

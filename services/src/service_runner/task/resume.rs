@@ -134,7 +134,7 @@ impl Core {
         let (run, store) = (self.service.run, self.host_context.store.as_ref());
         let service = self.name.to_string();
         let made = match self.spec.readiness {
-            Readiness::None => return,
+            Readiness::None | Readiness::Forks => return,
             Readiness::Notify => {
                 let kept = KeptDescriptor::new(descriptor, store, || Descriptor::Notify { service, run });
                 NotifySocket::inherited(kept, &self.host_context.notify_directory, &self.name)

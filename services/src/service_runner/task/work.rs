@@ -6,6 +6,7 @@ use std::sync::Arc;
 use kelson_runner::{
     BoxFuture, Exit, RunContext, Runner, RunnerError, Running, StopPlan, StopReport, errno_text,
 };
+use kelson_spec::features::{Feature, OWN};
 use kelson_spec::service::Readiness;
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -79,10 +80,17 @@ impl Core {
                     Some(Box::pin(std::future::ready(Outcome::Input(Input::Spawned(Err(error))))))
                 }
             },
+            Work::FindMain | Work::Undo if const { !OWN.has(Feature::Units) } => None,
+            Work::FindMain => Some(Box::pin(async move {
+                match runner.find_main(None).await {
+                    Ok(running) => Outcome::Main(Box::new(running)),
+                    Err(error) => Outcome::Input(Input::MainFound(Err(error))),
+                }
+            })),
             Work::Pre => {
                 let hooks = self.hooks();
                 Some(Box::pin(async move {
-                    Outcome::Input(Input::PreDone(with_permit(permit, Box::pin(hooks.pre(runner))).await))
+                    Outcome::Input(with_permit(permit, Box::pin(hooks.pre(runner))).await)
                 }))
             }
             Work::PreStop => {
@@ -96,6 +104,10 @@ impl Core {
             Work::Post => {
                 let hooks = self.hooks();
                 Some(Box::pin(async move { Outcome::Input(Input::PostDone(hooks.post(runner).await)) }))
+            }
+            Work::Undo => {
+                let hooks = self.hooks();
+                Some(Box::pin(async move { Outcome::Input(Input::PostDone(hooks.undo(runner).await)) }))
             }
             Work::Stop | Work::Clear => {
                 let plan = self.stop_plan(work, runner.is_signalled());
@@ -161,6 +173,12 @@ impl Core {
                 }
                 self.step(Input::Opened(Ok(())))
             }
+            Outcome::Main(running) => {
+                let Running { pid, start_time, exit, .. } = *running;
+                self.exit = Some(exit);
+                self.start_time = start_time;
+                self.step(Input::MainFound(Ok(pid)))
+            }
             Outcome::Run(running) => {
                 let Running { pid, start_time, stop_signal, addresses, exit } = *running;
                 self.exit = Some(exit);
@@ -205,7 +223,7 @@ impl Core {
         // The old socket goes first: it has the same name.
         self.notify_source = NotifySource::Silent;
         match self.spec.readiness {
-            Readiness::None => {}
+            Readiness::None | Readiness::Forks => {}
             Readiness::Notify => {
                 let uid = self.spec.user.as_ref().map(|user| user.uid);
                 let store = self.host_context.store.as_ref();
