@@ -139,7 +139,7 @@ pub fn exec_start(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
             false => Outcome::rejected("only a one-shot has several commands; systemd refuses this unit"),
         });
     }
-    if (last.full || last.as_root) && confined(draft) {
+    if (last.full || last.as_root) && draft.is_confined() {
         outcome = outcome.and(Outcome::rejected(
             "`+` or `!` runs the program as root; in Kelson the whole service has one user: leave `user` out if the \
              program gives up root by itself",
@@ -167,19 +167,10 @@ pub fn exec_start(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
     outcome
 }
 
-/// Whether a user or a restriction holds for the service, which `+` would lift.
-fn confined(draft: &Draft<'_>) -> bool {
-    let has = |key: &str| !draft.settings.service_list(key).is_empty();
-    has("User")
-        || has("CapabilityBoundingSet")
-        || has("AmbientCapabilities")
-        || draft.is_on("NoNewPrivileges")
-}
-
 fn hook(draft: &Draft<'_>, command: &Command, timeout: &str) -> Hook {
     let mut hook = Hook::new(command.words.iter().cloned(), draft.hook_timeout(timeout));
     let root = command.full || command.as_root || draft.is_on("PermissionsStartOnly");
-    hook.as_root = root && confined(draft);
+    hook.as_root = root && draft.is_confined();
     hook
 }
 
@@ -203,6 +194,21 @@ pub fn exec_start_pre(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
         }
         Err(outcome) => outcome,
     }
+}
+
+pub fn exec_condition(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
+    let commands = match commands(draft, setting) {
+        Ok(commands) => commands,
+        Err(outcome) => return outcome,
+    };
+    let mut outcome = many(&commands);
+    for command in &commands {
+        let (mut hook, of_it) = before_main(draft, command);
+        hook.condition = true;
+        draft.conditions.push(hook);
+        outcome = outcome.and(of_it);
+    }
+    outcome
 }
 
 /// More commands than a service file takes.
@@ -258,9 +264,13 @@ pub fn exec_stop(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
             .and(Outcome::approximated("`hooks: {post: …}`: the commands run after a failure too"));
     }
     if draft.is_oneshot() {
-        return Outcome::rejected(
-            "a one-shot that has ended has no command for its stop; what it did is undone by nobody",
-        );
+        let mut outcome = many(&commands);
+        for command in &commands {
+            outcome = outcome.and(in_common(draft, command, false));
+            let hook = hook(draft, command, "TimeoutStopSec");
+            draft.spec.hooks.undo.push(hook);
+        }
+        return outcome.and(Outcome::kept("`hooks: {undo: …}`"));
     }
     if let [only] = commands.as_slice()
         && let Some(signal) = killed_with(only)

@@ -289,6 +289,10 @@ pub fn delegate(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
 pub fn slice(_: &mut Draft<'_>, setting: &Setting) -> Outcome {
     match setting.last() {
         "" | "system.slice" => Outcome::kept("Kelson has one cgroup for all services"),
+        // That of a template, which systemd makes up.
+        other if other.starts_with("system-") => {
+            Outcome::approximated(format!("limits of {other} for its services together are not in force"))
+        }
         other => Outcome::rejected(format!("the service is in no group of limits with those of {other}")),
     }
 }

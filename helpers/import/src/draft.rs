@@ -33,6 +33,10 @@ pub struct Draft<'u> {
     pub environment_files: Vec<String>,
     /// The names of `before`.
     pub before: Vec<String>,
+    /// Hooks that decide whether it starts.
+    pub conditions: Vec<Hook>,
+    /// Tests of the shell of which one has to succeed.
+    pub either: Vec<String>,
     /// A stop kills what does not end in time.
     pub kills: bool,
     /// The program that runs the main one, with its arguments: it sets how that is scheduled.
@@ -60,6 +64,8 @@ impl<'u> Draft<'u> {
             group: None,
             environment_files: Vec::new(),
             before: Vec::new(),
+            conditions: Vec::new(),
+            either: Vec::new(),
             kills: true,
             scheduler: Vec::new(),
             earlier: Vec::new(),
@@ -81,6 +87,15 @@ impl<'u> Draft<'u> {
     /// Whether a key of `[Service]` is a boolean that is set.
     pub fn is_on(&self, key: &str) -> bool {
         boolean(self.settings.service(key)) == Some(true)
+    }
+
+    /// Whether a user or a restriction holds for the service, which `+` would lift.
+    pub fn is_confined(&self) -> bool {
+        let has = |key: &str| !self.settings.service_list(key).is_empty();
+        has("User")
+            || has("CapabilityBoundingSet")
+            || has("AmbientCapabilities")
+            || self.is_on("NoNewPrivileges")
     }
 
     /// The time limit of a start, or of a stop. [`NEVER`]: none.
@@ -122,7 +137,9 @@ impl<'u> Draft<'u> {
     /// What holds for every unit, whatever keys it has, and the service file.
     pub fn finished(mut self) -> Json {
         let spec = &mut self.spec;
+        spec.hooks.pre.splice(0..0, self.conditions.drain(..));
         spec.hooks.pre.append(&mut self.earlier);
+        spec.hooks.undo.truncate(MOST_HOOKS);
         for hooks in
             [&mut spec.hooks.pre, &mut spec.hooks.post_start, &mut spec.hooks.pre_stop, &mut spec.hooks.post]
         {

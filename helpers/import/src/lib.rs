@@ -10,6 +10,7 @@
 mod attributes;
 mod commands;
 pub mod compose;
+mod conditions;
 mod confinement;
 mod draft;
 mod ends;
@@ -118,6 +119,7 @@ pub fn service(unit: &Unit<'_>) -> Result<Translation, Error> {
         let told = judged(&mut draft, setting);
         findings.push(finding(&setting.section, &setting.key, &setting.file, setting.line, told));
     }
+    conditions::settle(&mut draft);
     if let kelson_spec::service::Workload::Process(process) = &draft.spec.workload
         && process.command.is_empty()
     {

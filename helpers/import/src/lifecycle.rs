@@ -1,9 +1,10 @@
 //! How a service starts, restarts and stops.
 
+use std::path::Path;
 use std::time::Duration;
 
 use kelson_spec::kernel::parse_signal;
-use kelson_spec::service::{Readiness, RestartPolicy, RestartSpec, ServiceKind, StopMode};
+use kelson_spec::service::{Check, Probe, Readiness, RestartPolicy, RestartSpec, ServiceKind, StopMode};
 
 use crate::draft::Draft;
 use crate::finding::Outcome;
@@ -29,15 +30,42 @@ pub fn kind(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
             Outcome::kept("`type: oneshot`")
         }
         "idle" => Outcome::approximated("the service does not wait until the other services have started"),
-        "forking" => Outcome::rejected(
-            "Kelson follows the process that it starts, and ends what that leaves behind: give the program the option \
-             that keeps it in the foreground",
-        ),
-        "dbus" => Outcome::rejected(
-            "the service is up as soon as it runs, and not once it has its name on the bus, so services that depend on \
-             it may start too early",
-        ),
+        "forking" => {
+            draft.spec.readiness = Readiness::Forks;
+            Outcome::kept("`readiness: {forks: true}`, or `{pidFile: …}`")
+        }
+        "dbus" => match bus_check(draft) {
+            Some(check) => {
+                draft.spec.health = vec![check];
+                Outcome::approximated(
+                    "a startup check asks the bus for the name by `dbus-send`; a message to the bus starts no service",
+                )
+            }
+            None => Outcome::rejected("it needs BusName=; systemd refuses this unit"),
+        },
         other => Outcome::rejected(format!("{other:?} is no type of systemd 252")),
+    }
+}
+
+/// Asks the bus whether it has the name of the unit.
+fn bus_check(draft: &Draft<'_>) -> Option<Check> {
+    let name = draft.expanded(draft.settings.service("BusName")).ok().filter(|name| !name.is_empty())?;
+    let script = "dbus-send --system --print-reply --dest=org.freedesktop.DBus /org/freedesktop/DBus \
+                  org.freedesktop.DBus.NameHasOwner \"string:$1\" | grep -q 'boolean true'";
+    let command = ["sh", "-c", script, "sh", &name].map(str::to_owned);
+    let mut check = Check::new("bus-name", Probe::Exec { command: command.to_vec() });
+    (check.startup, check.initial_delay, check.interval) =
+        (true, Duration::from_millis(100), Duration::from_secs(1));
+    (check.timeout, check.failure_threshold) = (Duration::from_secs(5), 1);
+    // So that `startTimeout` is for the name too.
+    check.restart_after = 1000;
+    Some(check)
+}
+
+pub fn bus_name(draft: &mut Draft<'_>, _: &Setting) -> Outcome {
+    match draft.settings.service("Type") {
+        "dbus" | "" => Outcome::kept("see `Type=`"),
+        _ => Outcome::kept("it only says which name the service has"),
     }
 }
 
@@ -49,11 +77,16 @@ pub fn remain_after_exit(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
     }
 }
 
-pub fn pid_file(draft: &mut Draft<'_>, _: &Setting) -> Outcome {
+pub fn pid_file(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
     match draft.settings.service("Type") {
-        "forking" => {
-            Outcome::rejected("Kelson follows the process that it starts, and reads no file with another")
-        }
+        "forking" => match draft.expanded(setting.last()) {
+            Ok(path) if path.is_empty() => Outcome::as_table(),
+            Ok(path) => {
+                draft.spec.pid_file = Some(Path::new("/run").join(path));
+                Outcome::kept("`readiness: {pidFile: …}`")
+            }
+            Err(outcome) => outcome,
+        },
         _ => Outcome::kept("Kelson follows the process that it starts, which is this one"),
     }
 }
@@ -143,11 +176,14 @@ pub fn time(_: &mut Draft<'_>, setting: &Setting) -> Outcome {
 }
 
 pub fn timeout_start(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
-    let limited = !kelson_spec::units::is_never(draft.timeout("TimeoutStartSec"));
-    match draft.is_oneshot() && limited && !setting.last().is_empty() {
-        true => Outcome::rejected("a one-shot has no limit of time, and nothing ends one that hangs"),
-        false => time(draft, setting),
+    let limit = draft.timeout("TimeoutStartSec");
+    let limited = !kelson_spec::units::is_never(limit) && !setting.last().is_empty();
+    if draft.is_oneshot() && limited && time_span(setting.last()).is_some() {
+        let seconds = format!("{}s", limit.as_secs_f64());
+        draft.scheduler.extend(["timeout", "--kill-after=10s", &seconds].map(str::to_owned));
+        return Outcome::approximated("`timeout` of coreutils ends the last command after this time");
     }
+    time(draft, setting)
 }
 
 pub fn number(_: &mut Draft<'_>, setting: &Setting) -> Outcome {
@@ -162,9 +198,7 @@ pub fn kill_mode(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
     match setting.last() {
         "mixed" => draft.spec.stop.mode = StopMode::Main,
         "" | "control-group" => draft.spec.stop.mode = StopMode::Cgroup,
-        "process" => {
-            return Outcome::rejected("processes that the main one leaves behind are killed with it");
-        }
+        "process" => draft.spec.stop.mode = StopMode::Process,
         _ => return Outcome::rejected("a stop kills what does not end by itself"),
     }
     Outcome::as_table()

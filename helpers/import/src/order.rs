@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use kelson_spec::names::is_point;
-use kelson_spec::service::{NetworkAspect, Requirement, ServiceEvent, StartMode, WhenDown};
+use kelson_spec::service::{NetworkAspect, RefusedRequest, Requirement, ServiceEvent, StartMode, WhenDown};
 
+use crate::conditions;
 use crate::draft::Draft;
 use crate::finding::Outcome;
 use crate::settings::Setting;
@@ -55,6 +56,9 @@ const BY_THE_BOOT: [(&str, &str); 38] = [
 
 const BOOT: &str = "Kelson's boot has done it before the first service starts";
 const NOTHING: &str = "Kelson has no such thing to wait for";
+/// Services that set up the network where Kelson does not.
+const NETWORKS: [&str; 3] = ["networking.service", "network.service", "systemd-networkd.service"];
+
 /// Points of the order that start nothing, by the rules of systemd.special(7).
 const PASSIVE: [&str; 3] = ["network.target", "nss-lookup.target", "nss-user-lookup.target"];
 
@@ -297,6 +301,8 @@ pub fn before(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
             }
             Other::Moot(NOTHING) => return Outcome::kept(format!("{unit}: {NOTHING}")),
             Other::Service(name) => name,
+            // What sets up interfaces by itself is a service like others; Kelson's own set-up is the boot's.
+            Other::Moot(_) if NETWORKS.contains(&unit) => kelson_name(unit.trim_end_matches(".service")),
             Other::Point | Other::Condition(..) if is_point(unit) => unit.to_owned(),
             Other::Moot(why) => {
                 return Outcome::rejected(format!(
@@ -351,10 +357,43 @@ pub fn part_of(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
                 "{unit}: the service is stopped with the other, and starts again with it"
             ))
         }
+        Other::Service(name) => {
+            if name != draft.spec.name && !draft.spec.part_of.contains(&name) {
+                draft.spec.part_of.push(name);
+            }
+            Outcome::approximated(format!(
+                "{unit}: `partOf`: a stop or restart of the other by an operator is one of this service too"
+            ))
+        }
         Other::Point => Outcome::approximated(format!(
             "nothing stops or restarts {unit}, which is a point of the order alone; name the services to `kelsonctl`"
         )),
         _ => Outcome::rejected(format!("a stop or restart of {unit} does not reach this service")),
+    })
+}
+
+/// `RefuseManualStart=` and `RefuseManualStop=`.
+pub fn refuses(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
+    let request = match setting.key.as_str() {
+        "RefuseManualStart" => RefusedRequest::Start,
+        _ => RefusedRequest::Stop,
+    };
+    if boolean(setting.last()) == Some(true) {
+        draft.spec.refuses.push(request);
+    }
+    Outcome::as_table()
+}
+
+pub fn reload_with(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
+    if draft.settings.service_list("ExecReload").is_empty() {
+        return Outcome::kept("a unit without ExecReload= has no reload");
+    }
+    each(draft, setting, |draft, unit| match other(unit) {
+        Other::Service(name) => {
+            draft.spec.reload.with.push(name);
+            Outcome::as_table()
+        }
+        _ => Outcome::rejected(format!("a reload of {unit} does not reach this service")),
     })
 }
 
@@ -380,6 +419,8 @@ fn condition(
     put: fn(&mut Draft<'_>, Requirement),
     of: impl Fn(&str) -> Option<Requirement>,
 ) -> Outcome {
+    // Alternatives of several keys are one question.
+    let alone = !conditions::has_alternatives_beside(draft, &setting.key);
     let (mut alternatives, mut outcome) = (Vec::new(), Outcome::default());
     for value in setting.list() {
         let (either, value) = value.strip_prefix('|').map_or((false, value.as_str()), |value| (true, value));
@@ -393,6 +434,10 @@ fn condition(
         let (negated, plain) = value.strip_prefix('!').map_or((false, value.as_str()), |plain| (true, plain));
         let found = of(plain.trim_start());
         match found.map(|one| if negated { Requirement::Not(Box::new(one)) } else { one }) {
+            Some(_) if either && !alone => match conditions::test(&setting.key, &value) {
+                Ok(test) => draft.either.push(test),
+                Err(wrong) => outcome = outcome.and(wrong),
+            },
             Some(requirement) if either => alternatives.push(requirement),
             Some(requirement) => put(draft, requirement),
             None => {

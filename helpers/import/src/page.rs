@@ -73,7 +73,7 @@ This is what [`kelsonctl import systemd`](../howto/import.md) makes of each key 
 - **rejected**: something is lost, and the table says what.
 
 The table tells what becomes of most values.
-A value may fare differently: `PrivateDevices=no` is kept, and `Type=forking` is rejected.
+A value may fare differently: `PrivateDevices=no` is kept, and `KillMode=none` is rejected.
 The command judges the values of the unit that it reads, and says so.
 
 Some defaults of systemd differ from those of Kelson.

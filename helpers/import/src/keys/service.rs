@@ -1,25 +1,27 @@
 //! `[Service]`: what systemd.service(5) and systemd.kill(5) describe.
 
-use crate::commands::{exec_reload, exec_start, exec_start_post, exec_start_pre, exec_stop, exec_stop_post};
+use crate::commands::{
+    exec_condition, exec_reload, exec_start, exec_start_post, exec_start_pre, exec_stop, exec_stop_post,
+};
 use crate::ends::{force, prevent, success};
 use crate::key::Neutral::{Empty, No, Words};
 use crate::key::{Key, kept, lost, moot, nearly};
 use crate::lifecycle::{
-    final_signal, hang_up, kill_mode, kill_signal, kind, notify_access, pid_file, remain_after_exit, restart,
-    restart_kill_signal, send_kill, time, timeout_start,
+    bus_name, final_signal, hang_up, kill_mode, kill_signal, kind, notify_access, pid_file,
+    remain_after_exit, restart, restart_kill_signal, send_kill, time, timeout_start,
 };
 
 pub const KEYS: [Key; 36] = [
-    kept("Type", kind, "the default; `readiness: notify`; `type: oneshot`. Not `forking` and `dbus`"),
+    kept("Type", kind, "the default; `readiness: notify`, `{forks: true}`; `type: oneshot`"),
     lost("ExitType", Words(&["main"]), "the run ends with its main process, and all others are killed"),
     kept("RemainAfterExit", remain_after_exit, "a one-shot is up once it has ended successfully"),
-    moot("GuessMainPID", "Kelson follows the process that it starts"),
-    kept("PIDFile", pid_file, "Kelson follows the process that it starts"),
-    lost(
-        "BusName",
-        Empty,
-        "the service does not wait for its name on the bus to be up, and is not started by a message to it",
+    moot("GuessMainPID", "of a service that forks, the only process that can be the main one is it"),
+    kept(
+        "PIDFile",
+        pid_file,
+        "`readiness: {pidFile: …}` of a service that forks; Kelson follows the process of others",
     ),
+    kept("BusName", bus_name, "with `Type=dbus` a startup check; a message to the bus starts no service"),
     kept(
         "ExecStart",
         exec_start,
@@ -27,11 +29,7 @@ pub const KEYS: [Key; 36] = [
     ),
     kept("ExecStartPre", exec_start_pre, "`hooks: {pre: …}`, with `mayFail` for `-`"),
     nearly("ExecStartPost", exec_start_post, "`hooks: {postStart: …}`, beside a service that is up already"),
-    lost(
-        "ExecCondition",
-        Empty,
-        "the service starts whatever the command says; a `pre` hook that fails is a failed start",
-    ),
+    kept("ExecCondition", exec_condition, "`hooks: {pre: [{condition: true, …}]}`"),
     kept("ExecReload", exec_reload, "`reload`: hooks, and the signal of a `kill … $MAINPID` at the end"),
     nearly("ExecStop", exec_stop, "`hooks: {preStop: …}`; not if the program ends by itself"),
     nearly(
@@ -77,7 +75,7 @@ pub const KEYS: [Key; 36] = [
 ];
 
 pub const STOP: [Key; 7] = [
-    kept("KillMode", kill_mode, "`stop: {mode: …}`; not `process` and `none`"),
+    kept("KillMode", kill_mode, "`stop: {mode: …}`; not `none`"),
     kept("KillSignal", kill_signal, "`stop: {signal: …}`"),
     kept("RestartKillSignal", restart_kill_signal, "the signal of a stop"),
     kept("SendSIGHUP", hang_up, "`stop: {hangUp: …}`"),

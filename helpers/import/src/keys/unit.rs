@@ -1,12 +1,13 @@
 //! `[Unit]`.
 
+use crate::conditions::{assert_by_shell, condition_by_shell};
 use crate::key::Neutral::{Empty, No, Words};
 use crate::key::{Key, kept, lost, moot, nearly};
 use crate::lifecycle::number;
 use crate::lifecycle::time;
 use crate::order::{
-    after, before, binds_to, conflicts, default_dependencies, depends_mount, depends_path, part_of, requires,
-    requires_mounts_for, wants, when_argument, when_mount, when_path,
+    after, before, binds_to, conflicts, default_dependencies, depends_mount, depends_path, part_of, refuses,
+    reload_with, requires, requires_mounts_for, wants, when_argument, when_mount, when_path,
 };
 use crate::texts::description;
 
@@ -36,7 +37,7 @@ pub const KEYS: [Key; 42] = [
     nearly(
         "PartOf",
         part_of,
-        "`depends: [{service: …, whenDown: restart}]`, if the unit also requires the other",
+        "`partOf`; `depends: [{service: …, whenDown: restart}]`, if the unit also requires the other",
     ),
     kept("Before", before, "`before`, for services and points such as `network.target`"),
     kept(
@@ -59,7 +60,7 @@ pub const KEYS: [Key; 42] = [
     moot("OnSuccessJobMode", "it says how `OnSuccess=` starts its units"),
     moot("OnFailureIsolate", "it says how `OnFailure=` starts its units"),
     lost("PropagatesReloadTo", Empty, RELOADED),
-    lost("ReloadPropagatedFrom", Empty, RELOADED),
+    kept("ReloadPropagatedFrom", reload_with, "`reload: {with: […]}`"),
     lost("PropagatesStopTo", Empty, STOPPED),
     lost("StopPropagatedFrom", Empty, STOPPED),
     lost(
@@ -73,8 +74,8 @@ pub const KEYS: [Key; 42] = [
         "Kelson mounts all of its machine file before the first service starts",
     ),
     lost("StopWhenUnneeded", No, "the service runs on when no other needs it"),
-    lost("RefuseManualStart", No, "an operator can start the service"),
-    lost("RefuseManualStop", No, "an operator can stop the service"),
+    kept("RefuseManualStart", refuses, "`refuses: [start]`"),
+    kept("RefuseManualStop", refuses, "`refuses: [stop]`"),
     moot("AllowIsolate", "Kelson has no command that stops everything but one unit"),
     moot("IgnoreOnIsolate", "Kelson has no command that stops everything but one unit"),
     kept("DefaultDependencies", default_dependencies, "every service starts after the boot's own tasks"),
@@ -99,34 +100,36 @@ pub const KEYS: [Key; 42] = [
 
 const ALWAYS: &str =
     "the service starts whether this holds or not; check it in a `pre` hook, which fails the start";
+const TESTED: &str = "a `pre` hook with `condition: true` tests it in a shell";
+const ASSERTED: &str = "a `pre` hook tests it in a shell";
 const NO_ASSERTION: &str = "the start does not fail if this does not hold; check it in a `pre` hook";
 
 pub const CONDITIONS: [Key; 65] = [
     kept("ConditionPathExists", when_path, "`when: [{path: …}]`; `!` is `not`"),
-    lost("ConditionPathExistsGlob", Empty, ALWAYS),
-    lost("ConditionPathIsDirectory", Empty, ALWAYS),
-    lost("ConditionPathIsSymbolicLink", Empty, ALWAYS),
+    nearly("ConditionPathExistsGlob", condition_by_shell, TESTED),
+    nearly("ConditionPathIsDirectory", condition_by_shell, TESTED),
+    nearly("ConditionPathIsSymbolicLink", condition_by_shell, TESTED),
     kept("ConditionPathIsMountPoint", when_mount, "`when: [{mount: …}]`; `!` is `not`"),
-    lost("ConditionPathIsReadWrite", Empty, ALWAYS),
+    nearly("ConditionPathIsReadWrite", condition_by_shell, TESTED),
     lost("ConditionPathIsEncrypted", Empty, ALWAYS),
-    lost("ConditionDirectoryNotEmpty", Empty, ALWAYS),
-    lost("ConditionFileNotEmpty", Empty, ALWAYS),
-    lost("ConditionFileIsExecutable", Empty, ALWAYS),
+    nearly("ConditionDirectoryNotEmpty", condition_by_shell, TESTED),
+    nearly("ConditionFileNotEmpty", condition_by_shell, TESTED),
+    nearly("ConditionFileIsExecutable", condition_by_shell, TESTED),
     lost("ConditionNeedsUpdate", Empty, ALWAYS),
     lost("ConditionFirstBoot", Empty, ALWAYS),
     lost("ConditionArchitecture", Empty, ALWAYS),
     lost("ConditionFirmware", Empty, ALWAYS),
-    lost("ConditionVirtualization", Empty, ALWAYS),
+    nearly("ConditionVirtualization", condition_by_shell, TESTED),
     lost("ConditionHost", Empty, ALWAYS),
     kept("ConditionKernelCommandLine", when_argument, "`when: [{kernelArgument: …}]`; `!` is `not`"),
     lost("ConditionKernelVersion", Empty, ALWAYS),
     lost("ConditionCredential", Empty, ALWAYS),
     lost("ConditionSecurity", Empty, ALWAYS),
-    lost("ConditionCapability", Empty, ALWAYS),
-    lost("ConditionACPower", Empty, ALWAYS),
+    nearly("ConditionCapability", condition_by_shell, TESTED),
+    nearly("ConditionACPower", condition_by_shell, TESTED),
     lost("ConditionMemory", Empty, ALWAYS),
     lost("ConditionCPUFeature", Empty, ALWAYS),
-    lost("ConditionCPUs", Empty, ALWAYS),
+    nearly("ConditionCPUs", condition_by_shell, TESTED),
     lost("ConditionEnvironment", Empty, ALWAYS),
     lost("ConditionUser", Empty, ALWAYS),
     lost("ConditionGroup", Empty, ALWAYS),
@@ -140,33 +143,33 @@ pub const CONDITIONS: [Key; 65] = [
         depends_path,
         "`depends: [{path: …}]`: the service waits, where systemd fails the start",
     ),
-    lost("AssertPathExistsGlob", Empty, NO_ASSERTION),
-    lost("AssertPathIsDirectory", Empty, NO_ASSERTION),
-    lost("AssertPathIsSymbolicLink", Empty, NO_ASSERTION),
+    nearly("AssertPathExistsGlob", assert_by_shell, ASSERTED),
+    nearly("AssertPathIsDirectory", assert_by_shell, ASSERTED),
+    nearly("AssertPathIsSymbolicLink", assert_by_shell, ASSERTED),
     nearly(
         "AssertPathIsMountPoint",
         depends_mount,
         "`depends: [{mount: …}]`: the service waits, where systemd fails the start",
     ),
-    lost("AssertPathIsReadWrite", Empty, NO_ASSERTION),
+    nearly("AssertPathIsReadWrite", assert_by_shell, ASSERTED),
     lost("AssertPathIsEncrypted", Empty, NO_ASSERTION),
-    lost("AssertDirectoryNotEmpty", Empty, NO_ASSERTION),
-    lost("AssertFileNotEmpty", Empty, NO_ASSERTION),
-    lost("AssertFileIsExecutable", Empty, NO_ASSERTION),
+    nearly("AssertDirectoryNotEmpty", assert_by_shell, ASSERTED),
+    nearly("AssertFileNotEmpty", assert_by_shell, ASSERTED),
+    nearly("AssertFileIsExecutable", assert_by_shell, ASSERTED),
     lost("AssertNeedsUpdate", Empty, NO_ASSERTION),
     lost("AssertFirstBoot", Empty, NO_ASSERTION),
     lost("AssertArchitecture", Empty, NO_ASSERTION),
-    lost("AssertVirtualization", Empty, NO_ASSERTION),
+    nearly("AssertVirtualization", assert_by_shell, ASSERTED),
     lost("AssertHost", Empty, NO_ASSERTION),
     lost("AssertKernelCommandLine", Empty, NO_ASSERTION),
     lost("AssertKernelVersion", Empty, NO_ASSERTION),
     lost("AssertCredential", Empty, NO_ASSERTION),
     lost("AssertSecurity", Empty, NO_ASSERTION),
-    lost("AssertCapability", Empty, NO_ASSERTION),
-    lost("AssertACPower", Empty, NO_ASSERTION),
+    nearly("AssertCapability", assert_by_shell, ASSERTED),
+    nearly("AssertACPower", assert_by_shell, ASSERTED),
     lost("AssertMemory", Empty, NO_ASSERTION),
     lost("AssertCPUFeature", Empty, NO_ASSERTION),
-    lost("AssertCPUs", Empty, NO_ASSERTION),
+    nearly("AssertCPUs", assert_by_shell, ASSERTED),
     lost("AssertEnvironment", Empty, NO_ASSERTION),
     lost("AssertUser", Empty, NO_ASSERTION),
     lost("AssertGroup", Empty, NO_ASSERTION),
