@@ -238,7 +238,7 @@ mod tests {
                 ANY_BIT => jump(value & k != 0),
                 JUMP => at += k as usize,
                 RETURN => return k,
-                other => unreachable!("code {other}"),
+                other => panic!("code {other}"),
             }
         }
     }
