@@ -111,7 +111,7 @@ fn several_processes_are_the_service_until_the_last_of_them_ends() {
     assert!(host.service("web").up);
     // All of them get the stop signal.
     host.ctl(&["stop", "web", "--wait"]).ok();
-    assert_eq!(host.log_text("web").matches(" bye").count(), 2, "{}", host.log_text("web"));
+    eventually("the last words of both", || host.log_text("web").matches(" bye").count() == 2);
     host.assert_nothing_left("web", "77402");
 
     host.ctl(&["start", "web", "--wait"]).ok();
