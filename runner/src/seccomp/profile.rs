@@ -5,25 +5,6 @@ use std::ffi::c_long;
 
 use super::Rule;
 
-/// A call: its number here, and the constant that the C library names it by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Call {
-    number: c_long,
-    constant: &'static str,
-}
-
-impl Call {
-    /// As the runtimes know it: `openat`.
-    pub(super) fn name(self) -> &'static str {
-        self.constant.strip_prefix("SYS_").unwrap_or(self.constant)
-    }
-
-    #[cfg(test)]
-    pub(super) fn number(self) -> c_long {
-        self.number
-    }
-}
-
 /// The C library's constants, and those that it lacks.
 mod numbers {
     #![expect(non_upper_case_globals, reason = "they stand beside libc's")]
@@ -37,9 +18,23 @@ mod numbers {
     pub(super) const SYS_io_pgetevents: c_long = 292;
 }
 
+/// The number of a call, all of which are small.
+const fn small(number: c_long) -> u16 {
+    let [low, high, ..] = number.to_le_bytes();
+    u16::from_le_bytes([low, high])
+}
+
+/// The numbers of calls by the constants of the C library.
 macro_rules! calls {
-    ($($call:ident),* $(,)?) => {
-        &[$(Call { number: numbers::$call, constant: stringify!($call) }),*]
+    ($($call:ident),* $(,)?) => { &[$(small(numbers::$call)),*] };
+}
+
+/// A list of calls by their numbers, and one by their names. A build that runs no containers needs no names, so no other
+/// list leads to them.
+macro_rules! named {
+    ($numbers:ident $names:ident: $($call:ident),* $(,)?) => {
+        const $numbers: &[u16] = calls![$($call),*];
+        const $names: &str = concat!($(stringify!($call), " "),*);
     };
 }
 
@@ -47,9 +42,9 @@ macro_rules! calls {
 /// them.
 pub(super) const NEWEST: u32 = 467;
 
-/// Allowed on every architecture.
+// Allowed on every architecture.
 #[rustfmt::skip]
-const COMMON: &[Call] = calls![
+named![COMMON COMMON_NAMES:
     SYS_accept, SYS_accept4, SYS_adjtimex, SYS_bind, SYS_brk, SYS_capget, SYS_capset, SYS_chdir,
     SYS_clock_adjtime, SYS_clock_getres, SYS_clock_gettime, SYS_clock_nanosleep, SYS_close,
     SYS_close_range, SYS_connect, SYS_copy_file_range, SYS_dup, SYS_dup3, SYS_epoll_create1,
@@ -95,10 +90,10 @@ const COMMON: &[Call] = calls![
     SYS_utimensat, SYS_vmsplice, SYS_wait4, SYS_waitid, SYS_write, SYS_writev,
 ];
 
-/// Calls of which newer ones took the place; only old architectures have them.
+// Calls of which newer ones took the place; only old architectures have them.
 #[cfg(target_arch = "x86_64")]
 #[rustfmt::skip]
-const LEGACY: &[Call] = calls![
+named![LEGACY LEGACY_NAMES:
     SYS_access, SYS_alarm, SYS_arch_prctl, SYS_chmod, SYS_chown, SYS_creat, SYS_dup2,
     SYS_epoll_create, SYS_epoll_ctl_old, SYS_epoll_wait, SYS_epoll_wait_old, SYS_eventfd, SYS_fork,
     SYS_futimesat, SYS_getdents, SYS_getpgrp, SYS_get_thread_area, SYS_inotify_init, SYS_lchown,
@@ -107,11 +102,11 @@ const LEGACY: &[Call] = calls![
     SYS_stat, SYS_symlink, SYS_time, SYS_unlink, SYS_utime, SYS_utimes, SYS_vfork,
 ];
 #[cfg(not(target_arch = "x86_64"))]
-const LEGACY: &[Call] = &[];
+named![LEGACY LEGACY_NAMES:];
 
 /// All that `kelson-logd` needs, its start included: files, pipes, Unix sockets, threads.
 #[rustfmt::skip]
-const LOGD: &[Call] = calls![
+const LOGD: &[u16] = calls![
     SYS_accept4, SYS_bind, SYS_brk, SYS_capset, SYS_clock_getres, SYS_clock_gettime,
     SYS_clock_nanosleep, SYS_close, SYS_copy_file_range, SYS_dup, SYS_dup3, SYS_epoll_create1,
     SYS_epoll_ctl, SYS_epoll_pwait, SYS_epoll_pwait2, SYS_eventfd2, SYS_execve, SYS_execveat,
@@ -134,61 +129,52 @@ const LOGD: &[Call] = calls![
 /// The older calls that the C library of this architecture may use in their place.
 #[cfg(target_arch = "x86_64")]
 #[rustfmt::skip]
-const LOGD_LEGACY: &[Call] = calls![
+const LOGD_LEGACY: &[u16] = calls![
     SYS_access, SYS_arch_prctl, SYS_chmod, SYS_chown, SYS_dup2, SYS_epoll_wait, SYS_getrlimit,
     SYS_lchown, SYS_lstat, SYS_mkdir, SYS_open, SYS_poll, SYS_readlink, SYS_rename, SYS_setrlimit,
     SYS_stat, SYS_time, SYS_unlink,
 ];
 #[cfg(not(target_arch = "x86_64"))]
-const LOGD_LEGACY: &[Call] = &[];
+const LOGD_LEGACY: &[u16] = &[];
 
 /// Newer than 450: the same numbers on every architecture.
-const RECENT: [Call; 16] = [
-    Call { number: 451, constant: "SYS_cachestat" },
-    Call { number: 452, constant: "SYS_fchmodat2" },
-    Call { number: 453, constant: "SYS_map_shadow_stack" },
-    Call { number: 454, constant: "SYS_futex_wake" },
-    Call { number: 455, constant: "SYS_futex_wait" },
-    Call { number: 456, constant: "SYS_futex_requeue" },
-    Call { number: 457, constant: "SYS_statmount" },
-    Call { number: 458, constant: "SYS_listmount" },
-    Call { number: 459, constant: "SYS_lsm_get_self_attr" },
-    Call { number: 460, constant: "SYS_lsm_set_self_attr" },
-    Call { number: 461, constant: "SYS_lsm_list_modules" },
-    Call { number: 462, constant: "SYS_mseal" },
-    Call { number: 463, constant: "SYS_setxattrat" },
-    Call { number: 464, constant: "SYS_getxattrat" },
-    Call { number: 465, constant: "SYS_listxattrat" },
-    Call { number: 466, constant: "SYS_removexattrat" },
-];
-
-/// The calls that need a look at their arguments, or another answer than the rest.
-const SPECIAL: &[Call] = calls![SYS_clone, SYS_clone3, SYS_personality, SYS_socket];
-
-/// The calls that each capability permits.
 #[rustfmt::skip]
-const BY_CAPABILITY: &[(u32, &[Call])] = &[
-    (DAC_READ_SEARCH, calls![SYS_open_by_handle_at]),
-    (SYS_MODULE, calls![SYS_delete_module, SYS_init_module, SYS_finit_module]),
+const RECENT: &[u16] = &[451, 452, 453, 454, 455, 456, 457, 458, 459, 460, 461, 462, 463, 464, 465, 466];
+const RECENT_NAMES: &str = "SYS_cachestat SYS_fchmodat2 SYS_map_shadow_stack SYS_futex_wake SYS_futex_wait SYS_futex_requeue SYS_statmount SYS_listmount SYS_lsm_get_self_attr SYS_lsm_set_self_attr SYS_lsm_list_modules SYS_mseal SYS_setxattrat SYS_getxattrat SYS_listxattrat SYS_removexattrat";
+
+// The calls that need a look at their arguments, or another answer than the rest.
+named![SPECIAL SPECIAL_NAMES: SYS_clone, SYS_clone3, SYS_personality, SYS_socket];
+
+/// Makes the list of calls that each capability permits, and that of their names.
+macro_rules! by_capability {
+    ($($(#[$only:meta])* $capability:ident: $($call:ident),*;)*) => {
+        const BY_CAPABILITY: &[(u32, &[u16])] = &[$($(#[$only])* ($capability, calls![$($call),*])),*];
+        const BY_CAPABILITY_NAMES: &[&str] = &[$($(#[$only])* concat!($(stringify!($call), " "),*)),*];
+    };
+}
+
+#[rustfmt::skip]
+by_capability! {
+    DAC_READ_SEARCH: SYS_open_by_handle_at;
+    SYS_MODULE: SYS_delete_module, SYS_init_module, SYS_finit_module;
     #[cfg(target_arch = "x86_64")]
-    (SYS_RAWIO, calls![SYS_iopl, SYS_ioperm]),
-    (SYS_CHROOT, calls![SYS_chroot]),
-    (SYS_PTRACE, calls![SYS_kcmp, SYS_pidfd_getfd, SYS_process_madvise]),
-    (SYS_PACCT, calls![SYS_acct]),
-    (SYS_ADMIN, calls![
+    SYS_RAWIO: SYS_iopl, SYS_ioperm;
+    SYS_CHROOT: SYS_chroot;
+    SYS_PTRACE: SYS_kcmp, SYS_pidfd_getfd, SYS_process_madvise;
+    SYS_PACCT: SYS_acct;
+    SYS_ADMIN:
         SYS_bpf, SYS_clone, SYS_clone3, SYS_fanotify_init, SYS_fsconfig, SYS_fsmount, SYS_fsopen,
-        SYS_fspick, SYS_lookup_dcookie, SYS_mount, SYS_mount_setattr, SYS_move_mount, SYS_open_tree,
-        SYS_open_tree_attr, SYS_perf_event_open, SYS_quotactl, SYS_quotactl_fd, SYS_setdomainname,
-        SYS_sethostname, SYS_setns, SYS_syslog, SYS_umount2, SYS_unshare,
-    ]),
-    (SYS_BOOT, calls![SYS_reboot]),
-    (SYS_NICE, calls![SYS_get_mempolicy, SYS_mbind, SYS_set_mempolicy, SYS_set_mempolicy_home_node]),
-    (SYS_TIME, calls![SYS_settimeofday, SYS_clock_settime]),
-    (SYS_TTY_CONFIG, calls![SYS_vhangup]),
-    (SYSLOG, calls![SYS_syslog]),
-    (PERFMON, calls![SYS_perf_event_open]),
-    (BPF, calls![SYS_bpf]),
-];
+        SYS_fspick, SYS_lookup_dcookie, SYS_mount, SYS_mount_setattr, SYS_move_mount,
+        SYS_open_tree, SYS_open_tree_attr, SYS_perf_event_open, SYS_quotactl, SYS_quotactl_fd,
+        SYS_setdomainname, SYS_sethostname, SYS_setns, SYS_syslog, SYS_umount2, SYS_unshare;
+    SYS_BOOT: SYS_reboot;
+    SYS_NICE: SYS_get_mempolicy, SYS_mbind, SYS_set_mempolicy, SYS_set_mempolicy_home_node;
+    SYS_TIME: SYS_settimeofday, SYS_clock_settime;
+    SYS_TTY_CONFIG: SYS_vhangup;
+    SYSLOG: SYS_syslog;
+    PERFMON: SYS_perf_event_open;
+    BPF: SYS_bpf;
+}
 
 /// Numbers of `<linux/capability.h>`.
 const DAC_READ_SEARCH: u32 = 2;
@@ -228,33 +214,51 @@ const fn bit(capability: u32) -> u64 {
 }
 
 /// Each call that is not simply refused, for a service that can hold the capabilities `held`; a later one for the same
-/// number wins.
-pub(super) fn calls(held: u64) -> Vec<(Call, Rule)> {
-    let allow = |call: &Call| (*call, Rule::Allow);
-    let mut calls: Vec<(Call, Rule)> = COMMON.iter().chain(LEGACY).chain(&RECENT).map(allow).collect();
-    let special = [Rule::Clone, Rule::Unknown, Rule::Personality, Rule::Socket];
-    calls.extend(SPECIAL.iter().copied().zip(special));
-    for (capability, opened) in BY_CAPABILITY {
+/// number wins. `plain`: the lists before [`SPECIAL`], as numbers or names; `special`: that one; `opened`: those of
+/// [`BY_CAPABILITY`].
+fn each<T, L: IntoIterator<Item = T>>(
+    held: u64,
+    plain: [L; 3],
+    special: L,
+    opened: impl Iterator<Item = L>,
+) -> Vec<(T, Rule)> {
+    let allow = |call| (call, Rule::Allow);
+    let mut calls: Vec<(T, Rule)> = plain.into_iter().flatten().map(allow).collect();
+    let rules = [Rule::Clone, Rule::Unknown, Rule::Personality, Rule::Socket];
+    calls.extend(special.into_iter().zip(rules));
+    for ((capability, _), opened) in BY_CAPABILITY.iter().zip(opened) {
         if held & bit(*capability) != 0 {
-            calls.extend(opened.iter().map(allow));
+            calls.extend(opened.into_iter().map(allow));
         }
     }
     calls
 }
 
-/// [`calls`] by their numbers.
+fn numbers_of(list: &'static [u16]) -> impl Iterator<Item = u32> {
+    list.iter().map(|number| u32::from(*number))
+}
+
+/// The rules of the default profile by the numbers of calls.
 pub(super) fn rules(held: u64) -> Vec<(u32, Rule)> {
-    calls(held).into_iter().filter_map(numbered).collect()
+    let opened = BY_CAPABILITY.iter().map(|(_, calls)| numbers_of(calls));
+    each(held, [COMMON, LEGACY, RECENT].map(numbers_of), numbers_of(SPECIAL), opened)
+}
+
+/// As the runtimes know calls: `openat`.
+fn names_of(list: &'static str) -> impl Iterator<Item = &'static str> {
+    list.split_ascii_whitespace().map(|name| name.strip_prefix("SYS_").unwrap_or(name))
+}
+
+/// [`rules`] by the names of calls, in the same order.
+pub(super) fn named_rules(held: u64) -> Vec<(&'static str, Rule)> {
+    let opened = BY_CAPABILITY_NAMES.iter().map(|names| names_of(names));
+    each(held, [COMMON_NAMES, LEGACY_NAMES, RECENT_NAMES].map(names_of), names_of(SPECIAL_NAMES), opened)
 }
 
 /// The rules for the calls of `kelson-logd`. Of the families of sockets it needs that of Unix alone.
 pub(super) fn rules_of_logd() -> Vec<(u32, Rule)> {
-    let special = calls![SYS_socket, SYS_clone, SYS_clone3].iter().copied();
-    let special = special.zip([Rule::UnixSocket, Rule::Clone, Rule::Unknown]);
-    let plain = LOGD.iter().chain(LOGD_LEGACY).map(|call| (*call, Rule::Allow));
-    plain.chain(special).filter_map(numbered).collect()
-}
-
-fn numbered((call, rule): (Call, Rule)) -> Option<(u32, Rule)> {
-    Some((u32::try_from(call.number).ok()?, rule))
+    const LOGD_SPECIAL: &[u16] = calls![SYS_socket, SYS_clone, SYS_clone3];
+    let special = numbers_of(LOGD_SPECIAL).zip([Rule::UnixSocket, Rule::Clone, Rule::Unknown]);
+    let plain = [LOGD, LOGD_LEGACY].into_iter().flat_map(numbers_of);
+    plain.map(|call| (call, Rule::Allow)).chain(special).collect()
 }
