@@ -25,7 +25,7 @@ const COMPANY: [(&str, &str, &str); 11] = [
 ];
 
 /// Values that are right by themselves and wrong where the test puts them, with the reason that the decoder gives.
-const WRONG_HERE: [(&str, &str, &str); 12] = [
+const WRONG_HERE: [(&str, &str, &str); 14] = [
     ("soft", "", "soft is above hard"),
     ("options", "size=", "is an option of a tmpfs"),
     ("name", "a", "is not the file's name"),
@@ -35,6 +35,8 @@ const WRONG_HERE: [(&str, &str, &str); 12] = [
     ("scheme", "http", "without TLS there is no certificate"),
     ("verify", "false", "ca and verify: false exclude each other"),
     ("options", "bind", "a tmpfs is not bound"),
+    ("address", "", "the program chooses its address"),
+    ("address", "", "no port of the host leads there"),
     ("maxDelay", "0s", "is less than"),
     ("format", "ifBlank", "a blank disk has no LABEL"),
     ("algorithm", "zstd", "algorithm belongs to zram"),
