@@ -3,6 +3,7 @@
 pub mod capability;
 pub mod clock;
 pub mod command_line;
+pub mod crc32;
 pub mod descriptor;
 pub mod fnmatch;
 pub mod icmpv6;

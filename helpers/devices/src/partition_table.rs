@@ -8,6 +8,8 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
 
+use kelson_sys::crc32::crc32;
+
 use crate::gpt::{
     CHECKSUM, COUNT, DISK_GUID, END, ENTRIES, ENTRIES_CHECKSUM, ENTRY, FIRST_HEADER, FIRST_USABLE, GUID,
     HEADER, KIND, LAST_USABLE, LONGEST_NAME, NAME, OTHER_PLACE, OWN_PLACE, SIGNATURE, SIZE, START, half,
@@ -301,9 +303,9 @@ impl PartitionTable {
 
     /// Makes its checksums those of its contents.
     fn seal(&mut self) {
-        put(&mut self.header, ENTRIES_CHECKSUM, &crc32fast::hash(&self.entries).to_le_bytes());
+        put(&mut self.header, ENTRIES_CHECKSUM, &crc32(&self.entries).to_le_bytes());
         put(&mut self.header, CHECKSUM, &[0; 4]);
-        let sum = crc32fast::hash(&self.header);
+        let sum = crc32(&self.header);
         put(&mut self.header, CHECKSUM, &sum.to_le_bytes());
     }
 

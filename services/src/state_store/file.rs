@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use kelson_proto::state::v1 as stored;
+use kelson_sys::crc32::crc32;
 use nix::fcntl::FallocateFlags;
 use prost::Message as _;
 
@@ -182,7 +183,7 @@ pub fn seal(number: u64, payload: &[u8], slot: usize) -> Option<Vec<u8>> {
     bytes.get_mut(4..8)?.copy_from_slice(&u32::try_from(payload.len()).ok()?.to_le_bytes());
     bytes.get_mut(8..PAYLOAD)?.copy_from_slice(&number.to_le_bytes());
     bytes.get_mut(PAYLOAD..end)?.copy_from_slice(payload);
-    let crc = crc32fast::hash(bytes.get(4..end)?);
+    let crc = crc32(bytes.get(4..end)?);
     bytes.get_mut(..4)?.copy_from_slice(&crc.to_le_bytes());
     Some(bytes)
 }
@@ -192,7 +193,7 @@ pub fn unseal(slot: &[u8]) -> Option<(u64, &[u8])> {
     let word = |range: std::ops::Range<usize>| slot.get(range)?.try_into().ok().map(u32::from_le_bytes);
     let length = usize::try_from(word(4..8)?).ok()?;
     let end = length.checked_add(PAYLOAD)?;
-    if length == 0 || word(0..4)? != crc32fast::hash(slot.get(4..end)?) {
+    if length == 0 || word(0..4)? != crc32(slot.get(4..end)?) {
         return None;
     }
     let number = u64::from_le_bytes(slot.get(8..PAYLOAD)?.try_into().ok()?);
