@@ -88,11 +88,11 @@ struct Entry {
 
 impl Entry {
     /// As it runs, and as its file says now where that is another: who needs whom is what either says.
-    fn specs(&self) -> Vec<Arc<ServiceSpec>> {
+    fn specs(&self) -> impl Iterator<Item = Arc<ServiceSpec>> + use<> {
         let runs = self.watch().borrow().spec.clone();
         let newer =
             self.spec.clone().filter(|spec| !runs.as_ref().is_some_and(|runs| Arc::ptr_eq(runs, spec)));
-        runs.into_iter().chain(newer).collect()
+        runs.into_iter().chain(newer)
     }
 
     /// `None`: no ServiceRunner runs it.

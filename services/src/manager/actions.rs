@@ -1,5 +1,6 @@
 //! The requests of operators: start, stop, restart, wait.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,8 +36,7 @@ impl Manager {
 
     /// Restarts services; with `wait`, answers once each is up again or has failed.
     pub async fn restart(&self, names: &[String], wait: bool) -> Vec<ActionResult> {
-        let parts = self.parts_of(names);
-        let names: Vec<String> = names.iter().chain(&parts).cloned().collect();
+        let names = self.with_parts(names);
         self.each(&names, wait, Goal::Started, |request_id| Input::Restart { request_id }).await
     }
 
@@ -63,14 +63,13 @@ impl Manager {
         wait: bool,
         time: Option<Duration>,
     ) -> Vec<ActionResult> {
-        let parts = self.parts_of(names);
-        let names: Vec<String> = names.iter().chain(&parts).cloned().collect();
+        let names = self.with_parts(names);
         let mut results = Vec::new();
         let mut plain = Vec::new();
         let mut ordered = Vec::new();
         let users = self.users_now();
         let named = ordered::set(names.iter().map(String::as_str));
-        for name in &names {
+        for name in names.iter() {
             let all = users.get(name.as_str()).map(Vec::as_slice).unwrap_or_default();
             let needed: Vec<&str> =
                 all.iter().map(|user| &**user).filter(|user| !named.contains(user)).collect();
@@ -110,33 +109,37 @@ impl Manager {
         results
     }
 
-    /// The running services that are part of these, and of which others are part in turn.
-    fn parts_of(&self, names: &[String]) -> Vec<String> {
-        let mut found = Vec::new();
+    /// These, and the running services that are part of them, and of which others are part in turn.
+    fn with_parts<'n>(&self, names: &'n [String]) -> Cow<'n, [String]> {
         if const { !OWN.has(Feature::Units) } {
-            return found;
+            return Cow::Borrowed(names);
         }
+        let entries = self.entries();
         // Few services are part of another, as a rule none.
-        let mut parts: Vec<(Arc<str>, Vec<Arc<ServiceSpec>>)> = Vec::new();
-        for (name, entry) in self.entries().iter() {
-            let specs = entry.specs();
-            if specs.iter().any(|spec| !spec.part_of.is_empty()) && !entry.watch().borrow().state.at_rest() {
-                parts.push((Arc::clone(name), specs));
-            }
-        }
-        let mut known = ordered::set(names.iter().cloned());
-        let before = |parts: &[(Arc<str>, Vec<Arc<ServiceSpec>>)], known: &BTreeSet<String>| {
-            parts.iter().position(|(name, specs)| {
-                let mut wholes = specs.iter().flat_map(|spec| &spec.part_of);
-                !known.contains(&**name) && wholes.any(|whole| known.contains(whole))
+        let mut parts: Vec<_> = entries
+            .iter()
+            .filter(|(name, entry)| {
+                entry.specs().any(|spec| !spec.part_of.is_empty())
+                    && !entry.watch().borrow().state.at_rest()
+                    && !names.iter().any(|known| **known == ***name)
             })
-        };
-        while let Some(place) = before(&parts, &known) {
-            let (name, _) = parts.swap_remove(place);
-            known.insert(name.to_string());
-            found.push(name.to_string());
+            .collect();
+        if parts.is_empty() {
+            return Cow::Borrowed(names);
         }
-        found
+        let mut all = names.to_vec();
+        let mut next = 0_usize;
+        while let Some(whole) = all.get(next).cloned() {
+            next = next.saturating_add(1);
+            parts.retain(|(name, entry)| {
+                let is_part = entry.specs().any(|spec| spec.part_of.contains(&whole));
+                if is_part {
+                    all.push(name.to_string());
+                }
+                !is_part
+            });
+        }
+        Cow::Owned(all)
     }
 
     /// All that a stop of these stops.
@@ -244,7 +247,7 @@ impl Manager {
                 Err(NotNow("the host is stopping, nothing is started any more".into()))
             }
             Kind::Live(handle) => {
-                if let Some(text) = refusal(&entry.specs(), &input(0)) {
+                if let Some(text) = refusal(entry.specs(), &input(0)) {
                     return Err(NotNow(text));
                 }
                 let request_id = self.request_id();
@@ -297,7 +300,7 @@ impl Manager {
 }
 
 /// Why a service refuses a request of an operator, if it does.
-fn refusal(specs: &[Arc<ServiceSpec>], input: &Input) -> Option<String> {
+fn refusal(mut specs: impl Iterator<Item = Arc<ServiceSpec>>, input: &Input) -> Option<String> {
     if const { !OWN.has(Feature::Units) } {
         return None;
     }
@@ -306,7 +309,7 @@ fn refusal(specs: &[Arc<ServiceSpec>], input: &Input) -> Option<String> {
         Input::Stop { reason: StopReason::Operator, .. } => (RefusedRequest::Stop, "stop"),
         _ => return None,
     };
-    let refuses = specs.iter().any(|spec| spec.refuses.contains(&request));
+    let refuses = specs.any(|spec| spec.refuses.contains(&request));
     refuses.then(|| format!("its file refuses this request (refuses: [{word}])"))
 }
 

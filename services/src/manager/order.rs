@@ -42,7 +42,7 @@ impl Manager {
         };
         entries
             .iter()
-            .filter(|(_, entry)| entry.specs().iter().any(needs))
+            .filter(|(_, entry)| entry.specs().any(|spec| needs(&spec)))
             .map(|(name, _)| name.to_string())
             .collect()
     }
@@ -56,7 +56,7 @@ impl Manager {
             if !matches!(state, State::Preparing | State::Starting | State::Running | State::Stopping) {
                 continue;
             }
-            let specs = entry.specs();
+            let specs: Vec<_> = entry.specs().collect();
             let misses = |other: &&str| {
                 let mut requirements = specs.iter().flat_map(|spec| &spec.depends);
                 requirements.any(|requirement| !self.stands_without(requirement, other))

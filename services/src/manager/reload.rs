@@ -34,10 +34,11 @@ impl Manager {
     fn reloaded_with(&self, names: &[String]) -> Vec<String> {
         let mut all = names.to_vec();
         for (name, entry) in self.entries().iter() {
-            let now = entry.watch().borrow().clone();
+            let watch = entry.watch();
+            let now = watch.borrow();
             let with = now.spec.as_deref().map_or(&[][..], |spec| &spec.reload.with);
-            if with.iter().any(|other| names.contains(other))
-                && now.state == State::Running
+            if now.state == State::Running
+                && with.iter().any(|other| names.contains(other))
                 && !names.iter().any(|known| **known == **name)
             {
                 all.push(name.to_string());
