@@ -48,7 +48,7 @@ impl<F: RunnerFactory + ?Sized> RunnerFactory for UnitRunners<F> {
         run: RunningProcess,
     ) -> Result<Arc<dyn Executor>, ServicesError> {
         let inner = self.inner.executor(spec, run)?;
-        if spec.security.view_rules(&spec.directories).is_empty() {
+        if !spec.security.has_view(&spec.directories) {
             return Ok(inner);
         }
         Ok(Arc::new(ViewExecutor { inner, run }))

@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::directories::{Directories, DirectoryKind};
-use super::sandbox::Sandbox;
+use super::directories::{Directories, Directory, DirectoryKind};
+use super::sandbox::{Protection, Sandbox};
 
 /// A resolved user: PID 1 never reads `/etc/passwd`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -143,21 +143,38 @@ impl ViewRule {
 }
 
 impl Security {
+    /// Whether the files of the host look different for it.
+    pub fn has_view(&self, directories: &Directories) -> bool {
+        self.view != FileView::default()
+            || self.protections().next().is_some()
+            || self.own_folders(directories).next().is_some()
+    }
+
+    fn protections(&self) -> impl Iterator<Item = &Protection> {
+        self.sandbox.protect.iter().filter(|protection| protection.has_view())
+    }
+
+    /// Its own folders that would be read-only.
+    fn own_folders<'d>(&self, directories: &'d Directories) -> impl Iterator<Item = &'d Directory> {
+        let has_read_only = self.read_only_root || !self.view.read_only.is_empty();
+        let stays = move |directory: &&Directory| directory.kind != DirectoryKind::Configuration;
+        directories.list.iter().filter(move |_| has_read_only).filter(stays)
+    }
+
     /// The rules of its view of the file system, each with its path, as words for `kelson-task`; none where it sees the files
     /// of the host. It can write to its own `directories`, whatever is read-only.
     pub fn view_rules(&self, directories: &Directories) -> Vec<String> {
+        if !self.has_view(directories) {
+            return Vec::new();
+        }
         let FileView { read_only, writable, hidden, no_exec, exec, private_tmp, private_devices } =
             &self.view;
-        let protections = self.sandbox.protect.iter().filter(|protection| protection.has_view());
-        let own = directories.list.iter().filter(|_| self.read_only_root || !read_only.is_empty());
-        let own = own.filter(|directory| directory.kind != DirectoryKind::Configuration);
-        let mut rules: Vec<String> = protections
+        let own = self.own_folders(directories).map(|folder| folder.whole());
+        let mut rules: Vec<String> = self
+            .protections()
             .map(|protection| ViewRule::Protect.to_word(protection.name()))
-            .chain(own.map(|directory| ViewRule::Writable.to_word(&directory.whole().to_string_lossy())))
+            .chain(own.map(|path| ViewRule::Writable.to_word(&path.to_string_lossy())))
             .collect();
-        if rules.is_empty() && self.view == FileView::default() {
-            return rules;
-        }
         let mut add = |rule: ViewRule, paths: &[String]| {
             rules.extend(paths.iter().map(|path| rule.to_word(path)));
         };
@@ -230,7 +247,6 @@ pub enum Seccomp {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::service::{Directory, Protection};
 
     #[test]
     fn a_view_has_a_word_for_each_rule() {
