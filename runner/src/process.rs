@@ -1,11 +1,12 @@
 //! The [`Runner`] of services that are plain processes: each run has a new cgroup and one child.
 
+mod left;
+
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use kelson_spec::ServiceSpec;
 use kelson_spec::features::{Feature, MissingFeature, OWN};
-use kelson_spec::service::{Readiness, StopMode, StopSpec};
 use kelson_spec::units::is_never;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
@@ -14,14 +15,10 @@ use crate::cgroup::{Cgroup, without_cgroups};
 use crate::command::{Command, Program};
 use crate::processes::{Child, ExitReceiver, Processes};
 use crate::runner::{
-    Attachment, BoxFuture, Exit, KILL_DEADLINE, RunContext, Runner, RunnerError, Running, StopPlan,
-    StopReport,
+    Attachment, BoxFuture, KILL_DEADLINE, RunContext, Runner, RunnerError, Running, StopPlan, StopReport,
 };
 use crate::service_command::service_command;
 use crate::{stop, strays};
-
-/// How many processes that a command has left behind are looked at.
-const MOST_LEFT: usize = 1000;
 
 /// Number of a service in the spawn record: FNV-1a of its name.
 pub fn service_id(name: &str) -> u32 {
@@ -219,53 +216,6 @@ impl ProcessRunner {
         Ok(Running { pid, start_time, stop_signal: None, addresses: Vec::new(), exit: Box::pin(exit) })
     }
 
-    fn find(&mut self, named: Option<i32>) -> Result<Running, RunnerError> {
-        let cgroup = self.used_cgroup().ok_or_else(|| {
-            RunnerError::new("what its command left behind cannot be found: this host has no cgroups")
-        })?;
-        let processes = cgroup.processes(MOST_LEFT);
-        let started = |pid: &i32| Some((*pid, self.processes.child_started(*pid)?));
-        let main = match named {
-            Some(pid) if !processes.contains(&pid) => {
-                return Err(RunnerError::new(format!("process {pid} is none of the service's")));
-            }
-            Some(pid) => started(&pid),
-            None if processes.is_empty() => {
-                return Err(RunnerError::new("its command has ended and left no process"));
-            }
-            None => {
-                let mut children = processes.iter().filter_map(started);
-                children.next().filter(|_| children.next().is_none())
-            }
-        };
-        let child = match main {
-            Some((pid, start_time)) => self.processes.adopt(pid, start_time)?,
-            None => None,
-        };
-        let (stop_signal, addresses) = (None, Vec::new());
-        Ok(match child {
-            Some(Child { pid, start_time, exit, .. }) => {
-                self.main = Some(Main::new(pid, exit.clone()));
-                Running { pid, start_time, stop_signal, addresses, exit: Box::pin(exit) }
-            }
-            None => {
-                self.main = None;
-                let exit = Box::pin(async move {
-                    match cgroup.emptied().await {
-                        Ok(()) => Exit::Status(0),
-                        Err(_) => Exit::Lost,
-                    }
-                });
-                Running { pid: 0, start_time: 0, stop_signal, addresses, exit }
-            }
-        })
-    }
-
-    /// Whether what the main process leaves runs on.
-    fn leaves_behind(&self) -> bool {
-        self.spec.stop.mode == StopMode::Process && const { OWN.has(Feature::Units) }
-    }
-
     async fn end(&mut self, plan: StopPlan) -> Result<StopReport, RunnerError> {
         let mut report = StopReport::default();
         self.take_start().await;
@@ -281,18 +231,8 @@ impl ProcessRunner {
             let stop = &self.spec.stop;
             report = stop::end(main.pid, plan, (stop, stop.signal), cgroup.as_ref(), send, ended).await;
         }
-        let is_leaderless = const { OWN.has(Feature::Units) }
-            && self.spec.readiness == Readiness::Forks
-            && !is_left
-            && !plan.timeout.is_zero();
-        if is_leaderless
-            && self.main.as_ref().is_none_or(|main| main.exit.exited().is_some())
-            && let Some(cgroup) = self.used_cgroup().filter(Cgroup::is_populated)
-        {
-            // What the command has left has no main process, or one that is not known yet.
-            let stop = StopSpec { mode: StopMode::Cgroup, ..self.spec.stop.clone() };
-            let ended = || cgroup.emptied();
-            report = stop::end(0, plan, (&stop, stop.signal), Some(&cgroup), |_| {}, ended).await;
+        if !is_left && let Some(ended) = self.end_leaderless(plan).await {
+            report = ended;
         }
         let ran = self.started;
         // Before the cgroup may be removed, and again after all in it have ended.
