@@ -14,8 +14,7 @@ mod storage;
 mod value;
 mod variables;
 
-use std::path::Path;
-
+pub use draft::File;
 use draft::{Context, Draft};
 use keys::{SERVICE, TOP};
 use value::{Unreadable, Value};
@@ -24,20 +23,6 @@ use variables::Lookup;
 use crate::Translation;
 use crate::finding::{Fate, Finding};
 use crate::unit_name::kelson_name;
-
-/// A compose file as it lies on a disk.
-#[derive(Debug, Clone, Copy)]
-pub struct File<'t> {
-    /// For messages.
-    pub name: &'t str,
-    pub text: &'t str,
-    /// The absolute path of its folder: relative paths start there.
-    pub folder: &'t Path,
-    /// The name of the project where the file has none.
-    pub project: &'t str,
-    /// Variables that the file may name.
-    pub variables: &'t [(String, String)],
-}
 
 /// What becomes of a file.
 #[derive(Debug, Clone, PartialEq)]
@@ -107,22 +92,17 @@ fn translated(file: &File<'_>) -> Result<Project, Error> {
     let root = Value::new(&root, &mut lookup)
         .map_err(|Unreadable { line, why }| Error::Syntax(name(), line, why.to_string()))?;
     let own = root.get("name").and_then(Value::text).filter(|name| !name.is_empty());
-    let context = Context {
-        file: file.name,
-        folder: file.folder,
-        project: own.unwrap_or(file.project),
-        root: &root,
-        given: file.variables,
-    };
+    let file = File { project: own.unwrap_or(file.project), ..*file };
+    let context = Context { file, root: &root };
     if context.services().is_empty() {
         return Err(Error::NoServices(name()));
     }
     let mut of_file = Draft::new(&context, "", "compose");
     TOP.read(&mut of_file, &root);
     for variable in lookup.missing {
-        let told =
+        let sentence =
             format!("{variable} is not set, and empty: give its value with --variable {variable}=VALUE");
-        of_file.find("variables", 0, Fate::Approximated, told);
+        of_file.find("variables", 0, Fate::Approximated, sentence);
     }
     let services = context.services().iter().map(|(name, value)| service(&context, name, value)).collect();
     Ok(Project { services, findings: of_file.findings })
@@ -132,13 +112,13 @@ fn service(context: &Context<'_>, name: &str, value: &Value) -> Translation {
     let service = kelson_name(name);
     let mut draft = Draft::new(context, name, &service);
     if service != name {
-        let told = format!("the service is called {service}, and others reach it by that name alone");
-        draft.find("name", value.line, Fate::Approximated, told);
+        let sentence = format!("the service is called {service}, and others reach it by that name alone");
+        draft.find("name", value.line, Fate::Approximated, sentence);
     }
     SERVICE.read(&mut draft, value);
     if draft.container.image.is_empty() {
-        let told = "it has no image, and the service file needs one".to_owned();
-        draft.find("image", value.line, Fate::Rejected, told);
+        let sentence = "it has no image, and the service file needs one".to_owned();
+        draft.find("image", value.line, Fate::Rejected, sentence);
     }
     let (file, findings) = draft.finished();
     Translation { name: service, file, findings }

@@ -20,6 +20,7 @@ mod key;
 mod keys;
 mod lifecycle;
 mod order;
+mod other_unit;
 pub mod page;
 mod sandbox;
 mod settings;

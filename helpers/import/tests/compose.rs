@@ -1,4 +1,4 @@
-//! Compose files with what is hard in them, the service files that they become, and what is said of each key.
+//! Compose files with what is hard in them, the service files that they become, and the finding about each key.
 //!
 //! Each folder of `tests/compose` has `compose.yaml`, perhaps variables in `env`, and `expected.txt`. `KELSON_BLESS=1` writes
 //! down what comes now.
@@ -78,7 +78,7 @@ fn every_file_becomes_what_is_written_beside_it() {
 
 #[test]
 fn a_file_that_cannot_be_read_says_where() {
-    for (text, told) in [
+    for (text, expected) in [
         ("", "compose.yaml: it has no mapping services"),
         ("services: []", "no mapping services"),
         ("services: {}", "no mapping services"),
@@ -92,12 +92,12 @@ fn a_file_that_cannot_be_read_says_where() {
         ("services: {a: {image: b}}\n---\nx: y\n", "second document"),
     ] {
         let error = read(text, &[]).unwrap_err();
-        assert!(error.contains(told), "{text:?}: {error}");
+        assert!(error.contains(expected), "{text:?}: {error}");
     }
 }
 
 #[test]
-fn values_of_a_wrong_kind_are_told_and_never_lost_silently() {
+fn values_of_a_wrong_kind_are_never_lost_silently() {
     let names = kelson_import::compose::keys::SERVICE.keys.iter().map(|key| key.name);
     for name in names {
         for value in ["[[x]]", "{x: [y]}", "[{}]", "\"\"", "null", "-1", "[null]"] {

@@ -11,25 +11,34 @@ use super::value::Value;
 use crate::finding::{Fate, Finding};
 use crate::written::insert;
 
+/// A compose file as it lies on a disk.
+#[derive(Debug, Clone, Copy)]
+pub struct File<'t> {
+    /// For messages.
+    pub name: &'t str,
+    pub text: &'t str,
+    /// The absolute path of its folder: relative paths start there.
+    pub folder: &'t Path,
+    /// The name of the project where the file has none.
+    pub project: &'t str,
+    /// Variables that the file may name.
+    pub variables: &'t [(String, String)],
+}
+
 /// What the services of a file share.
 #[derive(Debug)]
 pub struct Context<'c> {
-    /// Of the file, for messages.
-    pub file: &'c str,
-    /// Where relative paths start.
-    pub folder: &'c Path,
-    pub project: &'c str,
+    /// With the name of its project.
+    pub file: File<'c>,
     /// The file as a whole.
     pub root: &'c Value,
-    /// Variables that it may name.
-    pub given: &'c [(String, String)],
 }
 
 impl Context<'_> {
     /// An absolute path. `~` is not expanded: the home is known to a shell alone.
     pub fn path(&self, text: &str) -> PathBuf {
         let mut path = PathBuf::new();
-        for part in self.folder.join(text).components() {
+        for part in self.file.folder.join(text).components() {
             match part {
                 std::path::Component::CurDir => {}
                 std::path::Component::ParentDir => {
@@ -105,7 +114,7 @@ impl<'c> Draft<'c> {
         let finding = Finding {
             section: self.name.to_owned(),
             key: key.to_owned(),
-            file: self.context.file.to_owned(),
+            file: self.context.file.name.to_owned(),
             line,
             fate,
             sentence,

@@ -49,8 +49,8 @@ pub fn networks(draft: &mut Draft<'_>, value: &Value) -> Outcome {
         .map(|(name, _)| name.as_str())
         .collect();
     if !apart.is_empty() {
-        let told = format!("services of other networks reach it too: {}", apart.join(", "));
-        outcome = outcome.and(Outcome::approximated(told));
+        let sentence = format!("services of other networks reach it too: {}", apart.join(", "));
+        outcome = outcome.and(Outcome::approximated(sentence));
     }
     for name in own {
         if draft

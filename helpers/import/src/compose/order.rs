@@ -51,8 +51,8 @@ fn depends(draft: &mut Draft<'_>, name: &str, how: Option<&Value>) -> Outcome {
     let (event, outcome) = match (of("required") == Some("false"), event) {
         (true, ServiceEvent::Running) => (ServiceEvent::Settled, Outcome::as_table()),
         (true, _) => {
-            let told = format!("{name}: the service waits while it starts, and not for its condition");
-            (ServiceEvent::Settled, Outcome::approximated(told))
+            let sentence = format!("{name}: the service waits while it starts, and not for its condition");
+            (ServiceEvent::Settled, Outcome::approximated(sentence))
         }
         (false, event) => (event, Outcome::as_table()),
     };

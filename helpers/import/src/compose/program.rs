@@ -45,7 +45,7 @@ pub fn build(draft: &mut Draft<'_>, value: &Value) -> Outcome {
     if value.is_empty() || own.is_some_and(|image| !image.is_empty()) {
         return Outcome::as_table();
     }
-    draft.container.image = format!("{}-{}", draft.context.project, draft.name);
+    draft.container.image = format!("{}-{}", draft.context.file.project, draft.name);
     let name = &draft.container.image;
     Outcome::approximated(format!(
         "build the image {name} with a tool such as `buildah`, into a folder of images"
@@ -131,8 +131,15 @@ pub fn environment(draft: &mut Draft<'_>, value: &Value) -> Outcome {
     let Some(pairs) = value.pairs() else { return wrong("a mapping or list of variables") };
     let mut outcome = Outcome::as_table();
     for (name, value) in pairs {
-        let given =
-            || draft.context.given.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
+        let given = || {
+            draft
+                .context
+                .file
+                .variables
+                .iter()
+                .find(|(known, _)| known == name)
+                .map(|(_, value)| value.as_str())
+        };
         match value.or_else(given) {
             Some(value) => {
                 draft.spec.environment.retain(|(known, _)| known != name);

@@ -103,14 +103,14 @@ fn bound(draft: &mut Draft<'_>, source: &str, target: &str, mut options: Vec<Str
         }
         ("" | "local", _, None) => {
             let name = if of("name").is_empty() {
-                format!("{}_{source}", draft.context.project)
+                format!("{}_{source}", draft.context.file.project)
             } else {
                 of("name").to_owned()
             };
             let path = Path::new(VOLUMES).join(name);
-            let told =
+            let sentence =
                 format!("{source} is the folder {}: make it, and copy what is in the volume", path.display());
-            mount(draft, path, target, options).and(Outcome::approximated(told))
+            mount(draft, path, target, options).and(Outcome::approximated(sentence))
         }
         _ => Outcome::rejected(format!("{source}: no driver of volumes is there")),
     }
