@@ -1,13 +1,10 @@
 //! Compose files with what is hard in them, the service files that they become, and the finding about each key.
 //!
-//! Each folder of `tests/compose` has `compose.yaml`, perhaps variables in `env`, and `expected.txt`. `KELSON_BLESS=1` writes
-//! down what comes now.
-
-#![allow(clippy::unwrap_used)]
+//! Each folder of `tests/compose` has `compose.yaml`, perhaps variables in `env`, and `expected.txt`.
 
 use std::fmt::Write as _;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use kelson_import::compose::{File, project};
 use kelson_import::{Fate, Finding};
@@ -59,20 +56,10 @@ fn translated(folder: &Path) -> String {
 
 #[test]
 fn every_file_becomes_what_is_written_beside_it() {
-    let bless = std::env::var_os("KELSON_BLESS").is_some();
-    let mut folders: Vec<PathBuf> = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/compose"))
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .collect();
-    folders.sort();
+    let folders = super::listing(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/compose"));
     assert_eq!(folders.len(), 3);
     for folder in folders {
-        let (path, now) = (folder.join("expected.txt"), translated(&folder));
-        if bless {
-            fs::write(&path, &now).unwrap();
-        }
-        let expected = fs::read_to_string(&path).unwrap_or_default();
-        assert_eq!(now, expected, "{}", path.display());
+        super::agrees(&folder, &translated(&folder));
     }
 }
 
