@@ -34,6 +34,8 @@ pub enum Subject {
     Device(PathBuf),
     /// The secret of this name is set.
     Secret(String),
+    /// Something comes in on one of these sockets of the service: their names as text.
+    Connection(Arc<str>),
     /// This one does not hold.
     Not(Box<Requirement>),
     /// One of these; each is all that one alternative lacks.
@@ -125,6 +127,7 @@ impl Subject {
             Subject::KernelArgument(argument) => ("kernel_argument", argument.clone()),
             Subject::Device(path) => ("device", path.display().to_string()),
             Subject::Secret(name) => ("secret", name.clone()),
+            Subject::Connection(names) => ("socket", names.to_string()),
             Subject::Not(_) => ("not", String::new()),
             Subject::Any(_) => ("any", String::new()),
         }
@@ -173,6 +176,7 @@ impl fmt::Display for Subject {
             Subject::KernelArgument(argument) => write!(f, "kernel argument \"{argument}\""),
             Subject::Device(path) => write!(f, "device {path:?} to exist"),
             Subject::Secret(name) => write!(f, "secret \"{name}\" to be set"),
+            Subject::Connection(names) => write!(f, "a connection on socket {names}"),
             // Alternatives have no subject of their own, and cannot be negated.
             Subject::Not(one) => {
                 write!(f, "not {}", first_of_many(Subject::of(one).iter(), ", "))

@@ -13,7 +13,7 @@ use std::time::Duration;
 use kelson_spec::container_network::{ContainerNetworkSpec, Published};
 use kelson_spec::network::InterfaceSpec;
 use kelson_spec::secrets::SecretUse;
-use kelson_spec::service::Directory;
+use kelson_spec::service::{Directory, SocketSpec};
 use kelson_spec::sources::SourceKind;
 
 pub use words::Octal;
@@ -171,6 +171,8 @@ requests! {
     "file-view" => MakeFileView { rules: Vec<String> },
     /// The words of a [`DirectoryRequest`].
     "directories" => Directories { words: Vec<OsString> },
+    /// The words of a [`SocketRequest`].
+    "sockets" => Sockets { words: Vec<OsString> },
     "modules" => LoadModules { names: Vec<String> },
     /// Load the modules for the devices that the kernel has found.
     "drivers" => LoadDrivers,
@@ -256,6 +258,22 @@ impl DirectoryRequest {
 }
 
 requests! {
+    /// One call about the sockets of a service.
+    SocketRequest:
+    /// Make these, and send them over descriptor 3, one a message, in this order.
+    "make" => Make { sockets: Vec<SocketSpec> },
+    /// Remove the files of these.
+    "remove" => Remove { sockets: Vec<SocketSpec> },
+}
+
+impl SocketRequest {
+    /// The request with the words of this one.
+    pub fn whole(&self) -> Request {
+        Request::Sockets { words: self.to_arguments() }
+    }
+}
+
+requests! {
     /// One call about the network of a container. A build without containers leaves it out.
     ContainerNetworkRequest:
     /// Make its namespace again, with the addresses of a place, joined to the bridge, and with ports of the host that lead
@@ -318,6 +336,22 @@ mod tests {
             assert_eq!(Request::from_arguments(&whole.to_arguments()).as_ref(), Ok(&whole));
             let Request::Directories { words } = whole else { panic!("{request:?}") };
             assert_eq!(DirectoryRequest::from_arguments(&words), Ok(request));
+        }
+    }
+
+    #[test]
+    fn every_request_about_sockets_survives_its_arguments() {
+        let sockets = ["udp:[::]:53", "/run/a b"].map(|listen| SocketSpec {
+            name: "a".to_owned(),
+            listen: listen.to_owned(),
+            ..SocketSpec::default()
+        });
+        for request in [
+            SocketRequest::Make { sockets: sockets.to_vec() },
+            SocketRequest::Remove { sockets: sockets.to_vec() },
+        ] {
+            let Request::Sockets { words } = request.whole() else { panic!("{request:?}") };
+            assert_eq!(SocketRequest::from_arguments(&words), Ok(request));
         }
     }
 

@@ -38,6 +38,7 @@ mod resume;
 mod secret_runner;
 mod secrets;
 mod serve;
+mod sockets;
 mod trial;
 mod view_runner;
 

@@ -81,6 +81,8 @@ pub struct Command {
     /// `stdin` is the terminal that is to control its session.
     pub(crate) controlling_terminal: bool,
     pub(crate) descriptors: Vec<(OwnedFd, i32)>,
+    /// The child finds its own PID in `LISTEN_PID`: descriptors were passed to it, and not to a child of its own.
+    pub(crate) listen_pid: bool,
     pub(crate) credentials: Option<Ids>,
     pub(crate) limits: Vec<ResourceLimit>,
     pub(crate) attributes: Attributes,

@@ -145,6 +145,8 @@ pub struct RunContext {
     pub environment: Vec<(String, String)>,
     /// Further descriptors, each with its number in the service.
     pub descriptors: Vec<(OwnedFd, i32)>,
+    /// Sockets that are held for the service, each with its name.
+    pub sockets: Vec<(String, OwnedFd)>,
     /// The mount namespace that was made for the service, which its processes enter.
     pub mounts: Option<Arc<OwnedFd>>,
 }
@@ -161,6 +163,7 @@ impl RunContext {
             stderr,
             environment: Vec::new(),
             descriptors: Vec::new(),
+            sockets: Vec::new(),
             mounts: None,
         }
     }

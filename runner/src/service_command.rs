@@ -1,6 +1,7 @@
 //! The child of one run of a service, as its spec asks for it.
 
 use std::borrow::Cow;
+use std::os::fd::OwnedFd;
 
 use kelson_spec::ServiceSpec;
 use kelson_spec::features::{Feature, OWN};
@@ -10,6 +11,9 @@ use crate::command::{Command, DEFAULT_PATH, Ids, Stdio};
 use crate::expand::expand;
 use crate::processes::Processes;
 use crate::runner::{RunContext, RunnerError};
+
+/// The number of the first socket in a service: `SD_LISTEN_FDS_START`.
+const FIRST_SOCKET: i32 = 3;
 
 /// By which the processes of a run are found where there are no cgroups: the value of `KELSON_RUN`.
 pub(crate) fn run_mark(spec: &ServiceSpec, run: u64, processes: &Processes) -> String {
@@ -56,6 +60,9 @@ pub(crate) fn service_command(
     for (name, value) in &context.environment {
         command = command.env(name, value);
     }
+    if const { OWN.has(Feature::Units) } && !context.sockets.is_empty() {
+        command = with_sockets(command, context.sockets);
+    }
     command = match const { OWN.has(Feature::Units) } && spec.expand && !context.literal {
         true => {
             let expanded: Vec<Vec<u8>> = arguments
@@ -75,7 +82,7 @@ pub(crate) fn service_command(
     // root holds the ambient ones; a set-user-id program may give it more, up to the bounding set.
     let held = if user.is_none_or(|user| user.uid == 0) { bounding } else { ambient };
     command.pipe_owner = user.map(|user| (user.uid, user.gid));
-    command.descriptors = context.descriptors;
+    command.descriptors.extend(context.descriptors);
     command.limits.clone_from(&spec.limits);
     command.attributes.clone_from(&spec.attributes);
     command.no_new_privileges = security.no_new_privileges;
@@ -92,6 +99,16 @@ pub(crate) fn service_command(
         command.own_filter.clone_from(&security.sandbox.filter);
     }
     Ok(command)
+}
+
+/// Hands over sockets as sd_listen_fds(3) finds them.
+fn with_sockets(command: Command, sockets: Vec<(String, OwnedFd)>) -> Command {
+    let names: Vec<&str> = sockets.iter().map(|(name, _)| name.as_str()).collect();
+    let mut command =
+        command.env("LISTEN_FDNAMES", names.join(":")).env("LISTEN_FDS", sockets.len().to_string());
+    command.listen_pid = true;
+    command.descriptors.extend((FIRST_SOCKET..).zip(sockets).map(|(number, (_, socket))| (socket, number)));
+    command
 }
 
 /// What PID 1 was started with: it never changes its environment, and hands it on to its next incarnation.

@@ -14,6 +14,7 @@ pub mod notify;
 pub mod random;
 pub mod readiness;
 pub mod registry;
+pub mod sockets;
 pub mod table;
 pub mod task;
 pub mod words;

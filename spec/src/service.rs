@@ -13,6 +13,7 @@ mod hooks;
 mod nesting;
 mod output;
 mod sandbox;
+mod sockets;
 mod workload;
 
 use std::path::PathBuf;
@@ -32,6 +33,7 @@ pub use ending::{ExitMatch, OnExit, StopMode, StopSpec};
 pub use hooks::{Hook, Hooks, Reload, Resumed};
 pub use output::{LogSpec, Stdout};
 pub use sandbox::{CallAnswer, Protection, Restriction, Sandbox, Selection, SystemCalls};
+pub use sockets::{Address, Listen, SocketOptions, SocketSpec, UnixKind, UnixPlace};
 pub use workload::{
     ContainerDevice, ContainerMount, ContainerNetwork, ContainerRuntime, ContainerSpec, ProcessSpec, Workload,
 };
@@ -57,6 +59,9 @@ pub struct ServiceSpec {
     pub inherit: Inherit,
     pub kind: ServiceKind,
     pub start: StartMode,
+    /// Its start waits for something on one of its sockets.
+    #[cfg_attr(not(feature = "units"), serde(skip))]
+    pub on_demand: bool,
     /// Asked once at the start; if one does not hold, the service is skipped.
     pub when: Vec<Requirement>,
     /// All must hold at the same time before each spawn. Entries of the key `after` are among them.
@@ -95,6 +100,9 @@ pub struct ServiceSpec {
     /// Folders that it is given.
     #[cfg_attr(not(feature = "units"), serde(skip))]
     pub directories: Directories,
+    /// PID 1 holds them, and each of its runs gets them.
+    #[cfg_attr(not(feature = "units"), serde(skip))]
+    pub sockets: Vec<SocketSpec>,
     pub security: Security,
     /// The access of its processes to PID 1.
     pub api: ApiAccess,
@@ -124,6 +132,7 @@ impl ServiceSpec {
             inherit: Inherit::default(),
             kind: ServiceKind::default(),
             start: StartMode::default(),
+            on_demand: false,
             when: Vec::new(),
             depends: Vec::new(),
             restart: RestartSpec::for_kind(ServiceKind::default()),
@@ -147,6 +156,7 @@ impl ServiceSpec {
             limits: Vec::new(),
             attributes: Attributes::default(),
             directories: Directories::default(),
+            sockets: Vec::new(),
             security: Security::default(),
             api: ApiAccess::default(),
             logs: LogSpec::default(),

@@ -43,6 +43,7 @@ mod schemas;
 mod secrets;
 mod servers;
 mod small;
+mod sockets;
 mod stdout;
 mod stock_client;
 mod stopping;

@@ -222,6 +222,7 @@ fn facts(status: &StatusResponse, now: SystemTime, terminal: &Terminal) -> Vec<(
         },
     );
     fact("waiting for", &service.waiting_for.join(", "));
+    fact("sockets", &sockets(status));
     fact("needed by", &status.needed_by.join(", "));
     let processes = match (service.pid, status.processes) {
         (Some(pid), Some(count)) if count > 1 => format!("{pid} ({count} processes)"),
@@ -256,6 +257,13 @@ fn facts(status: &StatusResponse, now: SystemTime, terminal: &Terminal) -> Vec<(
     let mistakes = service.faulty_file.iter().flat_map(|file| faulty::lines(file, now));
     facts.extend(mistakes.map(|line| ("mistake", palette.paint(Tone::Waiting, &escape(&line)))));
     facts
+}
+
+/// The sockets that are held for it; empty where it has none, or its spec is of a release that writes it in another way.
+fn sockets(status: &StatusResponse) -> String {
+    let spec = serde_json::from_str::<kelson_spec::ServiceSpec>(&status.spec);
+    let sockets = spec.map(|spec| spec.sockets).unwrap_or_default();
+    sockets.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
 /// Why it is not known whether a service with checks is healthy.

@@ -34,6 +34,7 @@ mod sandbox;
 mod secrets;
 mod seen;
 mod service;
+mod sockets;
 mod sources;
 mod swap;
 mod time;

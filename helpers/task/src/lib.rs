@@ -37,6 +37,7 @@ mod read_only;
 mod recovery_key;
 mod secrets;
 mod seed;
+mod sockets;
 mod sources;
 mod swap;
 
@@ -168,6 +169,7 @@ pub fn perform(request: &Request) -> Result<String, String> {
         }
         Request::MakeFileView { rules } => with(Feature::Units, || file_view::make(rules, &control())),
         Request::Directories { words } => with(Feature::Units, || directories::perform(words)),
+        Request::Sockets { words } => with(Feature::Units, || sockets::perform(words, control)),
         Request::LoadModules { names } => modules::load(names),
         Request::LoadDrivers => with(Feature::Devices, kelson_devices::load_drivers),
         Request::SwapOn { device, priority } => with(Feature::Disks, || swap::enable(device, *priority)),

@@ -1,10 +1,10 @@
 //! The mount namespace of a process with a view of the file system of its own: made for its runs, and gone once it has
 //! stopped.
 
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use kelson_helper::{CONTROL, Launcher};
+use kelson_helper::Launcher;
 use kelson_runner::{
     BoxFuture, ExecRequest, Executing, Executor, RunContext, Runner, RunnerError, open_mounts,
 };
@@ -13,15 +13,13 @@ use kelson_services::health::OwnCheck;
 use kelson_services::health::network::Network;
 use kelson_services::service_runner::host_context::{RunnerFactory, RunningProcess};
 use kelson_spec::ServiceSpec;
-use kelson_sys::rights;
-use nix::errno::Errno;
-use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
+use kelson_spec::service::SocketSpec;
 
 use super::directory_runner::with_directories;
 use super::pid_file_runner::with_pid_file;
 use super::provided_runner::{ProvidedRunner, Provision};
-use super::secrets::CALL;
-use crate::task::{self, Request};
+use super::sockets::ask_for;
+use crate::task::Request;
 
 /// Makes the runners of services, those with folders or a view of their own too.
 pub(super) struct UnitRunners<F: ?Sized> {
@@ -66,6 +64,17 @@ impl<F: RunnerFactory + ?Sized> RunnerFactory for UnitRunners<F> {
         self.inner.host_network()
     }
 
+    fn make_sockets(
+        &self,
+        sockets: Vec<SocketSpec>,
+    ) -> BoxFuture<'static, Result<Vec<OwnedFd>, RunnerError>> {
+        Box::pin(super::sockets::make(Arc::clone(&self.tasks), sockets))
+    }
+
+    fn remove_sockets(&self, sockets: Vec<SocketSpec>) -> BoxFuture<'static, Result<(), RunnerError>> {
+        Box::pin(super::sockets::remove(Arc::clone(&self.tasks), sockets))
+    }
+
     fn own_check(&self, spec: &Arc<ServiceSpec>) -> Option<OwnCheck> {
         self.inner.own_check(spec)
     }
@@ -95,17 +104,9 @@ struct OwnView {
 
 impl OwnView {
     async fn prepare(&self) -> Result<Arc<OwnedFd>, RunnerError> {
-        let cannot =
-            |errno: Errno| RunnerError::new(format!("cannot get its mount namespace: {}", errno.desc()));
-        let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
-        let (ours, theirs) =
-            socketpair(AddressFamily::Unix, SockType::SeqPacket, None, flags).map_err(cannot)?;
         let request = Request::MakeFileView { rules: self.rules.clone() };
-        let done = task::run_with(&*self.tasks, &request, vec![(CONTROL, theirs)], CALL).await;
-        done.map_err(|error| RunnerError::new(error.to_string()))?;
-        // It was sent before the answer.
-        let sent = rights::receive(ours.as_fd(), &mut [0; 1]).map_err(cannot)?.descriptors.pop();
-        sent.map(Arc::new).ok_or_else(|| cannot(Errno::ENODATA))
+        let sent = ask_for(&self.tasks, &request, 1, "mount namespace").await?.pop();
+        sent.map(Arc::new).ok_or_else(|| RunnerError::new("cannot get its mount namespace"))
     }
 }
 

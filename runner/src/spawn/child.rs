@@ -10,7 +10,7 @@ use std::os::fd::RawFd;
 
 use kelson_spec::service::Attributes;
 
-use super::plan::Plan;
+use super::plan::{LISTEN_PID, Plan};
 use super::sys::{SET_IO_FLUSHER, SysResult, exit, syscall};
 use super::{Step, control::Control};
 use crate::command::Command;
@@ -60,6 +60,10 @@ fn steps(plan: &mut Plan) -> Result<Infallible, i32> {
     call(libc::SYS_umask, [wide(plan.command.attributes.umask), 0, 0, 0, 0])?;
     plan.control.enter(Step::Descriptors);
     descriptors(plan)?;
+    if !plan.listen_pid.is_empty() {
+        let pid = call(libc::SYS_getpid, [0; 5])?;
+        write_number(plan.listen_pid.iter_mut().skip(LISTEN_PID.len()), pid);
+    }
     if plan.command.controlling_terminal {
         plan.control.enter(Step::Terminal);
         call(libc::SYS_ioctl, [0, SET_CONTROLLING_TERMINAL, 0, 0, 0])?;
@@ -109,6 +113,22 @@ fn steps(plan: &mut Plan) -> Result<Infallible, i32> {
         return Err(libc::ECANCELED);
     }
     execute(plan)
+}
+
+/// Writes it in decimal digits, from the first of the bytes on; those that are left stay as they are.
+fn write_number<'a>(bytes: impl Iterator<Item = &'a mut u8>, number: usize) {
+    let mut power = 1_usize;
+    while number.checked_div(power).unwrap_or_default() > 9 {
+        power = power.saturating_mul(10);
+    }
+    for byte in bytes {
+        let digit = number.checked_div(power).and_then(|digits| digits.checked_rem(10)).unwrap_or_default();
+        *byte = b'0'.wrapping_add(digit.to_le_bytes().first().copied().unwrap_or_default());
+        power = power.checked_div(10).unwrap_or_default();
+        if power == 0 {
+            return;
+        }
+    }
 }
 
 /// A call whose arguments are numbers, or pointers that live in the plan.

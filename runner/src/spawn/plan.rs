@@ -76,6 +76,9 @@ pub(crate) struct Plan {
     pub(crate) exec_fd: RawFd,
     pub(crate) argv: Vec<*const c_char>,
     pub(crate) envp: Vec<*const c_char>,
+    /// A variable of the environment that the child writes itself: `LISTEN_PID=`, with room for digits and a NUL. Empty:
+    /// there is none.
+    pub(crate) listen_pid: Vec<u8>,
     /// -1: none.
     pub(crate) cgroup_fd: RawFd,
     /// `CLONE_NEW*`: the namespaces that the clone makes.
@@ -146,6 +149,14 @@ impl Plan {
             }
             Program::Descriptor(fd) => exec_fd = fd.as_raw_fd(),
         }
+        let mut listen_pid = match command.listen_pid {
+            true => [LISTEN_PID, &[0; DIGITS]].concat(),
+            false => Vec::new(),
+        };
+        let mut envp = pointers(&command.environment);
+        if command.listen_pid {
+            envp.insert(0, listen_pid.as_mut_ptr().cast_const().cast());
+        }
         let limits = inheritance.limits.iter().chain(&command.limits);
         let limits = limits.map(|l| (l.resource, libc::rlimit64 { rlim_cur: l.soft, rlim_max: l.hard }));
         let usual = inheritance.oom_score.map(|usual| if command.spared { SPARED } else { usual });
@@ -155,7 +166,8 @@ impl Plan {
             candidates,
             exec_fd,
             argv: pointers(&command.argv),
-            envp: pointers(&command.environment),
+            envp,
+            listen_pid,
             cgroup_fd: command.cgroup.as_ref().map_or(-1, |fd| fd.as_raw_fd()),
             new_namespaces: match command.pid_namespace {
                 PidNamespace::New => libc::CLONE_NEWPID,
@@ -200,6 +212,11 @@ impl Plan {
         self.table_end = Some(window.end());
     }
 }
+
+/// The beginning of the variable that the child ends with its PID.
+pub(crate) const LISTEN_PID: &[u8] = b"LISTEN_PID=";
+/// The digits of a PID, and a NUL.
+const DIGITS: usize = 11;
 
 /// Gives a pipe to the user of the service, as opening `/dev/stdout` opens it again, which only its owner may. Nothing
 /// but a pipe, and not PID 1's own output (`logs: {stdout: only}`); where this process may not (it lacks the capability)

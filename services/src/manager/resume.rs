@@ -45,6 +45,19 @@ impl Past {
         });
         notify_sources.into_iter().collect()
     }
+
+    /// Takes the sockets that were held for services: by service, each with where it listens.
+    fn sockets(&mut self) -> HashMap<String, Vec<(String, OwnedFd)>> {
+        let taken = self.take_inherited(|what| match what {
+            Descriptor::Socket { service, listen } => Ok((service, listen)),
+            other => Err(other),
+        });
+        let mut sockets: HashMap<String, Vec<(String, OwnedFd)>> = HashMap::new();
+        for ((service, listen), socket) in taken {
+            sockets.entry(service).or_default().push((listen, socket));
+        }
+        sockets
+    }
 }
 
 impl Manager {
@@ -64,6 +77,7 @@ impl Manager {
             past.records.iter().map(|record| record.service.request_id).max().unwrap_or_default();
         self.inner.request_ids.fetch_max(request_ids, Ordering::Relaxed);
         let mut notify_sources = past.notify_sources();
+        let mut sockets = past.sockets();
         let told = self.log().latest();
         let (attached, mut all_attached) = mpsc::channel::<()>(1);
         let (mut cut_off, mut leaving) = (BTreeMap::new(), Vec::new());
@@ -90,6 +104,7 @@ impl Manager {
                 }),
                 exit: record.service.pid().and_then(|pid| past.exits.get(&pid).copied()),
                 notify_source: notify_sources.remove(&(record.name.clone(), record.service.run)),
+                sockets: sockets.remove(&record.name).unwrap_or_default(),
                 told: told.of(&name),
                 closing: self.closing(),
                 checks: past.take_checks(&name),

@@ -49,7 +49,7 @@ impl Manager {
             subject,
             text,
             state: now.map_or(0, |now| now.state.number()),
-            holds: missing.is_none() && now.is_some_and(|now| now.up),
+            holds: missing.is_none() && now.is_some_and(|now| now.up && now.missing.is_empty()),
             causes,
             missing: missing.map(messages::missing),
             faulty_file: now.and_then(|now| self.faulty_file(&now.name)),

@@ -7,8 +7,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use kelson_conditions::Sources;
-use kelson_runner::{Executor, Runner};
+use kelson_runner::{BoxFuture, Executor, Runner, RunnerError};
 use kelson_spec::ServiceSpec;
+use kelson_spec::service::SocketSpec;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
@@ -63,6 +64,21 @@ pub trait RunnerFactory: Send + Sync {
     /// When this host cannot.
     fn host_network(&self) -> Result<Arc<dyn Network>, ServicesError> {
         Err(ServicesError::NotNow("this host performs no network checks".into()))
+    }
+
+    /// Makes sockets, in this order.
+    fn make_sockets(
+        &self,
+        sockets: Vec<SocketSpec>,
+    ) -> BoxFuture<'static, Result<Vec<OwnedFd>, RunnerError>> {
+        let _ = sockets;
+        Box::pin(std::future::ready(Err(RunnerError::new("this host makes no sockets"))))
+    }
+
+    /// Removes the files of sockets that are closed.
+    fn remove_sockets(&self, sockets: Vec<SocketSpec>) -> BoxFuture<'static, Result<(), RunnerError>> {
+        let _ = sockets;
+        Box::pin(std::future::ready(Ok(())))
     }
 
     /// The check that a built-in service brings with it, besides those of its spec.

@@ -1,17 +1,19 @@
 //! The task that owns one service: it carries out the effects of the table and turns their results into inputs.
 //!
 //! This file has the loop. `making` and `resume` start it, `commands` has what others ask, `work` the pieces of work,
-//! `checks` and `hooks` what runs beside a run, `notify` what a run says of itself, `publisher` how a state is
+//! `checks` and `hooks` what runs beside a run, `sockets` what is held for its runs, `notify` what a run says of itself, `publisher` how a state is
 //! recorded, published and logged.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
 use kelson_conditions::{All, Condition as _};
 use kelson_runner::{BoxFuture, Exit, Runner, RunnerError, Running, StopReport};
 use kelson_spec::ServiceSpec;
+use kelson_spec::features::{Feature, OWN};
 use kelson_spec::service::WhenDown;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 use tokio::time::Instant;
@@ -21,6 +23,7 @@ use super::host_context::HostContext;
 use super::mailbox::Mailbox;
 use super::random::Random;
 use super::readiness::{NotifySource, Received};
+use super::sockets::HeldSockets;
 use super::table::{Answer, Effect, Input, Phase, Place, Report, Rules, ServiceState, Work};
 use crate::groups::GroupRequest;
 use crate::health::{Checks, News, OwnCheck, Totals};
@@ -36,6 +39,7 @@ mod notify;
 mod publisher;
 mod refused;
 mod resume;
+mod sockets;
 mod work;
 
 pub use commands::{Command, Reloading};
@@ -53,6 +57,8 @@ enum Outcome {
     Input(Input),
     /// It is its turn to start; with the gate to look at, unless the task has watched one.
     Turn(OwnedSemaphorePermit, Option<Box<All>>),
+    /// Its sockets are there for this work, or why not.
+    Sockets(Work, Result<Vec<OwnedFd>, RunnerError>),
     /// Prepared; what of the spec is not enforced on this host.
     Open(Vec<String>),
     Run(Box<Running>),
@@ -82,6 +88,7 @@ struct Core {
     mailbox: Mailbox<Command>,
     publisher: watch::Sender<Snapshot>,
     gate: Option<Box<All>>,
+    sockets: Option<Box<HeldSockets>>,
     exit: Option<BoxFuture<'static, Exit>>,
     start_time: u64,
     notify_source: NotifySource,
@@ -343,6 +350,9 @@ impl Core {
         if self.service.pid().is_none() && !matches!(self.service.phase, Phase::Spawning { .. }) {
             self.notify_source = NotifySource::Silent;
         }
+        if matches!(self.service.phase, Phase::Rest(_)) {
+            self.sockets = None;
+        }
         if self.recorded != Some(self.service.place()) {
             self.record();
         }
@@ -371,7 +381,15 @@ impl Core {
 
     fn new_gate(&self) -> Box<All> {
         let HostContext { registry, sources, .. } = &*self.host_context;
-        Box::new(gate::gate_of(&self.spec, registry, sources))
+        let mut gate = Box::new(gate::gate_of(&self.spec, registry, sources));
+        if const { OWN.has(Feature::Units) }
+            && self.spec.on_demand
+            && self.service.has_opened()
+            && let Some(sockets) = &self.sockets
+        {
+            gate.push(sockets.condition());
+        }
+        gate
     }
 
     fn look_at_gate(&self) -> Input {

@@ -38,11 +38,13 @@ pub enum Descriptor {
     Cgroups { path: PathBuf },
     /// The hardware watchdog, which is armed.
     Watchdog,
+    /// A socket that is held for a service, by where it listens.
+    Socket { service: String, listen: String },
 }
 
 impl Descriptor {
     fn to_stored(&self) -> stored::descriptor_record::What {
-        use stored::descriptor_record::{LogControl, LogPipe, Voice, What};
+        use stored::descriptor_record::{LogControl, LogPipe, Socket, Voice, What};
         let voice = |service: &str, run: u64| Voice { service: service.to_owned(), run };
         match self {
             Descriptor::Log(KeptLog::Pipe { id, service, run, options, stderr }) => {
@@ -74,11 +76,14 @@ impl Descriptor {
             Descriptor::Api => What::Api(true),
             Descriptor::Cgroups { path } => What::Cgroups(path.as_os_str().as_bytes().to_vec()),
             Descriptor::Watchdog => What::Watchdog(true),
+            Descriptor::Socket { service, listen } => {
+                What::Socket(Socket { service: service.clone(), listen: listen.clone() })
+            }
         }
     }
 
     fn of_stored(what: stored::descriptor_record::What) -> Descriptor {
-        use stored::descriptor_record::{LogControl, LogPipe, Voice, What};
+        use stored::descriptor_record::{LogControl, LogPipe, Socket, Voice, What};
         match what {
             What::LogPipe(pipe) => {
                 let LogPipe { id, service, run, stderr, .. } = pipe;
@@ -99,6 +104,7 @@ impl Descriptor {
             What::Api(_) => Descriptor::Api,
             What::Cgroups(path) => Descriptor::Cgroups { path: PathBuf::from(OsString::from_vec(path)) },
             What::Watchdog(_) => Descriptor::Watchdog,
+            What::Socket(Socket { service, listen }) => Descriptor::Socket { service, listen },
         }
     }
 }

@@ -19,6 +19,7 @@ use super::restart::{ends, restart};
 use super::sandbox::compiled;
 use super::secrets::secrets;
 use super::seen::Seen;
+use super::sockets::{self, sockets, start, start_at};
 use super::values::{boolean, choice, name, number, own_name, path, start_timeout, text};
 use crate::decode::{Decoded, Decoder, diagnostic, quoted};
 use crate::environment::unique;
@@ -31,7 +32,7 @@ use kelson_spec::kernel::{ALL_CAPABILITIES, CONTAINER_CAPABILITIES};
 use kelson_spec::names::is_name;
 use kelson_spec::service::{
     ApiAccess, Credentials, FileView, Inherit, OnExit, Readiness, RefusedRequest, Requirement, RestartSpec,
-    ServiceEvent, ServiceKind, ServiceSpec, StartMode, Stdout, Workload,
+    ServiceEvent, ServiceKind, ServiceSpec, Stdout, Workload,
 };
 
 /// The highest descriptor for readiness: below the usual soft limit of 1024.
@@ -92,7 +93,6 @@ pub fn service_file() -> Mapping<ServiceSpec> {
         |spec, success| spec.restart.success = success,
     );
     let kinds = [("service", ServiceKind::Service), ("oneshot", ServiceKind::Oneshot)];
-    let starts = [("auto", StartMode::Auto), ("manual", StartMode::Manual)];
     let access = ApiAccess::ALL.map(|one| (one.name(), one));
     let mapping = keys! {
         Mapping::new("service", || ServiceSpec::process("", ["/"]));
@@ -149,7 +149,8 @@ pub fn service_file() -> Mapping<ServiceSpec> {
         key "secrets" secrets = part(Feature::Secrets, secrets), "the [secrets](howto/secrets.md) that it gets as files";
         key "type" (kind_at) = choice(kinds),
             "a `service` runs on; a `oneshot` is up once it has ended successfully";
-        key "start" start = choice(starts), "`manual`: the boot does not start it";
+        key "start" (start_at()) = start(),
+            "`manual`: the boot does not start it; `onDemand`: what comes in on one of its [sockets](#sockets) does";
         key "when" when = requirements(Use::When),
             "conditions that Kelson evaluates once, at the start; if one does not hold, the service is \
              skipped";
@@ -230,6 +231,8 @@ pub fn service_file() -> Mapping<ServiceSpec> {
         attributes(mapping);
         means "directories" directories = part(Feature::Units, || Mapping::codec(directories)), "none",
             "folders below `/run`, `/var/lib`, `/var/cache`, `/var/log` and `/etc` that it is given; not for a container";
+        means "sockets" sockets = part(Feature::Units, sockets), "none",
+            "[sockets](#sockets) that PID 1 holds for it, across its restarts and PID 1's own; not for a container";
         by "security" security = |spec, _| security(held(spec)), "", "privileges";
         key "api" api = choice(access), "the calls of PID 1 and logd that its processes may make";
         key "logs" logs = Mapping::codec(logs), "its log";
@@ -275,7 +278,7 @@ fn stop_as_written(spec: &ServiceSpec, extent: Extent) -> Json {
 }
 
 /// Keys of what runs.
-const OF_A_PROGRAM: [&str; 28] = [
+const OF_A_PROGRAM: [&str; 29] = [
     "environment",
     "environmentDefaults",
     "environmentFiles",
@@ -301,6 +304,7 @@ const OF_A_PROGRAM: [&str; 28] = [
     "oomScoreAdjust",
     "cpuAffinity",
     "directories",
+    "sockets",
     "security",
     "api",
     "logs",
@@ -369,6 +373,7 @@ fn together(d: &mut Decoder<'_>, seen: &Seen<'_, '_>, spec: &mut ServiceSpec) {
     }
     if const { OWN.has(Feature::Units) } {
         announce(spec);
+        sockets::check(d, seen, spec);
     }
     spec.name.clone_from(&d.stem);
     spec.file = d.file.to_owned();

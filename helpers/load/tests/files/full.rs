@@ -179,6 +179,7 @@ fn every_key_of_a_service_file_is_read() {
         ],
         kind: ServiceKind::Service,
         start: StartMode::Manual,
+        on_demand: false,
         when: vec![Requirement::Path("/dev/ttyS1".into())],
         depends: vec![
             service("db", ServiceEvent::Up),
@@ -306,6 +307,7 @@ fn every_key_of_a_service_file_is_read() {
             cpus: vec![0b1111_0011, 1],
         },
         directories: Directories::default(),
+        sockets: Vec::new(),
         security: Security {
             no_new_privileges: false,
             read_only_root: true,

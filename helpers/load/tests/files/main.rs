@@ -27,3 +27,4 @@ mod order;
 mod probes;
 mod readiness;
 mod schema;
+mod sockets;

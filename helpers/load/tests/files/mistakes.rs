@@ -34,7 +34,7 @@ fn said(content: &str) -> Vec<String> {
 const VALUES: &str = r#"
 ## Keys.
 restrat: {}
-=> 5:1: restrat: this key is not known; did you mean restart? Allowed here: name, description, process, container, target, environmentDefaults, environment, environmentFiles, expand, secrets, type, start, when, after, before, depends, restart, success, group, lifecycle, required, partOf, refuses, readiness, startTimeout, health, hooks, reload, resumed, onExit, stop, user, resources, delegate, limits, umask, nice, oomScoreAdjust, cpuAffinity, directories, security, api, logs
+=> 5:1: restrat: this key is not known; did you mean restart? Allowed here: name, description, process, container, target, environmentDefaults, environment, environmentFiles, expand, secrets, type, start, when, after, before, depends, restart, success, group, lifecycle, required, partOf, refuses, readiness, startTimeout, health, hooks, reload, resumed, onExit, stop, user, resources, delegate, limits, umask, nice, oomScoreAdjust, cpuAffinity, directories, sockets, security, api, logs
 
 after: [web]
 => 5:9: after: service web waits for itself
@@ -168,7 +168,7 @@ type: oneshoot
 => 5:7: type: "oneshoot" is not one of service, oneshot; did you mean oneshot?
 
 start: later
-=> 5:8: start: "later" is not one of auto, manual
+=> 5:8: start: "later" is not one of auto, manual, onDemand
 
 restart: {policy: until-success}
 => 5:19: restart.policy: "until-success" is not one of once, untilSuccess, forever, onSuccess, onAbnormal, onAbort, onWatchdog, no, on-failure, always, on-success, on-abnormal, on-abort, on-watchdog; did you mean untilSuccess?

@@ -25,7 +25,7 @@ const COMPANY: [(&str, &str, &str); 11] = [
 ];
 
 /// Values that are right by themselves and wrong where the test puts them, with the reason that the decoder gives.
-const WRONG_HERE: [(&str, &str, &str); 14] = [
+const WRONG_HERE: [(&str, &str, &str); 19] = [
     ("soft", "", "soft is above hard"),
     ("options", "size=", "is an option of a tmpfs"),
     ("name", "a", "is not the file's name"),
@@ -37,6 +37,11 @@ const WRONG_HERE: [(&str, &str, &str); 14] = [
     ("options", "bind", "a tmpfs is not bound"),
     ("address", "", "the program chooses its address"),
     ("address", "", "no port of the host leads there"),
+    ("start", "onDemand", "is started on demand by its sockets"),
+    ("mode", "0660", "has permissions"),
+    ("user", "root", "has an owner"),
+    ("ipv6Only", "true", "is no IPv6 address"),
+    ("passCredentials", "true", "only messages of Unix sockets"),
     ("maxDelay", "0s", "is less than"),
     ("format", "ifBlank", "a blank disk has no LABEL"),
     ("algorithm", "zstd", "algorithm belongs to zram"),

@@ -102,6 +102,8 @@ impl Dependency {
         let down = match now.oneshot {
             // One that has ended successfully is up.
             true => now.state.at_rest() && !now.finished,
+            // It waits for a connection, or for another run: its sockets listen.
+            false if now.spec.as_ref().is_some_and(|spec| spec.on_demand) => now.state.at_rest(),
             // It is still called running while what its process has left is cleared away.
             false => now.run != self.run || !event_holds(&now, ServiceEvent::Running),
         };

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use kelson_runner::Runner;
 use kelson_spec::ServiceSpec;
-use kelson_spec::service::ServiceKind;
+use kelson_spec::features::{Feature, OWN};
+use kelson_spec::service::{ExitMatch, ServiceKind};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -90,6 +91,7 @@ pub(super) fn make(
         mailbox: mailbox.clone(),
         publisher,
         gate: None,
+        sockets: None,
         exit: None,
         start_time: 0,
         notify_source: NotifySource::Silent,
@@ -140,9 +142,15 @@ fn first_snapshot(
 
 /// `own_check`: it brings one with it.
 pub(super) fn rules(spec: &ServiceSpec, own_check: bool) -> Rules {
+    let mut restart = spec.restart.clone();
+    if const { OWN.has(Feature::Units) } && spec.on_demand {
+        // After a success it waits for the next connection, whatever the policy.
+        restart.force_on.push(ExitMatch::Status(0));
+        restart.force_on.extend_from_slice(&spec.restart.success);
+    }
     Rules {
         kind: spec.kind,
-        restart: spec.restart.clone(),
+        restart,
         readiness: spec.readiness,
         start_timeout: spec.start_timeout,
         stop: spec.stop.clone(),

@@ -32,11 +32,12 @@ impl Core {
     /// Remembers and publishes the present state.
     pub(super) fn publish(&mut self) {
         let rules = self.rules();
-        let up = self.service.up(&rules);
+        let is_up = self.service.up(&rules);
+        let up = is_up || self.listens();
         if up && self.up_after.is_none() {
             self.up_after = Some(self.now());
         }
-        if up && self.start_took_run != self.service.run {
+        if is_up && self.start_took_run != self.service.run {
             self.start_took_run = self.service.run;
             let took = self.now().saturating_sub(self.service.spawned_at);
             self.start_took = Some(took);

@@ -40,6 +40,8 @@ pub struct Resumed {
     pub checks: PastChecks,
     /// The socket or pipe over which its run speaks.
     pub notify_source: Option<OwnedFd>,
+    /// Those that were held for its runs, each with where it listens.
+    pub sockets: Vec<(String, OwnedFd)>,
     /// Dropped once its process has been taken up: nothing may be reaped before.
     pub attached: mpsc::Sender<()>,
 }
@@ -58,8 +60,19 @@ pub enum Making {
 /// # Errors
 /// When this host cannot run such a service.
 pub fn resume(resumed: Resumed, host_context: &Arc<HostContext>) -> Result<ServiceHandle, ServicesError> {
-    let Resumed { record, spec, next_spec, making, exit, told, closing, checks, notify_source, attached } =
-        resumed;
+    let Resumed {
+        record,
+        spec,
+        next_spec,
+        making,
+        exit,
+        told,
+        closing,
+        checks,
+        notify_source,
+        sockets,
+        attached,
+    } = resumed;
     // One that was taken up already, and not yet discarded, does not wait.
     let next_spec = next_spec.filter(|next| *next != spec);
     let (pid, start_time) = match (&record.service.phase, making) {
@@ -75,6 +88,7 @@ pub fn resume(resumed: Resumed, host_context: &Arc<HostContext>) -> Result<Servi
     core.new_spec = next_spec;
     core.past_checks = Some(Box::new(checks));
     core.speak_on(notify_source);
+    core.take_up_sockets(sockets);
     // Seen by all others before the first of them looks.
     match told {
         // The previous incarnation recorded it and did not come to tell it.

@@ -47,6 +47,13 @@ impl Core {
             },
             _ => None,
         };
+        if matches!(work, Work::Open | Work::Spawn)
+            && let Some(arranging) = self.arrange_sockets()
+        {
+            return Some(Box::pin(
+                async move { Outcome::Sockets(work, with_permit(permit, arranging).await) },
+            ));
+        }
         match work {
             Work::None => None,
             Work::When => {
@@ -120,7 +127,17 @@ impl Core {
                     Outcome::Input(Input::ArchivesChanged)
                 }))
             }
-            Work::Close => Some(Box::pin(async move { Outcome::Input(Input::Closed(runner.close().await)) })),
+            Work::Close => {
+                let sockets = self.close_sockets();
+                Some(Box::pin(async move {
+                    let closed = runner.close().await;
+                    let removed = match sockets {
+                        Some(removing) => removing.await,
+                        None => Ok(()),
+                    };
+                    Outcome::Input(Input::Closed(closed.and(removed)))
+                }))
+            }
         }
     }
 
@@ -167,7 +184,12 @@ impl Core {
                 }
                 Next::Work(Work::Spawn, false)
             }
+            Outcome::Sockets(work, made) => self.sockets_made(work, made),
             Outcome::Open(warnings) => {
+                if self.spec.on_demand {
+                    // From now on it has a connection to wait for.
+                    self.gate = None;
+                }
                 for warning in warnings {
                     self.note(&warning);
                 }
@@ -218,6 +240,9 @@ impl Core {
         let pipes = self.host_context.logs.pipes(&self.spec, run);
         let (stdout, stderr) = pipes.map_err(|error| cannot("make the pipes of its log", &error))?;
         let mut context = RunContext::new(run, stdout, stderr);
+        if let Some(sockets) = &self.sockets {
+            context.sockets = sockets.copies().map_err(|error| cannot("hand over its sockets", &error))?;
+        }
         self.status_text = None;
         self.main_pid_refused = false;
         // The old socket goes first: it has the same name.

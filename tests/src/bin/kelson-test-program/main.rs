@@ -48,6 +48,9 @@
 //! | `mirror=PORT` | tells all who connect where they come from, and gives back what they send, for ever |
 //! | `ask=ADDRESS:PORT` | a line: what is answered there first, or what is wrong |
 //! | `mirror-udp=PORT`, `ask-udp=ADDRESS:PORT` | the same with datagrams: the answer to `ping` is `ADDRESS ping` |
+//! | `passed` | the names of the sockets that it was passed |
+//! | `greet`, `greet=N` | takes what comes in on those, N times: a connection is told the PID, a line tells of anything else; SIGTERM ends it |
+//! | `ask-unix=PATH` | what a Unix socket answers |
 //! | `http=PORT:PATH` | answers with `STATUS BODY`, which stands in PATH; `200 ok` where it is not there |
 //! | `grpc=PORT:PATH` | `grpc.health.v1`: the status whose number stands in PATH; SERVING where it is not there |
 //! | `bomb` | forks without end, as each of the children does |
@@ -75,6 +78,7 @@ mod checksum;
 mod escape;
 mod harm;
 mod ledger;
+mod passed;
 mod server;
 mod sight;
 
@@ -99,7 +103,7 @@ fn run(steps: &[&str]) {
     for step in steps {
         match step.split_once('=').unwrap_or((step, "")) {
             ("await", name) => block(signal(name)),
-            ("serve", _) => block(libc::SIGTERM),
+            ("serve" | "greet", _) => block(libc::SIGTERM),
             _ => {}
         }
     }
@@ -182,6 +186,9 @@ fn run(steps: &[&str]) {
             "tcp" => server::serve(value, server::tcp),
             "mirror" => server::mirror(value),
             "ask" => put(1, &server::ask(value)),
+            "passed" => put(1, &passed::names()),
+            "greet" => passed::greet(if value.is_empty() { 0 } else { number(value) }),
+            "ask-unix" => put(1, &passed::ask(value)),
             "mirror-udp" => server::mirror_udp(value),
             "ask-udp" => put(1, &server::ask_udp(value)),
             "http" => server::serve(value, server::http),
