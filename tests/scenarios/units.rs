@@ -82,10 +82,14 @@ fn translated(package: &str, path: &Path) -> Unit {
     if name.ends_with("@.service") {
         command.args(["--instance", "main"]);
     }
+    let socket = path.with_extension("socket");
+    if socket.is_file() {
+        command.arg(socket);
+    }
     let done = command.output().expect("kelsonctl runs");
-    let mut all: Vec<Imported> =
+    let all: Vec<Imported> =
         serde_json::from_slice(&done.stdout).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    Unit { package: package.to_owned(), name, done: all.pop().expect("one unit") }
+    Unit { package: package.to_owned(), name, done: all.into_iter().next().expect("one unit") }
 }
 
 /// What `kelsonctl validate` says against the service files.
@@ -150,7 +154,7 @@ fn page(units: &[Unit], packages: usize) -> String {
     let whole: Vec<&Unit> = units.iter().filter(|unit| unit.is_whole()).collect();
     let mut page = String::from(
         "# Units of Debian\n\n<!-- Written by hack/docs --renew-units, from tests/scenarios/units.rs. -->\n\n\
-         `make test-long` translates the service units of well-known packages of Debian 12 (`hack/debian-packages`) with \
+         `make test-long` translates the service units of well-known packages of Debian 12 (`hack/debian-packages`), each with the socket unit of its name, with \
          [`kelsonctl import systemd`](../howto/import.md), and fails if fewer than before come out without loss.\n\
          Every translation is a service file that `kelsonctl validate` takes.\n\n",
     );

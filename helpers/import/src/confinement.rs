@@ -25,7 +25,7 @@ pub fn group(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
     account(draft, setting, |draft, name| draft.group = Some(name))
 }
 
-fn account(draft: &mut Draft<'_>, setting: &Setting, put: fn(&mut Draft<'_>, String)) -> Outcome {
+pub fn account(draft: &mut Draft<'_>, setting: &Setting, put: fn(&mut Draft<'_>, String)) -> Outcome {
     match draft.expanded(setting.last()) {
         Ok(name) if name.is_empty() => Outcome::as_table(),
         Ok(name) if name.contains([':', ' ', '\t']) => {

@@ -8,6 +8,7 @@ use kelson_spec::units::NEVER;
 
 use crate::finding::Outcome;
 use crate::settings::Settings;
+use crate::socket::Socket;
 use crate::specifiers::expanded;
 use crate::unit_name::UnitName;
 use crate::values::{LONGEST, boolean, time_span};
@@ -37,6 +38,10 @@ pub struct Draft<'u> {
     pub conditions: Vec<Hook>,
     /// Tests of the shell of which one has to succeed.
     pub either: Vec<String>,
+    /// The names of the socket units that were given, what they become, and the one that is being read.
+    pub given_sockets: Vec<String>,
+    pub sockets: Vec<Json>,
+    pub socket: Socket,
     /// A stop kills what does not end in time.
     pub kills: bool,
     /// The program that runs the main one, with its arguments: it sets how that is scheduled.
@@ -66,6 +71,9 @@ impl<'u> Draft<'u> {
             before: Vec::new(),
             conditions: Vec::new(),
             either: Vec::new(),
+            given_sockets: Vec::new(),
+            sockets: Vec::new(),
+            socket: Socket::default(),
             kills: true,
             scheduler: Vec::new(),
             earlier: Vec::new(),
@@ -175,6 +183,9 @@ impl<'u> Draft<'u> {
         }
         if !self.before.is_empty() {
             put("before", Json::texts(self.before.iter().map(String::as_str)));
+        }
+        if !self.sockets.is_empty() {
+            put("sockets", Json::List(self.sockets));
         }
         if let Some(user) = user {
             put("user", Json::Text(user));

@@ -8,6 +8,7 @@ mod executing;
 mod install;
 mod limiting;
 mod service;
+mod socket;
 mod unit;
 
 use crate::key::Key;
@@ -22,7 +23,7 @@ pub struct Part {
     pub keys: &'static [Key],
 }
 
-pub const PARTS: [Part; 9] = [
+pub const PARTS: [Part; 10] = [
     Part { section: "Unit", page: "systemd.unit(5)", title: "[Unit]", keys: &unit::KEYS },
     Part {
         section: "Unit",
@@ -61,6 +62,12 @@ pub const PARTS: [Part; 9] = [
         page: "systemd.resource-control(5)",
         title: "[Service]: its resources",
         keys: &limiting::RESOURCES,
+    },
+    Part {
+        section: "Socket",
+        page: "systemd.socket(5)",
+        title: "[Socket], of a unit that is given beside its service",
+        keys: &socket::KEYS,
     },
 ];
 

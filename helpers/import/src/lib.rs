@@ -16,6 +16,7 @@ mod draft;
 mod ends;
 mod environment;
 mod finding;
+mod judgement;
 mod key;
 mod keys;
 mod lifecycle;
@@ -24,6 +25,9 @@ mod other_unit;
 pub mod page;
 mod sandbox;
 mod settings;
+mod socket;
+mod socket_units;
+mod sockets;
 mod specifiers;
 mod texts;
 mod unit_file;
@@ -34,15 +38,15 @@ mod words;
 mod written;
 
 use kelson_load::Json;
-use kelson_spec::near::near;
 
 use draft::Draft;
-use key::{Key, Neutral};
+use judgement::{finding, judged};
 use settings::{Setting, Settings};
 use unit_name::{UnitName, kelson_name};
 
 pub use finding::{Fate, Finding};
 pub use settings::Source;
+pub use socket_units::SocketUnit;
 
 /// A service unit as it lies on a disk.
 #[derive(Debug, Clone)]
@@ -55,6 +59,14 @@ pub struct Unit<'t> {
     pub sources: Vec<Source<'t>>,
     /// Values of specifiers that only the host knows.
     pub specifiers: Vec<(char, String)>,
+}
+
+impl Unit<'_> {
+    /// The socket units that it names in `Sockets=`.
+    pub fn sockets(&self) -> Vec<String> {
+        let settings = Settings::read(self.sources.iter().copied());
+        settings.units("Service", "Sockets").into_iter().map(str::to_owned).collect()
+    }
 }
 
 /// A unit in Kelson's form.
@@ -94,6 +106,14 @@ pub enum Error {
 /// # Errors
 /// Where there would be no service.
 pub fn service(unit: &Unit<'_>) -> Result<Translation, Error> {
+    service_with(unit, &[])
+}
+
+/// Translates a unit with its socket units.
+///
+/// # Errors
+/// Where there would be no service.
+pub fn service_with(unit: &Unit<'_>, sockets: &[SocketUnit<'_>]) -> Result<Translation, Error> {
     let settings = Settings::read(unit.sources.iter().copied());
     let name = named(unit, &settings)?;
     if settings.all.is_empty() && settings.passed.is_empty() {
@@ -116,11 +136,13 @@ pub fn service(unit: &Unit<'_>) -> Result<Translation, Error> {
         lifecycle::kind(&mut draft, kind);
     }
     lifecycle::no_restart(&mut draft);
+    draft.given_sockets = sockets.iter().map(|socket| socket.name.to_owned()).collect();
     for setting in &settings.all {
         let told = judged(&mut draft, setting);
         findings.push(finding(&setting.section, &setting.key, &setting.file, setting.line, told));
     }
     conditions::settle(&mut draft);
+    findings.extend(socket_units::translate(&mut draft, sockets));
     if let kelson_spec::service::Workload::Process(process) = &draft.spec.workload
         && process.command.is_empty()
     {
@@ -147,52 +169,4 @@ fn named(unit: &Unit<'_>, settings: &Settings) -> Result<UnitName, Error> {
         (false, None) => None,
     };
     Ok(instance.map_or(name.clone(), |instance| name.of_instance(instance)))
-}
-
-fn finding(section: &str, key: &str, file: &str, line: u32, (fate, sentence): (Fate, String)) -> Finding {
-    Finding { section: section.to_owned(), key: key.to_owned(), file: file.to_owned(), line, fate, sentence }
-}
-
-/// What becomes of a key, by its row.
-fn judged(draft: &mut Draft<'_>, setting: &Setting) -> (Fate, String) {
-    if setting.section.starts_with("X-") || setting.key.starts_with("X-") {
-        return (Fate::Kept, "for other programs: systemd does not read it either".to_owned());
-    }
-    let Some(key) = keys::find(&setting.section, &setting.key) else { return unknown(setting) };
-    match key.read {
-        Some(read) => read(draft, setting).summary(key.fate, key.sentence),
-        None if key.fate == Fate::Rejected && is_neutral(key, setting) => {
-            (Fate::Kept, "with this value nothing is lost".to_owned())
-        }
-        None => (key.fate, key.sentence.to_owned()),
-    }
-}
-
-fn is_neutral(key: &Key, setting: &Setting) -> bool {
-    let list = setting.list();
-    // The last value counts, of a list all do; a key that is no list has no more than one that is not overridden.
-    let all = |is: &dyn Fn(&str) -> bool| list.iter().all(|value| is(value));
-    match key.neutral {
-        Neutral::Empty => list.is_empty(),
-        Neutral::No => values::boolean(setting.last()) == Some(false) || list.is_empty(),
-        Neutral::Words(words) => all(&|value| words.contains(&value)),
-    }
-}
-
-/// A key that no service unit of systemd 252 has.
-fn unknown(setting: &Setting) -> (Fate, String) {
-    let (section, name) = (&setting.section, &setting.key);
-    let of_section = keys::PARTS.iter().filter(|part| part.section == section);
-    let names: Vec<&str> = of_section.flat_map(|part| part.keys).map(|key| key.name).collect();
-    if names.is_empty() {
-        return (
-            Fate::Rejected,
-            format!("a service unit has no section [{section}]; what it asks for is lost"),
-        );
-    }
-    let hint = near(name, names).map(|name| format!("; did its author mean {name}=?")).unwrap_or_default();
-    (
-        Fate::Rejected,
-        format!("systemd 252 has no key {name}= in [{section}], so what it asks for is not known{hint}"),
-    )
 }

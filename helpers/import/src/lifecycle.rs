@@ -117,16 +117,10 @@ pub fn restart(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
             ));
         }
     };
-    let (delay, interval, burst) = (delay(draft), interval(draft), burst(draft));
-    // systemd counts starts, of which the first is none after a failure.
-    let attempts = if interval.is_zero() { 0 } else { burst.saturating_sub(1).min(MOST_ATTEMPTS) };
-    let spec = &mut draft.spec.restart;
-    spec.policy = policy;
+    let (interval, burst) = (interval(draft), burst(draft));
+    draft.spec.restart.policy = policy;
     if policy != RestartPolicy::Once {
-        (spec.delay, spec.max_delay, spec.attempts) = (delay, delay, attempts);
-        if attempts > 0 {
-            spec.interval = interval.max(Duration::from_millis(1));
-        }
+        limited(draft);
     }
     match policy != RestartPolicy::Once && burst == 1 && !interval.is_zero() {
         true => {
@@ -140,6 +134,18 @@ pub fn restart(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
 pub fn no_restart(draft: &mut Draft<'_>) {
     draft.spec.restart =
         RestartSpec { policy: RestartPolicy::Once, ..RestartSpec::for_kind(draft.spec.kind) };
+}
+
+/// The pause between starts, and how many there are at most.
+pub fn limited(draft: &mut Draft<'_>) {
+    let (delay, interval, burst) = (delay(draft), interval(draft), burst(draft));
+    // systemd counts starts, of which the first is none after a failure.
+    let attempts = if interval.is_zero() { 0 } else { burst.saturating_sub(1).min(MOST_ATTEMPTS) };
+    let spec = &mut draft.spec.restart;
+    (spec.delay, spec.max_delay, spec.attempts) = (delay, delay, attempts);
+    if attempts > 0 {
+        spec.interval = interval.max(Duration::from_millis(1));
+    }
 }
 
 fn delay(draft: &Draft<'_>) -> Duration {

@@ -10,6 +10,7 @@ use crate::draft::Draft;
 use crate::finding::Outcome;
 use crate::other_unit::{BOOT, NETWORKS, NOTHING, OF_THE_END, Other, PASSIVE, STAGES, other};
 use crate::settings::Setting;
+use crate::sockets;
 use crate::unit_name::kelson_name;
 use crate::values::boolean;
 
@@ -43,11 +44,6 @@ fn is_in(draft: &Draft<'_>, keys: &[&str], unit: &str) -> bool {
     words.any(|word| draft.expanded(word).is_ok_and(|other| other == unit))
 }
 
-/// The unit that has the name of the service's socket.
-fn is_own_socket(draft: &Draft<'_>, unit: &str) -> bool {
-    unit.strip_suffix(".socket") == Some(draft.name.bare.as_str())
-}
-
 pub fn after(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
     each(draft, setting, |draft, unit| match other(unit) {
         Other::Moot(why) => Outcome::kept(format!("{unit}: {why}")),
@@ -69,7 +65,7 @@ pub fn after(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
             draft.depends(Requirement::service(name, ServiceEvent::Settled));
             Outcome::kept(format!("{unit}: `after`"))
         }
-        Other::Strange if is_own_socket(draft, unit) => Outcome::kept(format!("{unit}: see its own key")),
+        Other::Strange if sockets::is_own(draft, unit) => Outcome::kept(format!("{unit}: see its own key")),
         Other::Strange => {
             Outcome::rejected(format!("the service does not wait for {unit}, which Kelson does not have"))
         }
@@ -116,17 +112,11 @@ fn needs(draft: &mut Draft<'_>, setting: &Setting, when_down: WhenDown) -> Outco
         Other::Point => Outcome::rejected(format!(
             "the service starts whether what {unit} stands for is there or not; write `depends` for what it needs"
         )),
-        Other::Strange if is_own_socket(draft, unit) => no_socket(),
+        Other::Strange if sockets::is_own(draft, unit) => sockets::given(draft, unit),
         Other::Strange => Outcome::rejected(format!(
             "{unit} is of a kind that Kelson does not have; the service starts without it"
         )),
     })
-}
-
-fn no_socket() -> Outcome {
-    Outcome::rejected(
-        "the service gets no descriptors of its socket unit: start it with the boot, and let it listen by itself",
-    )
 }
 
 pub fn wants(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
@@ -142,7 +132,7 @@ pub fn wants(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
         Other::Point => {
             Outcome::kept(format!("{unit}: the services of it start by themselves, with `start: auto`"))
         }
-        Other::Strange if is_own_socket(draft, unit) => no_socket(),
+        Other::Strange if sockets::is_own(draft, unit) => sockets::given(draft, unit),
         Other::Strange => {
             Outcome::rejected(format!("{unit} is of a kind that Kelson does not have; it is not started"))
         }

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use kelson_import::{Source, Translation, Unit};
+use kelson_import::{SocketUnit, Source, Translation, Unit};
 
 use super::outcome::{Imported, end, read, show};
 use crate::call::Call;
@@ -18,13 +18,14 @@ use crate::failure::Failure;
 ///
 /// Examples:
 ///   kelsonctl import systemd /lib/systemd/system/redis-server.service
+///   kelsonctl import systemd uuidd.service uuidd.socket
 ///   kelsonctl import systemd --instance 15-main postgresql@.service
 ///   kelsonctl import systemd --out /etc/kelson/services *.service
 ///   kelsonctl import systemd -o json web.service
 #[derive(Debug, Clone, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub struct Arguments {
-    /// Unit files: NAME.service, or NAME@.service
+    /// Unit files: NAME.service, or NAME@.service; and NAME.socket beside its service
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
     /// The instance of a template
@@ -48,26 +49,82 @@ fn specifier(text: &str) -> Result<(char, String), String> {
 
 pub fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
     let Arguments { files, instance, specifiers, out } = arguments;
+    let (sockets, services): (Vec<PathBuf>, Vec<PathBuf>) =
+        files.into_iter().partition(|path| path.extension().is_some_and(|end| end == "socket"));
+    let sockets: Vec<Socket> =
+        sockets.into_iter().map(|path| Socket::read(path, instance.as_deref())).collect();
     let one = |path: &PathBuf| Imported {
         from: path.display().to_string(),
-        outcome: import(path, instance.as_deref(), &specifiers),
+        outcome: import(path, instance.as_deref(), &specifiers, &sockets),
     };
-    let imported: Vec<Imported> = files.iter().map(one).collect();
+    let mut imported: Vec<Imported> = services.iter().map(one).collect();
+    imported.extend(sockets.iter().filter_map(|socket| socket.alone(&services)));
     show(call, &imported, out.as_deref())?;
     end(&imported, "unit")
 }
 
-fn import(path: &Path, instance: Option<&str>, specifiers: &[(char, String)]) -> Result<Translation, String> {
-    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+fn import(
+    path: &Path,
+    instance: Option<&str>,
+    specifiers: &[(char, String)],
+    sockets: &[Socket],
+) -> Result<Translation, String> {
+    let (name, texts) = (file_name(path), texts(path, instance)?);
+    let unit = Unit { name: &name, instance, sources: sources(&texts), specifiers: specifiers.to_vec() };
+    let named = Unit::sockets(&unit);
+    let of_it = sockets.iter().filter(|socket| {
+        named.contains(&socket.name) || socket.unit().is_some_and(|unit| unit.service() == name)
+    });
+    let of_it: Vec<SocketUnit<'_>> = of_it.filter_map(Socket::unit).collect();
+    kelson_import::service_with(&unit, &of_it).map_err(|error| error.to_string())
+}
+
+fn file_name(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// The texts of a unit and its drop-ins, each with the name of its file.
+fn texts(path: &Path, instance: Option<&str>) -> Result<Vec<(String, String)>, String> {
     let mut files = vec![path.to_owned()];
-    files.extend(drop_ins(path, &name, instance)?);
-    let mut texts = Vec::with_capacity(files.len());
-    for file in &files {
-        texts.push((file.display().to_string(), read(file)?));
+    files.extend(drop_ins(path, &file_name(path), instance)?);
+    files.iter().map(|file| Ok((file.display().to_string(), read(file)?))).collect()
+}
+
+fn sources(texts: &[(String, String)]) -> Vec<Source<'_>> {
+    texts.iter().map(|(name, text)| Source { name, text }).collect()
+}
+
+/// A socket unit that was named beside services.
+struct Socket {
+    path: PathBuf,
+    name: String,
+    texts: Result<Vec<(String, String)>, String>,
+}
+
+impl Socket {
+    fn read(path: PathBuf, instance: Option<&str>) -> Socket {
+        Socket { name: file_name(&path), texts: texts(&path, instance), path }
     }
-    let sources = texts.iter().map(|(name, text)| Source { name, text }).collect();
-    let unit = Unit { name: &name, instance, sources, specifiers: specifiers.to_vec() };
-    kelson_import::service(&unit).map_err(|error| error.to_string())
+
+    fn unit(&self) -> Option<SocketUnit<'_>> {
+        Some(SocketUnit { name: &self.name, sources: sources(self.texts.as_ref().ok()?) })
+    }
+
+    /// Why it is part of no service file.
+    fn alone(&self, services: &[PathBuf]) -> Option<Imported> {
+        let error = match (&self.texts, self.unit()) {
+            (Err(error), _) => error.clone(),
+            (_, Some(unit)) => {
+                let service = unit.service();
+                if services.iter().any(|path| file_name(path) == service) {
+                    return None;
+                }
+                format!("{} is a part of {service}: give the file of that unit too", self.name)
+            }
+            (Ok(_), None) => return None,
+        };
+        Some(Imported { from: self.path.display().to_string(), outcome: Err(error) })
+    }
 }
 
 /// The drop-ins of a unit in the order of their names, whatever folder they are in. Of two of the same name that of the

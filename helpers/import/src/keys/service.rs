@@ -11,6 +11,8 @@ use crate::lifecycle::{
     remain_after_exit, restart, restart_kill_signal, send_kill, time, timeout_start,
 };
 
+use crate::sockets::sockets;
+
 pub const KEYS: [Key; 36] = [
     kept("Type", kind, "the default; `readiness: notify`, `{forks: true}`; `type: oneshot`"),
     lost("ExitType", Words(&["main"]), "the run ends with its main process, and all others are killed"),
@@ -62,7 +64,7 @@ pub const KEYS: [Key; 36] = [
     moot("PermissionsStartOnly", "hooks with `asRoot: true`"),
     lost("NonBlocking", No, "descriptors that the service inherits block"),
     kept("NotifyAccess", notify_access, "each process of the service's user may send"),
-    lost("Sockets", Empty, "the service gets no descriptors of socket units"),
+    kept("Sockets", sockets, "`sockets`, if the files of those units are given beside that of the service"),
     lost("FileDescriptorStoreMax", Words(&["0"]), "descriptors that the program stores are closed"),
     lost("USBFunctionDescriptors", Empty, "the service gets no USB function"),
     lost("USBFunctionStrings", Empty, "the service gets no USB function"),

@@ -1,0 +1,111 @@
+//! The socket units of a service: they become its `sockets`.
+
+use kelson_load::Json;
+use kelson_spec::service::{RestartPolicy, ServiceKind, StartMode};
+
+use crate::conditions;
+use crate::draft::Draft;
+use crate::finding::{Fate, Finding};
+use crate::judgement::{self, finding};
+use crate::keys;
+use crate::lifecycle::limited;
+use crate::settings::{Setting, Settings, Source};
+use crate::socket::{Socket, name};
+
+/// The most sockets that a service file takes.
+const MOST: usize = 64;
+
+/// A socket unit as it lies on a disk.
+#[derive(Debug, Clone)]
+pub struct SocketUnit<'t> {
+    /// The name of its file: `web.socket`.
+    pub name: &'t str,
+    /// The fragment, and the drop-ins in the order in which they count.
+    pub sources: Vec<Source<'t>>,
+}
+
+impl SocketUnit<'_> {
+    /// The service unit that it starts: that of its own name, unless it names another.
+    pub fn service(&self) -> String {
+        let settings = Settings::read(self.sources.iter().copied());
+        let named = settings.get("Socket", "Service").map(Setting::last).filter(|name| !name.is_empty());
+        let own = || self.name.strip_suffix(".socket").map(|bare| format!("{bare}.service"));
+        named.map(str::to_owned).or_else(own).unwrap_or_default()
+    }
+}
+
+/// Translates the socket units of a service, and says of each of their keys what became of it.
+pub fn translate(draft: &mut Draft<'_>, units: &[SocketUnit<'_>]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for unit in units {
+        let settings = Settings::read(unit.sources.iter().copied());
+        draft.socket = Socket { name: name(unit.name), ..Socket::default() };
+        for passed in &settings.passed {
+            let told = (Fate::Approximated, passed.mistake.to_string());
+            findings.push(finding("", "line", &passed.file, passed.line, told));
+        }
+        for setting in &settings.all {
+            let told = judged(draft, setting);
+            findings.push(finding(&setting.section, &setting.key, &setting.file, setting.line, told));
+        }
+        // Its alternatives are none of the service's.
+        conditions::settle(draft);
+        let socket = std::mem::take(&mut draft.socket);
+        if !socket.accepts {
+            draft.sockets.extend(socket.written());
+        }
+    }
+    let mut listens = Vec::new();
+    draft.sockets.retain(|socket| {
+        let Json::Map(entries) = socket else { return false };
+        let listen = entries.iter().find(|(key, _)| key == "listen").map(|(_, listen)| listen.clone());
+        let is_new = !listens.contains(&listen);
+        listens.push(listen);
+        is_new
+    });
+    draft.sockets.truncate(MOST);
+    if !draft.sockets.is_empty() && draft.spec.start == StartMode::Manual {
+        match draft.spec.kind {
+            ServiceKind::Oneshot => findings.extend(units.first().map(|unit| {
+                let sentence =
+                    "no connection starts a one-shot; start it with the boot, or by `kelsonctl start`";
+                finding("Socket", "Service", unit.name, 0, (Fate::Rejected, sentence.to_owned()))
+            })),
+            ServiceKind::Service => on_demand(draft),
+        }
+    }
+    findings
+}
+
+/// The first connection starts it. A failed run is followed by another at the next connection, as in systemd, within
+/// the limit of its starts.
+fn on_demand(draft: &mut Draft<'_>) {
+    (draft.spec.start, draft.spec.on_demand) = (StartMode::Auto, true);
+    if draft.spec.restart.policy == RestartPolicy::Once {
+        limited(draft);
+        draft.spec.restart.policy = RestartPolicy::Forever;
+    }
+}
+
+fn judged(draft: &mut Draft<'_>, setting: &Setting) -> (Fate, String) {
+    let name = setting.key.as_str();
+    match setting.section.as_str() {
+        "Unit" if name.starts_with("Condition") || name.starts_with("Assert") => {
+            let (fate, sentence) = judgement::judged(draft, setting);
+            (fate.max(Fate::Approximated), format!("it counts for the service as a whole: {sentence}"))
+        }
+        "Unit" => match keys::find("Unit", name) {
+            Some(_) => (
+                Fate::Kept,
+                "the sockets are made once the conditions of the service hold, and others find them then"
+                    .to_owned(),
+            ),
+            None => judgement::judged(draft, setting),
+        },
+        "Install" => (Fate::Kept, "`start: onDemand`, unless the boot starts the service itself".to_owned()),
+        "Socket" if keys::find("Socket", name).is_none() && keys::find("Service", name).is_some() => {
+            (Fate::Kept, "the socket runs no program of its own".to_owned())
+        }
+        _ => judgement::judged(draft, setting),
+    }
+}
