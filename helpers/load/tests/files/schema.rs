@@ -42,6 +42,8 @@ const WRONG_HERE: [(&str, &str, &str); 19] = [
     ("user", "root", "has an owner"),
     ("ipv6Only", "true", "is no IPv6 address"),
     ("passCredentials", "true", "only messages of Unix sockets"),
+    ("address", "", "the program chooses its address"),
+    ("address", "", "no port of the host leads there"),
     ("maxDelay", "0s", "is less than"),
     ("format", "ifBlank", "a blank disk has no LABEL"),
     ("algorithm", "zstd", "algorithm belongs to zram"),
