@@ -13,6 +13,7 @@ use tokio::sync::mpsc;
 use super::faulty::faults;
 use super::{Entry, Kind, Manager, tell};
 use crate::groups::GroupRequest;
+use crate::service_runner::sockets::SUPPORTED;
 use crate::service_runner::table::{Input, Phase, Stage};
 use crate::service_runner::task::{Command, Making, Resumed, resume};
 use crate::state_store::{self, Descriptor, Past, Record};
@@ -48,6 +49,9 @@ impl Past {
 
     /// Takes the sockets that were held for services: by service, each with where it listens.
     fn sockets(&mut self) -> HashMap<String, Vec<(String, OwnedFd)>> {
+        if !SUPPORTED {
+            return HashMap::new();
+        }
         let taken = self.take_inherited(|what| match what {
             Descriptor::Socket { service, listen } => Ok((service, listen)),
             other => Err(other),

@@ -10,11 +10,15 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use kelson_conditions::{BoxFuture, Condition, Level, Missing, Subject};
+use kelson_spec::features::{Feature, OWN};
 use kelson_spec::service::SocketSpec;
 use kelson_sys::descriptor::Watched;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::state_store::{Descriptor, KeptDescriptor, StateStore};
+
+/// Whether this build holds sockets: what it leaves out then is not in the program.
+pub const SUPPORTED: bool = OWN.has(Feature::Units);
 
 /// Those of one service, in the order of its spec.
 #[derive(Default)]

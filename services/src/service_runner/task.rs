@@ -13,7 +13,6 @@ use std::time::Duration;
 use kelson_conditions::{All, Condition as _};
 use kelson_runner::{BoxFuture, Exit, Runner, RunnerError, Running, StopReport};
 use kelson_spec::ServiceSpec;
-use kelson_spec::features::{Feature, OWN};
 use kelson_spec::service::WhenDown;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 use tokio::time::Instant;
@@ -23,7 +22,7 @@ use super::host_context::HostContext;
 use super::mailbox::Mailbox;
 use super::random::Random;
 use super::readiness::{NotifySource, Received};
-use super::sockets::HeldSockets;
+use super::sockets::{HeldSockets, SUPPORTED};
 use super::table::{Answer, Effect, Input, Phase, Place, Report, Rules, ServiceState, Work};
 use crate::groups::GroupRequest;
 use crate::health::{Checks, News, OwnCheck, Totals};
@@ -382,7 +381,7 @@ impl Core {
     fn new_gate(&self) -> Box<All> {
         let HostContext { registry, sources, .. } = &*self.host_context;
         let mut gate = Box::new(gate::gate_of(&self.spec, registry, sources));
-        if const { OWN.has(Feature::Units) }
+        if SUPPORTED
             && self.spec.on_demand
             && self.service.has_opened()
             && let Some(sockets) = &self.sockets

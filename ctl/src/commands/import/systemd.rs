@@ -25,7 +25,7 @@ use crate::failure::Failure;
 #[derive(Debug, Clone, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub struct Arguments {
-    /// Unit files: NAME.service, or NAME@.service; and NAME.socket beside its service
+    /// Unit files: NAME.service, or NAME.socket beside its service
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
     /// The instance of a template

@@ -25,7 +25,7 @@ const COMPANY: [(&str, &str, &str); 11] = [
 ];
 
 /// Values that are right by themselves and wrong where the test puts them, with the reason that the decoder gives.
-const WRONG_HERE: [(&str, &str, &str); 19] = [
+const WRONG_HERE: [(&str, &str, &str); 21] = [
     ("soft", "", "soft is above hard"),
     ("options", "size=", "is an option of a tmpfs"),
     ("name", "a", "is not the file's name"),

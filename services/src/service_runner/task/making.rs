@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use kelson_runner::Runner;
 use kelson_spec::ServiceSpec;
-use kelson_spec::features::{Feature, OWN};
 use kelson_spec::service::{ExitMatch, ServiceKind};
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -13,6 +12,7 @@ use super::super::host_context::HostContext;
 use super::super::mailbox::Mailbox;
 use super::super::random::Random;
 use super::super::readiness::NotifySource;
+use super::super::sockets::SUPPORTED;
 use super::super::table::{HookKinds, Rules, ServiceState, Work};
 use super::{Command, Core, drive};
 use crate::error::ServicesError;
@@ -143,7 +143,7 @@ fn first_snapshot(
 /// `own_check`: it brings one with it.
 pub(super) fn rules(spec: &ServiceSpec, own_check: bool) -> Rules {
     let mut restart = spec.restart.clone();
-    if const { OWN.has(Feature::Units) } && spec.on_demand {
+    if SUPPORTED && spec.on_demand {
         // After a success it waits for the next connection, whatever the policy.
         restart.force_on.push(ExitMatch::Status(0));
         restart.force_on.extend_from_slice(&spec.restart.success);

@@ -3,10 +3,9 @@
 use std::os::fd::OwnedFd;
 
 use kelson_runner::{BoxFuture, RunnerError};
-use kelson_spec::features::{Feature, OWN};
 
 use super::{Core, Next};
-use crate::service_runner::sockets::{HeldSockets, awaits_connection};
+use crate::service_runner::sockets::{HeldSockets, SUPPORTED, awaits_connection};
 use crate::service_runner::table::{After, Down, Input, Phase, Work};
 
 impl Core {
@@ -16,7 +15,7 @@ impl Core {
         &mut self,
     ) -> Option<BoxFuture<'static, Result<Vec<OwnedFd>, RunnerError>>> {
         let specs = &self.spec.sockets;
-        if const { !OWN.has(Feature::Units) } || (specs.is_empty() && self.sockets.is_none()) {
+        if !SUPPORTED || (specs.is_empty() && self.sockets.is_none()) {
             return None;
         }
         let held = self.sockets.get_or_insert_default();
@@ -34,11 +33,12 @@ impl Core {
     /// The sockets for this work are there, or could not be made.
     pub(super) fn sockets_made(&mut self, work: Work, made: Result<Vec<OwnedFd>, RunnerError>) -> Next {
         match made {
-            Ok(made) => {
+            Ok(made) if SUPPORTED => {
                 let held = self.sockets.get_or_insert_default();
                 held.fill(&self.name, &self.spec.sockets, made, self.host_context.store.as_ref());
                 Next::Work(work, false)
             }
+            Ok(_) => Next::Work(work, false),
             Err(error) if work == Work::Open => self.step(Input::Opened(Err(error))),
             Err(error) => self.step(Input::Spawned(Err(error))),
         }
@@ -46,6 +46,9 @@ impl Core {
 
     /// Closes the sockets and removes their files, unless it runs again after that. `None`: there is nothing to do.
     pub(super) fn close_sockets(&mut self) -> Option<BoxFuture<'static, Result<(), RunnerError>>> {
+        if !SUPPORTED {
+            return None;
+        }
         let runs_again =
             matches!(self.service.phase, Phase::Down(Down { after: After::Gate | After::Again(_), .. }));
         let mut sockets = self.sockets.take_if(|_| !runs_again)?;
@@ -55,7 +58,7 @@ impl Core {
 
     /// Those that an earlier incarnation of PID 1 held.
     pub(super) fn take_up_sockets(&mut self, sockets: Vec<(String, OwnedFd)>) {
-        if const { OWN.has(Feature::Units) } && !sockets.is_empty() && self.service.has_opened() {
+        if SUPPORTED && !sockets.is_empty() && self.service.has_opened() {
             let store = self.host_context.store.as_ref();
             let held = HeldSockets::inherited(&self.name, &self.spec.sockets, sockets, store);
             self.sockets = Some(Box::new(held));
@@ -64,6 +67,6 @@ impl Core {
 
     /// Whether its sockets listen, and the first connection starts it.
     pub(super) fn listens(&self) -> bool {
-        (const { OWN.has(Feature::Units) }) && awaits_connection(self.service.missing())
+        SUPPORTED && awaits_connection(self.service.missing())
     }
 }

@@ -15,6 +15,7 @@ use crate::service_runner::gate;
 use crate::service_runner::hooks::KILL;
 use crate::service_runner::notify::NotifySocket;
 use crate::service_runner::readiness::NotifySource;
+use crate::service_runner::sockets::SUPPORTED;
 use crate::service_runner::table::{Input, Phase, Work};
 use crate::state_store::{Descriptor, KeptDescriptor};
 
@@ -47,7 +48,8 @@ impl Core {
             },
             _ => None,
         };
-        if matches!(work, Work::Open | Work::Spawn)
+        if SUPPORTED
+            && matches!(work, Work::Open | Work::Spawn)
             && let Some(arranging) = self.arrange_sockets()
         {
             return Some(Box::pin(
@@ -240,7 +242,7 @@ impl Core {
         let pipes = self.host_context.logs.pipes(&self.spec, run);
         let (stdout, stderr) = pipes.map_err(|error| cannot("make the pipes of its log", &error))?;
         let mut context = RunContext::new(run, stdout, stderr);
-        if let Some(sockets) = &self.sockets {
+        if SUPPORTED && let Some(sockets) = &self.sockets {
             context.sockets = sockets.copies().map_err(|error| cannot("hand over its sockets", &error))?;
         }
         self.status_text = None;
