@@ -154,8 +154,8 @@ fn page(units: &[Unit], packages: usize) -> String {
     let whole: Vec<&Unit> = units.iter().filter(|unit| unit.is_whole()).collect();
     let mut page = String::from(
         "# Units of Debian\n\n<!-- Written by hack/docs --renew-units, from tests/scenarios/units.rs. -->\n\n\
-         `make test-long` translates the service units of well-known packages of Debian 12 (`hack/debian-packages`), each with the socket unit of its name, with \
-         [`kelsonctl import systemd`](../howto/import.md), and fails if fewer than before come out without loss.\n\
+         `make test-long` translates the service units of well-known packages of Debian 12 (`hack/debian-packages`) with \
+         [`kelsonctl import systemd`](../howto/import.md), each with the socket unit of its name, and fails if fewer than before come out without loss.\n\
          Every translation is a service file that `kelsonctl validate` takes.\n\n",
     );
     let count = |page: &mut String, text: &str| writeln!(page, "{text}").expect("a String takes all");

@@ -6,11 +6,26 @@ use crate::draft::Draft;
 use crate::finding::{Fate, Finding};
 use crate::key::{Key, Neutral};
 use crate::keys;
-use crate::settings::Setting;
+use crate::settings::{Setting, Settings};
 use crate::values;
 
 pub fn finding(section: &str, key: &str, file: &str, line: u32, (fate, sentence): (Fate, String)) -> Finding {
     Finding { section: section.to_owned(), key: key.to_owned(), file: file.to_owned(), line, fate, sentence }
+}
+
+/// What is to be said of the lines of a unit: of those that systemd passes over too, and of each key what became of it.
+pub fn all(
+    draft: &mut Draft<'_>,
+    settings: &Settings,
+    judge: fn(&mut Draft<'_>, &Setting) -> (Fate, String),
+) -> Vec<Finding> {
+    let passed = settings.passed.iter().map(|line| {
+        finding("", "line", &line.file, line.line, (Fate::Approximated, line.mistake.to_string()))
+    });
+    let keys = settings.all.iter().map(|setting| {
+        finding(&setting.section, &setting.key, &setting.file, setting.line, judge(draft, setting))
+    });
+    passed.chain(keys).collect()
 }
 
 /// What becomes of a key, by its row.

@@ -127,20 +127,13 @@ pub fn service_with(unit: &Unit<'_>, sockets: &[SocketUnit<'_>]) -> Result<Trans
             format!("the service is called {service}: names of services have a-z, 0-9 and - alone");
         findings.push(finding("", "name", unit.name, 0, (Fate::Approximated, sentence)));
     }
-    for passed in &settings.passed {
-        let told = (Fate::Approximated, passed.mistake.to_string());
-        findings.push(finding("", "line", &passed.file, passed.line, told));
-    }
     // What a service is decides what other keys mean.
     if let Some(kind) = settings.get("Service", "Type") {
         lifecycle::kind(&mut draft, kind);
     }
     lifecycle::no_restart(&mut draft);
     draft.given_sockets = sockets.iter().map(|socket| socket.name.to_owned()).collect();
-    for setting in &settings.all {
-        let told = judged(&mut draft, setting);
-        findings.push(finding(&setting.section, &setting.key, &setting.file, setting.line, told));
-    }
+    findings.extend(judgement::all(&mut draft, &settings, judged));
     conditions::settle(&mut draft);
     findings.extend(socket_units::translate(&mut draft, sockets));
     if let kelson_spec::service::Workload::Process(process) = &draft.spec.workload

@@ -44,6 +44,11 @@ fn is_in(draft: &Draft<'_>, keys: &[&str], unit: &str) -> bool {
     words.any(|word| draft.expanded(word).is_ok_and(|other| other == unit))
 }
 
+/// `Sockets=` of a service.
+pub fn sockets(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
+    each(draft, setting, |draft, unit| sockets::given(draft, unit))
+}
+
 pub fn after(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
     each(draft, setting, |draft, unit| match other(unit) {
         Other::Moot(why) => Outcome::kept(format!("{unit}: {why}")),

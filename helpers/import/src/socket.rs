@@ -3,9 +3,6 @@
 use kelson_load::Json;
 use kelson_spec::service::{Listen, SocketSpec};
 
-/// The longest name of a socket that a service file takes.
-const LONGEST_NAME: usize = 255;
-
 /// What its keys ask for so far.
 #[derive(Debug, Clone, Default)]
 pub struct Socket {
@@ -31,30 +28,22 @@ impl Socket {
         let one = |text: &String| {
             let listen = Listen::read(text).ok()?;
             let spec = SocketSpec { listen: text.clone(), ..self.spec.clone() };
-            let (is_file, is_inet) = (spec.path().is_some(), listen.address().is_some());
-            let takes = !matches!(listen, Listen::Udp(_) | Listen::Fifo(_));
-            let flag = |is_set: bool, fits: bool| (is_set && fits).then_some(Json::Bool(true));
-            let options = spec.options;
+            let misplaced: Vec<&str> = spec.misplaced(&listen).map(|(key, _)| key).collect();
+            let flag = |is_set: bool| is_set.then_some(Json::Bool(true));
+            let (backlog, mode, options) = (spec.backlog, spec.mode, spec.options);
             let entries = [
                 ("name", Some(Json::text(&self.name))),
                 ("listen", Some(Json::text(text))),
-                (
-                    "backlog",
-                    (takes && spec.backlog != SocketSpec::BACKLOG)
-                        .then(|| Json::Integer(spec.backlog.into())),
-                ),
-                (
-                    "mode",
-                    (is_file && spec.mode != SocketSpec::MODE)
-                        .then(|| Json::Text(format!("{:04o}", spec.mode))),
-                ),
-                ("user", user.as_deref().filter(|_| is_file).map(Json::text)),
-                ("ipv6Only", flag(options.ipv6_only, listen.is_ipv6())),
-                ("reusePort", flag(options.reuse_port, is_inet)),
-                ("freeBind", flag(options.free_bind, is_inet)),
-                ("passCredentials", flag(options.pass_credentials, matches!(listen, Listen::Unix(..)))),
+                ("backlog", (backlog != SocketSpec::BACKLOG).then(|| Json::Integer(backlog.into()))),
+                ("mode", (mode != SocketSpec::MODE).then(|| Json::Text(format!("{mode:04o}")))),
+                ("user", user.as_deref().filter(|_| spec.path().is_some()).map(Json::text)),
+                ("ipv6Only", flag(options.ipv6_only)),
+                ("reusePort", flag(options.reuse_port)),
+                ("freeBind", flag(options.free_bind)),
+                ("passCredentials", flag(options.pass_credentials)),
             ];
-            let entries = entries.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?)));
+            let fit = entries.into_iter().filter(|(key, _)| !misplaced.contains(key));
+            let entries = fit.filter_map(|(key, value)| Some((key.to_owned(), value?)));
             Some(Json::Map(entries.collect()))
         };
         self.listen.iter().filter_map(one).collect()
@@ -64,8 +53,8 @@ impl Socket {
 /// A name that a service file takes.
 pub fn name(unit: &str) -> String {
     let letter = |letter: char| match letter {
-        letter if letter.is_ascii_alphanumeric() || "._@-".contains(letter) => letter,
+        letter if SocketSpec::is_of_name(letter) => letter,
         _ => '-',
     };
-    unit.chars().map(letter).take(LONGEST_NAME).collect()
+    unit.chars().map(letter).take(SocketSpec::LONGEST_NAME).collect()
 }

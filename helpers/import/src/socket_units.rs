@@ -1,7 +1,7 @@
 //! The socket units of a service: they become its `sockets`.
 
 use kelson_load::Json;
-use kelson_spec::service::{RestartPolicy, ServiceKind, StartMode};
+use kelson_spec::service::{RestartPolicy, ServiceKind, SocketSpec, StartMode};
 
 use crate::conditions;
 use crate::draft::Draft;
@@ -11,9 +11,6 @@ use crate::keys;
 use crate::lifecycle::limited;
 use crate::settings::{Setting, Settings, Source};
 use crate::socket::{Socket, name};
-
-/// The most sockets that a service file takes.
-const MOST: usize = 64;
 
 /// A socket unit as it lies on a disk.
 #[derive(Debug, Clone)]
@@ -40,14 +37,7 @@ pub fn translate(draft: &mut Draft<'_>, units: &[SocketUnit<'_>]) -> Vec<Finding
     for unit in units {
         let settings = Settings::read(unit.sources.iter().copied());
         draft.socket = Socket { name: name(unit.name), ..Socket::default() };
-        for passed in &settings.passed {
-            let told = (Fate::Approximated, passed.mistake.to_string());
-            findings.push(finding("", "line", &passed.file, passed.line, told));
-        }
-        for setting in &settings.all {
-            let told = judged(draft, setting);
-            findings.push(finding(&setting.section, &setting.key, &setting.file, setting.line, told));
-        }
+        findings.extend(judgement::all(draft, &settings, judged));
         // Its alternatives are none of the service's.
         conditions::settle(draft);
         let socket = std::mem::take(&mut draft.socket);
@@ -63,7 +53,7 @@ pub fn translate(draft: &mut Draft<'_>, units: &[SocketUnit<'_>]) -> Vec<Finding
         listens.push(listen);
         is_new
     });
-    draft.sockets.truncate(MOST);
+    draft.sockets.truncate(SocketSpec::MOST);
     if !draft.sockets.is_empty() && draft.spec.start == StartMode::Manual {
         match draft.spec.kind {
             ServiceKind::Oneshot => findings.extend(units.first().map(|unit| {

@@ -136,13 +136,6 @@ pub fn as_table(_: &mut Draft<'_>, _: &Setting) -> Outcome {
     Outcome::as_table()
 }
 
-/// `Sockets=` of a service.
-pub fn sockets(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
-    let words = setting.list().iter().flat_map(|value| value.split_ascii_whitespace());
-    let units: Vec<String> = words.map(|word| draft.expanded(word).unwrap_or_default()).collect();
-    units.iter().map(|unit| given(draft, unit)).collect()
-}
-
 /// Whether this is a socket unit of the service: by its name, or because it was given.
 pub fn is_own(draft: &Draft<'_>, unit: &str) -> bool {
     unit.strip_suffix(".socket") == Some(draft.name.bare.as_str())

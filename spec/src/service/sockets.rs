@@ -37,6 +37,41 @@ pub struct SocketOptions {
 impl SocketSpec {
     pub const BACKLOG: u32 = 4096;
     pub const MODE: u32 = 0o666;
+    /// The most that a service has: each is a descriptor of PID 1.
+    pub const MOST: usize = 64;
+    /// The kernel has no longer name for one.
+    pub const LONGEST_NAME: usize = 255;
+
+    /// Whether a name may have this character.
+    pub fn is_of_name(letter: char) -> bool {
+        letter.is_ascii_alphanumeric() || "._@-".contains(letter)
+    }
+
+    /// The keys of a service file that ask for what a socket of this kind does not have, each with the reason.
+    pub fn misplaced(&self, listen: &Listen) -> impl Iterator<Item = (&'static str, &'static str)> {
+        let (is_file, is_inet) = (self.path().is_some(), listen.address().is_some());
+        let takes = !matches!(listen, Listen::Udp(_) | Listen::Fifo(_));
+        let SocketOptions { ipv6_only, reuse_port, free_bind, pass_credentials } = self.options;
+        // With the default nothing is asked for.
+        let needs = [
+            (
+                "mode",
+                is_file || self.mode == Self::MODE,
+                "only a Unix socket or FIFO with a path has permissions",
+            ),
+            ("user", is_file || self.owner.is_none(), "only a Unix socket or FIFO with a path has an owner"),
+            ("ipv6Only", listen.is_ipv6() || !ipv6_only, "this is no IPv6 address"),
+            ("reusePort", is_inet || !reuse_port, "only TCP and UDP have ports to share"),
+            ("freeBind", is_inet || !free_bind, "only TCP and UDP have such addresses"),
+            (
+                "passCredentials",
+                matches!(listen, Listen::Unix(..)) || !pass_credentials,
+                "only messages of Unix sockets have them",
+            ),
+            ("backlog", takes || self.backlog == Self::BACKLOG, "it takes no connections"),
+        ];
+        needs.into_iter().filter(|(_, fits, _)| !fits).map(|(key, _, why)| (key, why))
+    }
 
     /// The file that a Unix socket or FIFO has.
     pub fn path(&self) -> Option<&str> {

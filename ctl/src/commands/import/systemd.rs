@@ -73,9 +73,9 @@ fn import(
     let unit = Unit { name: &name, instance, sources: sources(&texts), specifiers: specifiers.to_vec() };
     let named = Unit::sockets(&unit);
     let of_it = sockets.iter().filter(|socket| {
-        named.contains(&socket.name) || socket.unit().is_some_and(|unit| unit.service() == name)
+        named.contains(&socket.name) || socket.unit().is_ok_and(|unit| unit.service() == name)
     });
-    let of_it: Vec<SocketUnit<'_>> = of_it.filter_map(Socket::unit).collect();
+    let of_it: Vec<SocketUnit<'_>> = of_it.filter_map(|socket| socket.unit().ok()).collect();
     kelson_import::service_with(&unit, &of_it).map_err(|error| error.to_string())
 }
 
@@ -106,22 +106,21 @@ impl Socket {
         Socket { name: file_name(&path), texts: texts(&path, instance), path }
     }
 
-    fn unit(&self) -> Option<SocketUnit<'_>> {
-        Some(SocketUnit { name: &self.name, sources: sources(self.texts.as_ref().ok()?) })
+    fn unit(&self) -> Result<SocketUnit<'_>, &String> {
+        Ok(SocketUnit { name: &self.name, sources: sources(self.texts.as_ref()?) })
     }
 
     /// Why it is part of no service file.
     fn alone(&self, services: &[PathBuf]) -> Option<Imported> {
-        let error = match (&self.texts, self.unit()) {
-            (Err(error), _) => error.clone(),
-            (_, Some(unit)) => {
+        let error = match self.unit() {
+            Err(error) => error.clone(),
+            Ok(unit) => {
                 let service = unit.service();
                 if services.iter().any(|path| file_name(path) == service) {
                     return None;
                 }
                 format!("{} is a part of {service}: give the file of that unit too", self.name)
             }
-            (Ok(_), None) => return None,
         };
         Some(Imported { from: self.path.display().to_string(), outcome: Err(error) })
     }

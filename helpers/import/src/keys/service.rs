@@ -10,8 +10,7 @@ use crate::lifecycle::{
     bus_name, final_signal, hang_up, kill_mode, kill_signal, kind, notify_access, pid_file,
     remain_after_exit, restart, restart_kill_signal, send_kill, time, timeout_start,
 };
-
-use crate::sockets::sockets;
+use crate::order::sockets;
 
 pub const KEYS: [Key; 36] = [
     kept("Type", kind, "the default; `readiness: notify`, `{forks: true}`; `type: oneshot`"),

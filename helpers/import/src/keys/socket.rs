@@ -7,6 +7,10 @@ use crate::sockets::{
     pass_credentials, remove_on_stop, reuse_port, seqpacket, stream, user,
 };
 
+const KEEP_ALIVE: &str = "the times of keep-alive are those of the kernel";
+const QUEUE: &str = "Kelson makes no message queue";
+const ACCEPTED: &str = "it counts with `Accept=yes` alone";
+const LIMIT: &str = "starts that follow each other wait longer each time (`restart`)";
 const BUFFER: &str = "the socket has the buffers that the kernel gives";
 const LABEL: &str = "the socket gets no such label";
 const PROGRAM: &str = "no program runs around the sockets; a `pre` hook of the service can";
@@ -18,7 +22,7 @@ pub const KEYS: [Key; 60] = [
     kept("ListenFIFO", fifo, "`sockets: [{listen: fifo:…}]`"),
     lost("ListenSpecial", Empty, "Kelson opens no device or file for the service"),
     lost("ListenNetlink", Empty, "Kelson makes no such socket"),
-    lost("ListenMessageQueue", Empty, "Kelson makes no message queue"),
+    lost("ListenMessageQueue", Empty, QUEUE),
     lost("ListenUSBFunction", Empty, "Kelson makes no USB function"),
     lost("SocketProtocol", Empty, "Kelson makes no sockets of SCTP or UDP-Lite"),
     kept("BindIPv6Only", ipv6_only, "`sockets: [{ipv6Only: …}]`"),
@@ -35,12 +39,12 @@ pub const KEYS: [Key; 60] = [
     kept("Accept", accept, "the service takes the connections; not `yes`"),
     moot("Writable", "it is about files that Kelson does not open"),
     lost("FlushPending", No, "what comes in while the service does not run is kept for it"),
-    moot("MaxConnections", "it counts with `Accept=yes` alone"),
-    moot("MaxConnectionsPerSource", "it counts with `Accept=yes` alone"),
+    moot("MaxConnections", ACCEPTED),
+    moot("MaxConnectionsPerSource", ACCEPTED),
     lost("KeepAlive", No, "the program has to ask for keep-alive itself"),
-    lost("KeepAliveTimeSec", Empty, "the times of keep-alive are those of the kernel"),
-    lost("KeepAliveIntervalSec", Empty, "the times of keep-alive are those of the kernel"),
-    lost("KeepAliveProbes", Empty, "the times of keep-alive are those of the kernel"),
+    lost("KeepAliveTimeSec", Empty, KEEP_ALIVE),
+    lost("KeepAliveIntervalSec", Empty, KEEP_ALIVE),
+    lost("KeepAliveProbes", Empty, KEEP_ALIVE),
     lost("NoDelay", No, "the program has to switch Nagle's algorithm off itself"),
     lost("Priority", Empty, "the socket has no priority of its own"),
     nearly("DeferAcceptSec", as_table, "a connection starts the service before data comes"),
@@ -55,8 +59,8 @@ pub const KEYS: [Key; 60] = [
     lost("SmackLabelIPOut", Empty, LABEL),
     lost("SELinuxContextFromNet", No, LABEL),
     lost("PipeSize", Empty, BUFFER),
-    lost("MessageQueueMaxMessages", Empty, "Kelson makes no message queue"),
-    lost("MessageQueueMessageSize", Empty, "Kelson makes no message queue"),
+    lost("MessageQueueMaxMessages", Empty, QUEUE),
+    lost("MessageQueueMessageSize", Empty, QUEUE),
     kept("FreeBind", free_bind, "`sockets: [{freeBind: …}]`"),
     lost("Transparent", No, "the socket takes nothing for addresses that the host does not have"),
     lost("Broadcast", No, "the program has to ask for broadcasts itself"),
@@ -74,10 +78,6 @@ pub const KEYS: [Key; 60] = [
     nearly("RemoveOnStop", remove_on_stop, "Kelson always removes the file once the service rests"),
     lost("Symlinks", Empty, "no links lead to the socket; a `pre` hook of the service can make them"),
     kept("FileDescriptorName", descriptor_name, "`sockets: [{name: …}]`; without it the name of the unit"),
-    nearly("TriggerLimitBurst", as_table, "starts that follow each other wait longer each time (`restart`)"),
-    nearly(
-        "TriggerLimitIntervalSec",
-        as_table,
-        "starts that follow each other wait longer each time (`restart`)",
-    ),
+    nearly("TriggerLimitBurst", as_table, LIMIT),
+    nearly("TriggerLimitIntervalSec", as_table, LIMIT),
 ];

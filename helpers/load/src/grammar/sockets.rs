@@ -13,12 +13,8 @@ use kelson_spec::service::{
     Listen, Readiness, ServiceKind, ServiceSpec, SocketOptions, SocketSpec, StartMode,
 };
 
-/// Each is a descriptor of PID 1.
-const MOST: usize = 64;
 /// The number that the first of them has in a service.
 const FIRST: i32 = 3;
-/// The kernel has no longer name for one.
-const LONGEST_NAME: usize = 255;
 const PERMISSIONS: u32 = 0o777;
 
 /// The word of `start`.
@@ -52,6 +48,7 @@ pub fn start() -> Codec<Start> {
 }
 
 pub fn sockets() -> Codec<Vec<SocketSpec>> {
+    const MOST: usize = SocketSpec::MOST;
     let list = Mapping::codec(socket)
         .list_of(0..=MOST, "a list of sockets such as [{name: http, listen: 0.0.0.0:80}]");
     list.around(|d, node, list| {
@@ -88,40 +85,15 @@ fn socket() -> Mapping<SocketSpec> {
     };
     mapping.check(|d, seen, socket| {
         let Ok(listen) = Listen::read(&socket.listen) else { return };
-        let (is_file, is_inet) = (socket.path().is_some(), listen.address().is_some());
-        let takes = !matches!(listen, Listen::Udp(_) | Listen::Fifo(_));
-        let SocketSpec { backlog, mode, owner, options, .. } = socket;
-        // With the default nothing is asked for.
-        let needs = [
-            (
-                "mode",
-                is_file || *mode == SocketSpec::MODE,
-                "only a Unix socket or FIFO with a path has permissions",
-            ),
-            ("user", is_file || owner.is_none(), "only a Unix socket or FIFO with a path has an owner"),
-            ("ipv6Only", listen.is_ipv6() || !options.ipv6_only, "this is no IPv6 address"),
-            ("reusePort", is_inet || !options.reuse_port, "only TCP and UDP have ports to share"),
-            ("freeBind", is_inet || !options.free_bind, "only TCP and UDP have such addresses"),
-            (
-                "passCredentials",
-                matches!(listen, Listen::Unix(..)) || !options.pass_credentials,
-                "only messages of Unix sockets have them",
-            ),
-            ("backlog", takes || *backlog == SocketSpec::BACKLOG, "it takes no connections"),
-        ];
-        for (key, fits, why) in needs {
-            if !fits {
-                seen.wrong_key(d, key, format_args!("{why}; leave it out"));
-            }
+        for (key, why) in socket.misplaced(&listen) {
+            seen.wrong_key(d, key, format_args!("{why}; leave it out"));
         }
     })
 }
 
 fn name() -> Codec<String> {
-    let is_name = |text: &str| {
-        text.len() <= LONGEST_NAME
-            && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._@-".contains(&byte))
-    };
+    let is_name =
+        |text: &str| text.len() <= SocketSpec::LONGEST_NAME && text.chars().all(SocketSpec::is_of_name);
     word("name of a socket", "^[A-Za-z0-9._@-]{1,255}$", "http").but(move |text| {
         (!is_name(text))
             .then(|| format!("{} is not a name of a socket; use letters, digits, and . _ @ -", quoted(text)))

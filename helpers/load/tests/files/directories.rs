@@ -4,9 +4,7 @@ use kelson_load::written;
 use kelson_spec::service::{Directories, Directory, DirectoryKind, Preserve};
 
 fn folder(text: &str) -> Folder {
-    let folder = Folder::new();
-    folder.service("shop", format!("name: shop\n{text}"));
-    folder
+    Folder::of("shop", text)
 }
 
 const PROCESS: &str = "process: {command: [/bin/shop]}\n";

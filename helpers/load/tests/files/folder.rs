@@ -27,6 +27,13 @@ impl Folder {
         folder
     }
 
+    /// One with a single service, whose file goes on so after its name.
+    pub fn of(name: &str, text: &str) -> Self {
+        let folder = Folder::new();
+        folder.service(name, format!("name: {name}\n{text}"));
+        folder
+    }
+
     /// A host whose image has no containerd.
     pub fn without_containerd(self) -> Self {
         fs::remove_file(self.root.join("root").join(CONTAINERD)).unwrap();

@@ -4,9 +4,7 @@ use kelson_load::written;
 use kelson_spec::service::{SocketOptions, SocketSpec, StartMode};
 
 fn folder(text: &str) -> Folder {
-    let folder = Folder::new();
-    folder.service("web", format!("name: web\n{text}"));
-    folder
+    Folder::of("web", text)
 }
 
 const PROCESS: &str = "process: {command: [/bin/web]}\n";

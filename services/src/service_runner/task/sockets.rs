@@ -33,12 +33,13 @@ impl Core {
     /// The sockets for this work are there, or could not be made.
     pub(super) fn sockets_made(&mut self, work: Work, made: Result<Vec<OwnedFd>, RunnerError>) -> Next {
         match made {
-            Ok(made) if SUPPORTED => {
-                let held = self.sockets.get_or_insert_default();
-                held.fill(&self.name, &self.spec.sockets, made, self.host_context.store.as_ref());
+            Ok(made) => {
+                if SUPPORTED {
+                    let held = self.sockets.get_or_insert_default();
+                    held.fill(&self.name, &self.spec.sockets, made, self.host_context.store.as_ref());
+                }
                 Next::Work(work, false)
             }
-            Ok(_) => Next::Work(work, false),
             Err(error) if work == Work::Open => self.step(Input::Opened(Err(error))),
             Err(error) => self.step(Input::Spawned(Err(error))),
         }
