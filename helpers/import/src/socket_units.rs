@@ -11,6 +11,7 @@ use crate::keys;
 use crate::lifecycle::limited;
 use crate::settings::{Setting, Settings, Source};
 use crate::socket::{Socket, name};
+use crate::values::boolean;
 
 /// A socket unit as it lies on a disk.
 #[derive(Debug, Clone)]
@@ -22,11 +23,14 @@ pub struct SocketUnit<'t> {
 }
 
 impl SocketUnit<'_> {
-    /// The service unit that it starts: that of its own name, unless it names another.
+    /// The service unit that it starts: that of its own name, unless it names another; a template, where each connection has
+    /// an instance of its own.
     pub fn service(&self) -> String {
         let settings = Settings::read(self.sources.iter().copied());
-        let named = settings.get("Socket", "Service").map(Setting::last).filter(|name| !name.is_empty());
-        let own = || self.name.strip_suffix(".socket").map(|bare| format!("{bare}.service"));
+        let last = |key| settings.get("Socket", key).map(Setting::last);
+        let template = if last("Accept").and_then(boolean) == Some(true) { "@" } else { "" };
+        let named = last("Service").filter(|name| !name.is_empty());
+        let own = || self.name.strip_suffix(".socket").map(|bare| format!("{bare}{template}.service"));
         named.map(str::to_owned).or_else(own).unwrap_or_default()
     }
 }
@@ -97,5 +101,24 @@ fn judged(draft: &mut Draft<'_>, setting: &Setting) -> (Fate, String) {
             (Fate::Kept, "the socket runs no program of its own".to_owned())
         }
         _ => judgement::judged(draft, setting),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn its_service_is_the_one_that_systemd_starts() {
+        for (text, service) in [
+            ("", "web.service"),
+            ("Accept=no\n", "web.service"),
+            ("Accept=yes\n", "web@.service"),
+            ("Service=shop.service\n", "shop.service"),
+        ] {
+            let text = format!("[Socket]\nListenStream=80\n{text}");
+            let sources = vec![Source { name: "web.socket", text: &text }];
+            assert_eq!(SocketUnit { name: "web.socket", sources }.service(), service);
+        }
     }
 }
