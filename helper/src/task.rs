@@ -166,9 +166,11 @@ requests! {
     "secrets" => Secrets { state: PathBuf, runtime: PathBuf, words: Vec<OsString> },
     /// The words of a [`ContainerNetworkRequest`] about the network of a container, whose namespace this file is.
     "container-network" => ContainerNetwork { namespace: PathBuf, words: Vec<OsString> },
-    /// Make a mount namespace with the view of the file system that these words say (those of `ViewRule`), and send it over
-    /// descriptor 3.
-    "file-view" => MakeFileView { rules: Vec<String> },
+    /// Make the namespaces that these words say (those of `ViewRule`), and send them over descriptor 3: that with the view of
+    /// the file system, that of a network, that of users.
+    "namespaces" => MakeNamespaces { rules: Vec<String> },
+    /// Remove System V and POSIX IPC of a user of which no process is left.
+    "remove-ipc" => RemoveIpc { uid: u32 },
     /// The words of a [`DirectoryRequest`].
     "directories" => Directories { words: Vec<OsString> },
     /// The words of a [`SocketRequest`].
@@ -422,7 +424,7 @@ mod tests {
                 server: "[::1]:80".parse().unwrap(),
             },
             Request::KeepSource { kind: SourceKind::NoCloud, folder: path.clone(), state: path.clone() },
-            Request::MakeFileView { rules: vec!["hidden:-/home".to_owned()] },
+            Request::MakeNamespaces { rules: vec!["hidden:-/home".to_owned()] },
             Request::LoadDrivers,
             Request::LoadModules { names: vec!["a".to_owned(), "b".to_owned()] },
             Request::SwapOn { device: path.clone(), priority: Some(7) },

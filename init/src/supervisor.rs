@@ -20,6 +20,7 @@ mod environment;
 mod files;
 mod incarnation;
 mod intent;
+mod ipc_runner;
 mod kexec;
 mod late_sources;
 mod later_mounts;

@@ -95,9 +95,11 @@ pub struct Command {
     pub(crate) own_filter: Vec<u64>,
     pub(crate) pid_namespace: PidNamespace,
     /// The network namespace that it enters.
-    pub(crate) network: Option<OwnedFd>,
+    pub(crate) network: Option<Arc<OwnedFd>>,
     /// The mount namespace that it enters.
     pub(crate) mounts: Option<Arc<OwnedFd>>,
+    /// The user namespace that it enters.
+    pub(crate) users: Option<Arc<OwnedFd>>,
     /// Spared by the kernel where memory is short, as long as there are others.
     pub(crate) spared: bool,
     pub(crate) cgroup: Option<Arc<OwnedFd>>,
@@ -261,7 +263,7 @@ impl Command {
     /// Runs in this network namespace, an open `/proc/PID/ns/net` ([`open_network`](crate::open_network)), and in PID 1's
     /// own namespaces otherwise. It is entered before privileges are given up.
     pub fn network_of(mut self, namespace: OwnedFd) -> Command {
-        self.network = Some(namespace);
+        self.network = Some(Arc::new(namespace));
         self
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 
-use crate::runner::{BoxFuture, Exit, RunnerError};
+use crate::runner::{BoxFuture, Exit, Namespaces, RunnerError};
 
 /// Runs commands beside a service's main process: in its cgroup and namespaces, with its user, environment, limits and
 /// confinement. Knows one run; of a run that has ended it refuses.
@@ -25,8 +25,9 @@ pub struct ExecRequest {
     pub command: Vec<String>,
     /// Added to the service's environment.
     pub environment: Vec<(String, String)>,
-    /// The mount namespace that was made for the service.
-    pub mounts: Option<Arc<OwnedFd>>,
+    pub namespaces: Namespaces,
+    /// As root and without the service's `security`.
+    pub as_root: bool,
     /// Its words are meant as they are, though the service's file says `expand`.
     pub literal: bool,
     /// Its input is kept open for the caller; otherwise it is `/dev/null`.

@@ -55,14 +55,14 @@ pub use exec::{ExecControl, ExecRequest, Executing, Executor, Leash, Outputs, Wi
 pub use images::{ImageConfig, Images};
 pub use kelson_containerd::Containerd;
 pub use local::{local_executor, local_runner};
-pub use namespace::{open_mounts, open_network};
+pub use namespace::open_network;
 pub use native::{NativeExecutor, NativeRunner};
 pub use process::{ProcessRunner, service_id};
 pub use process_exec::ProcessExecutor;
 pub use process_exec::terminal::Terminal;
 pub use processes::{Child, ExitReceiver, Leftover, Options, Processes, ReapReport, signal_process};
 pub use runner::{
-    Attachment, BoxFuture, ErrorKind, Exit, Origin, RunContext, Runner, RunnerError, Running, StopPlan,
-    StopReport,
+    Attachment, BoxFuture, ErrorKind, Exit, Namespaces, Origin, RunContext, Runner, RunnerError, Running,
+    StopPlan, StopReport,
 };
 pub use spawn::{SET_IO_FLUSHER, SpawnError, Step, errno_text, search_path};

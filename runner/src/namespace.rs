@@ -3,10 +3,12 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
+use kelson_spec::service::OwnNamespaces;
 use kelson_sys::process;
 
-use crate::runner::RunnerError;
+use crate::runner::{Namespaces, RunnerError};
 
 /// Opens the network namespace of the process that PID and start time name, for
 /// [`Command::network_of`](crate::Command::network_of). While it is open the namespace stays, also when all its
@@ -18,12 +20,27 @@ pub fn open_network(pid: i32, start_time: u64) -> Result<OwnedFd, RunnerError> {
     open(pid, start_time, "net", "network")
 }
 
-/// Opens the mount namespace of a process, as [`open_network`] does.
-///
-/// # Errors
-/// As [`open_network`].
-pub fn open_mounts(pid: i32, start_time: u64) -> Result<OwnedFd, RunnerError> {
-    open(pid, start_time, "mnt", "mount")
+impl Namespaces {
+    /// Those of a process, where these say that it has some of its own.
+    ///
+    /// # Errors
+    /// As [`open_network`].
+    pub fn of(
+        pid: i32,
+        start_time: u64,
+        has_mounts: bool,
+        own: OwnNamespaces,
+    ) -> Result<Namespaces, RunnerError> {
+        let one = |wanted: bool, file, kind| match wanted {
+            true => open(pid, start_time, file, kind).map(|fd| Some(Arc::new(fd))),
+            false => Ok(None),
+        };
+        Ok(Namespaces {
+            mounts: one(has_mounts, "mnt", "mount")?,
+            network: one(own.network, "net", "network")?,
+            users: one(own.users, "user", "user")?,
+        })
+    }
 }
 
 fn open(pid: i32, start_time: u64, file: &str, kind: &str) -> Result<OwnedFd, RunnerError> {

@@ -113,7 +113,8 @@ impl ProcessExecutor {
         let context = RunContext {
             command: Some(request.command),
             literal: request.literal,
-            mounts: request.mounts,
+            as_root: request.as_root,
+            namespaces: request.namespaces,
             environment: request.environment,
             ..RunContext::new(self.run, theirs.output, theirs.errors)
         };

@@ -127,6 +127,15 @@ impl From<SpawnError> for RunnerError {
     }
 }
 
+/// Namespaces that were made for a service, and that its processes enter. `None`: those of PID 1.
+#[derive(Debug, Clone, Default)]
+pub struct Namespaces {
+    pub mounts: Option<Arc<OwnedFd>>,
+    pub network: Option<Arc<OwnedFd>>,
+    /// Entered last of all, since it takes what root may do.
+    pub users: Option<Arc<OwnedFd>>,
+}
+
 /// The context of one run.
 #[derive(Debug)]
 pub struct RunContext {
@@ -147,8 +156,7 @@ pub struct RunContext {
     pub descriptors: Vec<(OwnedFd, i32)>,
     /// Sockets that are held for the service, each with its name.
     pub sockets: Vec<(String, OwnedFd)>,
-    /// The mount namespace that was made for the service, which its processes enter.
-    pub mounts: Option<Arc<OwnedFd>>,
+    pub namespaces: Namespaces,
 }
 
 impl RunContext {
@@ -164,7 +172,7 @@ impl RunContext {
             environment: Vec::new(),
             descriptors: Vec::new(),
             sockets: Vec::new(),
-            mounts: None,
+            namespaces: Namespaces::default(),
         }
     }
 }

@@ -10,7 +10,7 @@ use kelson_spec::service::{Credentials, Inherit, Seccomp, Security, Workload};
 use crate::command::{Command, DEFAULT_PATH, Ids, Stdio};
 use crate::expand::expand;
 use crate::processes::Processes;
-use crate::runner::{RunContext, RunnerError};
+use crate::runner::{Namespaces, RunContext, RunnerError};
 
 /// The number of the first socket in a service: `SD_LISTEN_FDS_START`.
 const FIRST_SOCKET: i32 = 3;
@@ -87,7 +87,10 @@ pub(crate) fn service_command(
     command.attributes.clone_from(&spec.attributes);
     command.no_new_privileges = security.no_new_privileges;
     // A view of its own is read-only where it is to be.
-    command.mounts = context.mounts.filter(|_| !context.as_root);
+    if !context.as_root {
+        let Namespaces { mounts, network, users } = context.namespaces;
+        (command.mounts, command.network, command.users) = (mounts, network, users);
+    }
     command.read_only_root = security.read_only_root && command.mounts.is_none();
     command.bounding = (bounding != u64::MAX).then_some(bounding);
     command.ambient = ambient;

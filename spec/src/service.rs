@@ -26,7 +26,7 @@ use crate::secrets::SecretUse;
 pub use attributes::Attributes;
 pub use checks::{Asks, Check, GrpcProbe, HttpProbe, NetworkProbe, Probe, ProbeTls};
 pub use confinement::{
-    ApiAccess, Credentials, FileView, ResourceLimit, Resources, Seccomp, Security, ViewRule,
+    ApiAccess, Credentials, FileView, OwnNamespaces, ResourceLimit, Resources, Seccomp, Security, ViewRule,
 };
 pub use directories::{Directories, Directory, DirectoryKind, Preserve, is_path as is_directory};
 pub use ending::{ExitMatch, OnExit, StopMode, StopSpec};
@@ -82,6 +82,9 @@ pub struct ServiceSpec {
     /// The file that names the main process of a service that forks.
     #[cfg_attr(not(feature = "units"), serde(skip))]
     pub pid_file: Option<PathBuf>,
+    /// From ready on, a `WATCHDOG=1` has to come within this time.
+    #[cfg_attr(not(feature = "units"), serde(skip))]
+    pub watchdog: Option<Duration>,
     /// From the spawn to ready.
     pub start_timeout: Duration,
     pub health: Vec<Check>,
@@ -103,6 +106,9 @@ pub struct ServiceSpec {
     /// PID 1 holds them, and each of its runs gets them.
     #[cfg_attr(not(feature = "units"), serde(skip))]
     pub sockets: Vec<SocketSpec>,
+    /// System V and POSIX IPC of its user is removed with it.
+    #[cfg_attr(not(feature = "units"), serde(skip))]
+    pub remove_ipc: bool,
     pub security: Security,
     /// The access of its processes to PID 1.
     pub api: ApiAccess,
@@ -143,6 +149,7 @@ impl ServiceSpec {
             refuses: Vec::new(),
             readiness: Readiness::default(),
             pid_file: None,
+            watchdog: None,
             start_timeout: Self::START_TIMEOUT,
             health: Vec::new(),
             hooks: Hooks::default(),
@@ -157,6 +164,7 @@ impl ServiceSpec {
             attributes: Attributes::default(),
             directories: Directories::default(),
             sockets: Vec::new(),
+            remove_ipc: false,
             security: Security::default(),
             api: ApiAccess::default(),
             logs: LogSpec::default(),

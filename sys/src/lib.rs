@@ -8,6 +8,7 @@ pub mod descriptor;
 pub mod fnmatch;
 pub mod icmpv6;
 pub mod io_port;
+pub mod ipc;
 pub mod ipv4;
 pub mod kernel_log;
 mod lock;
@@ -26,6 +27,7 @@ pub mod text;
 pub mod units;
 #[cfg(panic = "abort")]
 mod unwinder;
+pub mod user_namespace;
 pub mod vsock;
 pub mod watchdog;
 

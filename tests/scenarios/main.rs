@@ -31,6 +31,7 @@ mod hostile;
 mod inspect;
 mod metrics;
 mod network;
+mod own_namespaces;
 mod processes;
 mod recovery;
 mod requests;

@@ -87,9 +87,9 @@ fn exec_request(start: v1::RunStart) -> Result<ExecRequest, Status> {
         environment: environment.collect::<Result<_, _>>()?,
         command: start.command,
         literal: true,
-        mounts: None,
         input: start.input,
         outputs: None,
         terminal: start.terminal.map(window_size),
+        ..ExecRequest::default()
     })
 }

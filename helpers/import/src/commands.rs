@@ -219,16 +219,10 @@ fn many(commands: &[Command]) -> Outcome {
     }
 }
 
-/// A hook beside the main process, which has the user of the service.
+/// A hook beside the main process.
 fn beside_main(draft: &mut Draft<'_>, command: &Command, timeout: &str) -> (Hook, Outcome) {
-    let mut outcome = in_common(draft, command, true);
-    let mut hook = hook(draft, command, timeout);
-    if std::mem::take(&mut hook.as_root) {
-        outcome = outcome.and(Outcome::rejected(
-            "the command runs as the user of the service, and not as root: only hooks before and after a run can",
-        ));
-    }
-    (hook, outcome)
+    let outcome = in_common(draft, command, true);
+    (hook(draft, command, timeout), outcome)
 }
 
 pub fn exec_start_post(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
@@ -313,8 +307,12 @@ pub fn exec_reload(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
     }
     let mut outcome = many(&commands);
     for command in &commands {
-        let (hook, of_it) = beside_main(draft, command, "TimeoutStartSec");
+        let (mut hook, of_it) = beside_main(draft, command, "TimeoutStartSec");
         outcome = outcome.and(of_it);
+        if std::mem::take(&mut hook.as_root) {
+            outcome = outcome
+                .and(Outcome::rejected("the command runs as the user of the service, and not as root"));
+        }
         if command.may_fail {
             outcome = outcome.and(Outcome::approximated("a command that fails (`-`) ends the reload"));
         }
@@ -329,7 +327,8 @@ pub fn killed_with(command: &Command) -> Option<i32> {
     if command.called.is_some() {
         return None;
     }
-    let words: Vec<&str> = command.words.iter().map(String::as_str).collect();
+    let words = command.words.iter().map(String::as_str);
+    let words: Vec<&str> = words.map(|word| if word == "${MAINPID}" { "$MAINPID" } else { word }).collect();
     let signal = match words.as_slice() {
         ["/bin/kill" | "/usr/bin/kill" | "kill", "-s" | "--signal", signal, "$MAINPID"] => *signal,
         ["/bin/kill" | "/usr/bin/kill" | "kill", option, "$MAINPID"] => option.strip_prefix('-')?,

@@ -88,8 +88,13 @@ impl<'u> Draft<'u> {
         expanded(text, self.name, self.given)
     }
 
+    /// Also what stays up once its program has ended, which systemd keeps apart.
     pub fn is_oneshot(&self) -> bool {
-        self.settings.service("Type") == "oneshot"
+        match self.settings.service("Type") {
+            "oneshot" => true,
+            "" | "simple" | "exec" => self.is_on("RemainAfterExit"),
+            _ => false,
+        }
     }
 
     /// Whether a key of `[Service]` is a boolean that is set.

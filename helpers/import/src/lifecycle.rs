@@ -71,6 +71,13 @@ pub fn bus_name(draft: &mut Draft<'_>, _: &Setting) -> Outcome {
 
 pub fn remain_after_exit(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
     match (boolean(setting.last()), draft.is_oneshot()) {
+        (Some(true), true) if draft.settings.service("Type") != "oneshot" => {
+            draft.spec.kind = ServiceKind::Oneshot;
+            Outcome::approximated(
+                "`type: oneshot`: the service is up once its program has ended, where systemd has it up at once; one whose \
+                 program runs on is never up",
+            )
+        }
         (Some(true), false) => Outcome::rejected("the service is not up any more once its program has ended"),
         (_, true) => Outcome::kept("a one-shot is up once it has ended successfully"),
         (_, false) => Outcome::kept("Kelson does so"),
@@ -178,6 +185,23 @@ pub fn time(_: &mut Draft<'_>, setting: &Setting) -> Outcome {
         "" => Outcome::as_table(),
         text if time_span(text).is_some() => Outcome::as_table(),
         text => Outcome::rejected(format!("{text:?} is no time span")),
+    }
+}
+
+pub fn watchdog(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
+    match time_span(setting.last()) {
+        None if setting.last().is_empty() => Outcome::kept("without a value there is none"),
+        None => Outcome::rejected(format!("{:?} is no time span", setting.last())),
+        Some(None | Some(Duration::ZERO)) => Outcome::kept("with this value there is none"),
+        Some(Some(time)) => match draft.settings.service("Type") {
+            "notify" | "forking" => {
+                draft.spec.watchdog = Some(time);
+                Outcome::as_table()
+            }
+            _ => Outcome::rejected(
+                "only a service with `readiness: notify` or one that forks has a socket on which it reports to Kelson",
+            ),
+        },
     }
 }
 

@@ -52,6 +52,29 @@ pub fn private_devices(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
     Outcome::as_table()
 }
 
+/// `PrivateNetwork=` and `PrivateUsers=`.
+pub fn own_namespace(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
+    if boolean(setting.last()) != Some(true) {
+        return Outcome::kept("what the host has");
+    }
+    let own = &mut draft.spec.security.own;
+    match setting.key == "PrivateNetwork" {
+        true => own.network = true,
+        false => own.users = true,
+    }
+    Outcome::as_table()
+}
+
+pub fn remove_ipc(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
+    if boolean(setting.last()) != Some(true) || is_root(draft) {
+        return Outcome::kept("nothing is removed");
+    }
+    draft.spec.remove_ipc = true;
+    Outcome::approximated(
+        "`removeIpc`: what its user has left, once no process of that user is there; what others of its group have left stays",
+    )
+}
+
 pub fn protect_proc(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
     let text = setting.last();
     if matches!(text, "" | "default") {

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use kelson_container::mount_call::{Change, NewFileSystem, change, copy_of, put};
 use kelson_container::tree::{Tree, text};
 use kelson_spec::service::ViewRule;
-use kelson_sys::{ordered, rights};
+use kelson_sys::ordered;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat};
 use nix::mount::{MsFlags, mount};
@@ -35,12 +35,10 @@ const LINKS: [(&str, &str); 6] = [
     ("core", "/proc/kcore"),
 ];
 
-/// Makes the namespace, and sends it.
-pub fn make(rules: &[String], control: &OwnedFd) -> Result<String, String> {
-    let namespace = arrange(&read(rules).ok_or("one of its rules is not known")?)?;
-    rights::send(control.as_fd(), b"v", &[namespace.as_fd()])
-        .map_err(|errno| format!("cannot send its mount namespace: {}", errno.desc()))?;
-    Ok(String::new())
+/// Makes the namespace. `None`: no rule asks for it.
+pub fn make(rules: &[String]) -> Result<Option<File>, String> {
+    let rules = read(rules).ok_or("one of its rules is not known")?;
+    if rules.is_empty() { Ok(None) } else { arrange(&rules).map(Some) }
 }
 
 /// What is done at one place.
@@ -88,6 +86,7 @@ fn read(words: &[String]) -> Option<Vec<Rule<'_>>> {
                 protections.push(path);
                 continue;
             }
+            ViewRule::Network | ViewRule::Users => continue,
         };
         let (may_be_missing, path) = match path.strip_prefix('-') {
             Some(path) => (true, path),

@@ -20,11 +20,13 @@ mod format;
 mod growth;
 mod holders;
 mod identity;
+mod ipc;
 mod kernel;
 mod known_partition;
 mod mapping;
 mod mount;
 mod mount_options;
+mod namespaces;
 mod network;
 mod news;
 mod parameters;
@@ -167,7 +169,8 @@ pub fn perform(request: &Request) -> Result<String, String> {
         Request::ContainerNetwork { namespace, words } => {
             with(Feature::Containerd, || container_network::perform(namespace, words))
         }
-        Request::MakeFileView { rules } => with(Feature::Units, || file_view::make(rules, &control())),
+        Request::MakeNamespaces { rules } => with(Feature::Units, || namespaces::make(rules, &control())),
+        Request::RemoveIpc { uid } => with(Feature::Units, || ipc::remove(*uid)),
         Request::Directories { words } => with(Feature::Units, || directories::perform(words)),
         Request::Sockets { words } => with(Feature::Units, || sockets::perform(words, control)),
         Request::LoadModules { names } => modules::load(names),

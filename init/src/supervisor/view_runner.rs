@@ -1,21 +1,22 @@
-//! The mount namespace of a process with a view of the file system of its own: made for its runs, and gone once it has
-//! stopped.
+//! The namespaces of a process with a view of the file system, a network or users of its own: made for its runs, and gone once
+//! it has stopped.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use kelson_helper::Launcher;
 use kelson_runner::{
-    BoxFuture, ExecRequest, Executing, Executor, RunContext, Runner, RunnerError, open_mounts,
+    BoxFuture, ExecRequest, Executing, Executor, Namespaces, RunContext, Runner, RunnerError,
 };
 use kelson_services::ServicesError;
 use kelson_services::health::OwnCheck;
 use kelson_services::health::network::Network;
 use kelson_services::service_runner::host_context::{RunnerFactory, RunningProcess};
 use kelson_spec::ServiceSpec;
-use kelson_spec::service::SocketSpec;
+use kelson_spec::service::{OwnNamespaces, SocketSpec};
 
 use super::directory_runner::with_directories;
+use super::ipc_runner::with_ipc_removed;
 use super::pid_file_runner::with_pid_file;
 use super::provided_runner::{ProvidedRunner, Provision};
 use super::sockets::ask_for;
@@ -30,12 +31,14 @@ pub(super) struct UnitRunners<F: ?Sized> {
 impl<F: RunnerFactory + ?Sized> RunnerFactory for UnitRunners<F> {
     fn runner(&self, spec: &Arc<ServiceSpec>) -> Result<Box<dyn Runner>, ServicesError> {
         let mut runner = self.inner.runner(spec)?;
-        let rules = spec.security.view_rules(&spec.directories);
+        let rules = spec.security.namespace_rules(&spec.directories, spec.user.as_ref());
         if !rules.is_empty() {
-            let view = OwnView { tasks: Arc::clone(&self.tasks), rules, namespace: None };
+            let has_view = spec.security.has_view(&spec.directories);
+            let tasks = Arc::clone(&self.tasks);
+            let view = OwnView { tasks, rules, has_view, own: spec.security.own, made: None };
             runner = Box::new(ProvidedRunner::new(runner, view));
         }
-        let runner = with_pid_file(runner, spec, &self.tasks);
+        let runner = with_ipc_removed(with_pid_file(runner, spec, &self.tasks), spec, &self.tasks);
         // Its folders come before the view, which may name them.
         Ok(with_directories(runner, spec, &self.tasks))
     }
@@ -46,10 +49,11 @@ impl<F: RunnerFactory + ?Sized> RunnerFactory for UnitRunners<F> {
         run: RunningProcess,
     ) -> Result<Arc<dyn Executor>, ServicesError> {
         let inner = self.inner.executor(spec, run)?;
-        if !spec.security.has_view(&spec.directories) {
+        if !spec.security.has_namespaces(&spec.directories) {
             return Ok(inner);
         }
-        Ok(Arc::new(ViewExecutor { inner, run }))
+        let has_view = spec.security.has_view(&spec.directories);
+        Ok(Arc::new(ViewExecutor { inner, run, has_view, own: spec.security.own }))
     }
 
     fn network(
@@ -80,16 +84,19 @@ impl<F: RunnerFactory + ?Sized> RunnerFactory for UnitRunners<F> {
     }
 }
 
-/// Runs commands in the namespace of a main process.
+/// Runs commands in the namespaces of a main process.
 struct ViewExecutor {
     inner: Arc<dyn Executor>,
     run: RunningProcess,
+    has_view: bool,
+    own: OwnNamespaces,
 }
 
 impl Executor for ViewExecutor {
     fn exec(&self, mut request: ExecRequest) -> BoxFuture<'_, Result<Executing, RunnerError>> {
         Box::pin(async move {
-            request.mounts = Some(Arc::new(open_mounts(self.run.pid, self.run.start_time)?));
+            let RunningProcess { pid, start_time, .. } = self.run;
+            request.namespaces = Namespaces::of(pid, start_time, self.has_view, self.own)?;
             self.inner.exec(request).await
         })
     }
@@ -98,15 +105,22 @@ impl Executor for ViewExecutor {
 struct OwnView {
     tasks: Arc<dyn Launcher>,
     rules: Vec<String>,
+    has_view: bool,
+    own: OwnNamespaces,
     /// Known from its first run to its end, but not after another incarnation of PID 1 has begun.
-    namespace: Option<Arc<OwnedFd>>,
+    made: Option<Namespaces>,
 }
 
 impl OwnView {
-    async fn prepare(&self) -> Result<Arc<OwnedFd>, RunnerError> {
-        let request = Request::MakeFileView { rules: self.rules.clone() };
-        let sent = ask_for(&self.tasks, &request, 1, "mount namespace").await?.pop();
-        sent.map(Arc::new).ok_or_else(|| RunnerError::new("cannot get its mount namespace"))
+    async fn prepare(&self) -> Result<Namespaces, RunnerError> {
+        let made = [self.has_view, self.own.network, self.own.users];
+        let count = made.iter().filter(|is_made| **is_made).count();
+        let request = Request::MakeNamespaces { rules: self.rules.clone() };
+        let made = ask_for(&self.tasks, &request, count, "namespaces").await?;
+        let mut made = made.into_iter().map(Arc::new);
+        let mut next = |is_made: bool| is_made.then(|| made.next()).flatten();
+        let (mounts, network) = (next(self.has_view), next(self.own.network));
+        Ok(Namespaces { mounts, network, users: next(self.own.users) })
     }
 }
 
@@ -117,15 +131,17 @@ impl Provision for OwnView {
         is_made: bool,
         context: &mut RunContext,
     ) -> Result<(), RunnerError> {
-        if !is_made || self.namespace.is_none() {
-            self.namespace = Some(self.prepare().await?);
-        }
-        context.mounts.clone_from(&self.namespace);
+        let made = match self.made.take().filter(|_| is_made) {
+            Some(made) => made,
+            None => self.prepare().await?,
+        };
+        context.namespaces = made.clone();
+        self.made = Some(made);
         Ok(())
     }
 
     async fn remove(&mut self) -> Result<(), RunnerError> {
-        self.namespace = None;
+        self.made = None;
         Ok(())
     }
 }

@@ -8,12 +8,16 @@ use std::convert::Infallible;
 use std::ffi::{CStr, c_char, c_void};
 use std::os::fd::RawFd;
 
+use kelson_spec::features::{Feature, OWN};
 use kelson_spec::service::Attributes;
 
 use super::plan::{LISTEN_PID, Plan};
 use super::sys::{SET_IO_FLUSHER, SysResult, exit, syscall};
 use super::{Step, control::Control};
 use crate::command::Command;
+
+/// Whether this build starts services with sockets and users of their own.
+const UNITS: bool = OWN.has(Feature::Units);
 
 /// The kernel's `struct sigaction`, all zero: the default action, no flags, an empty mask.
 const DEFAULT_ACTION: [u64; 4] = [0; 4];
@@ -60,7 +64,7 @@ fn steps(plan: &mut Plan) -> Result<Infallible, i32> {
     call(libc::SYS_umask, [wide(plan.command.attributes.umask), 0, 0, 0, 0])?;
     plan.control.enter(Step::Descriptors);
     descriptors(plan)?;
-    if !plan.listen_pid.is_empty() {
+    if UNITS && !plan.listen_pid.is_empty() {
         let pid = call(libc::SYS_getpid, [0; 5])?;
         write_number(plan.listen_pid.iter_mut().skip(LISTEN_PID.len()), pid);
     }
@@ -88,6 +92,9 @@ fn steps(plan: &mut Plan) -> Result<Infallible, i32> {
     }
     plan.control.enter(Step::WorkingDirectory);
     call(libc::SYS_chdir, [plan.command.working_directory.as_ptr().addr(), 0, 0, 0, 0])?;
+    if UNITS && plan.users_fd >= 0 {
+        enter_users(plan)?;
+    }
     if plan.command.no_new_privileges {
         plan.control.enter(Step::NoNewPrivileges);
         prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0)?;
@@ -196,6 +203,9 @@ fn descriptors(plan: &mut Plan) -> Result<(), i32> {
     if plan.exec_fd >= 0 {
         plan.exec_fd = lift(plan.exec_fd)?;
     }
+    if UNITS && plan.users_fd >= 0 {
+        plan.users_fd = lift(plan.users_fd)?;
+    }
     for each in &plan.moves {
         control.set_detail(each.target.cast_unsigned());
         call(libc::SYS_dup3, [signed(each.staged), signed(each.target), 0, 0, 0])?;
@@ -258,6 +268,25 @@ fn read_only_root(later_mounts: bool) -> Result<(), i32> {
     Ok(())
 }
 
+/// From here on nothing needs root of the machine. Its supplementary groups, which the namespace does not know, stay.
+fn enter_users(plan: &Plan) -> Result<(), i32> {
+    if let Some(ids) = &plan.command.credentials {
+        set_groups(plan, &ids.groups, ids.gid)?;
+    }
+    plan.control.enter(Step::Users);
+    call(libc::SYS_setns, [signed(plan.users_fd), signed(libc::CLONE_NEWUSER), 0, 0, 0])?;
+    Ok(())
+}
+
+fn set_groups(plan: &Plan, groups: &[u32], main: u32) -> Result<(), i32> {
+    plan.control.enter(Step::Groups);
+    match call(libc::SYS_setgroups, [groups.len(), groups.as_ptr().addr(), 0, 0, 0]) {
+        // Not privileged: to set what one has needs no privilege, but for this call.
+        Err(libc::EPERM) if has_groups(groups, main)? => Ok(()),
+        set => set.map(|_| ()),
+    }
+}
+
 /// User and capabilities. Calls on this process alone: libc's would change all threads of PID 1.
 fn credentials(plan: &Plan) -> Result<(), i32> {
     let control: &Control = &plan.control;
@@ -274,11 +303,8 @@ fn credentials(plan: &Plan) -> Result<(), i32> {
     }
     let keep = *ambient != 0 && credentials.as_ref().is_some_and(|ids| ids.uid != 0);
     if let Some(ids) = credentials {
-        control.enter(Step::Groups);
-        match call(libc::SYS_setgroups, [ids.groups.len(), ids.groups.as_ptr().addr(), 0, 0, 0]) {
-            // Not privileged: to set what one has needs no privilege, but for this call.
-            Err(libc::EPERM) if has_groups(&ids.groups, ids.gid)? => {}
-            set => set.map(|_| ())?,
+        if !UNITS || plan.users_fd < 0 {
+            set_groups(plan, &ids.groups, ids.gid)?;
         }
         control.enter(Step::Group);
         let gid = wide(ids.gid);

@@ -32,6 +32,8 @@ pub enum Step {
     ReadOnlyRoot,
     WorkingDirectory,
     NoNewPrivileges,
+    /// A user namespace that was made for it.
+    Users,
     Groups,
     Group,
     User,
@@ -43,7 +45,7 @@ pub enum Step {
 
 /// The action of each step, and the part that failed where it needs no name: words of a sentence.
 #[rustfmt::skip]
-const STEPS: [(Step, &str, &str); 24] = [
+const STEPS: [(Step, &str, &str); 25] = [
     (Step::Queued, "waiting for a thread to start it", ""),
     (Step::Prepare, "preparing the start", ""),
     (Step::Clone, "making the process", ""),
@@ -61,6 +63,7 @@ const STEPS: [(Step, &str, &str); 24] = [
     (Step::ReadOnlyRoot, "making the root read-only", "make the root read-only"),
     (Step::WorkingDirectory, "entering the working directory", ""),
     (Step::NoNewPrivileges, "giving up new privileges", "set no_new_privs"),
+    (Step::Users, "entering its user namespace", "enter the user namespace"),
     (Step::Groups, "changing the user", "set supplementary groups"),
     (Step::Group, "changing the user", ""),
     (Step::User, "changing the user", ""),

@@ -6,6 +6,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::ptr;
 use std::sync::{Arc, OnceLock};
 
+use kelson_spec::features::{Feature, OWN};
 use kelson_spec::service::ResourceLimit;
 use libc::{dev_t, ino_t};
 use nix::sys::stat::fstat;
@@ -87,6 +88,8 @@ pub(crate) struct Plan {
     pub(crate) network_fd: RawFd,
     /// -1: PID 1's own.
     pub(crate) mounts_fd: RawFd,
+    /// -1: PID 1's own.
+    pub(crate) users_fd: RawFd,
     /// The kernel could not clone straight into the cgroup.
     pub(crate) join_cgroup: bool,
     pub(crate) moves: Vec<Move>,
@@ -149,12 +152,12 @@ impl Plan {
             }
             Program::Descriptor(fd) => exec_fd = fd.as_raw_fd(),
         }
-        let mut listen_pid = match command.listen_pid {
+        let mut listen_pid = match const { OWN.has(Feature::Units) } && command.listen_pid {
             true => [LISTEN_PID, &[0; DIGITS]].concat(),
             false => Vec::new(),
         };
         let mut envp = pointers(&command.environment);
-        if command.listen_pid {
+        if !listen_pid.is_empty() {
             envp.insert(0, listen_pid.as_mut_ptr().cast_const().cast());
         }
         let limits = inheritance.limits.iter().chain(&command.limits);
@@ -176,6 +179,7 @@ impl Plan {
             },
             network_fd: command.network.as_ref().map_or(-1, |fd| fd.as_raw_fd()),
             mounts_fd: command.mounts.as_ref().map_or(-1, |fd| fd.as_raw_fd()),
+            users_fd: command.users.as_ref().map_or(-1, |fd| fd.as_raw_fd()),
             join_cgroup: false,
             moves,
             limits: limits.collect(),
@@ -196,14 +200,14 @@ impl Plan {
     /// Puts what the child needs into the window, so that it need not copy the whole table; leaves the plan as it is
     /// where there is too much of it. The window is to be cleared after the clone.
     pub(crate) fn stage(&mut self, window: &mut Window) {
-        let single = [self.exec_fd, self.network_fd, self.mounts_fd];
+        let single = [self.exec_fd, self.network_fd, self.mounts_fd, self.users_fd];
         let wanted = single.into_iter().filter(|fd| *fd >= 0);
         let sources = self.moves.iter().map(|each| each.source).chain(wanted);
         // SAFETY: the plan owns what it names, and lives as long as the borrow.
         let sources = sources.map(|source| unsafe { BorrowedFd::borrow_raw(source) });
         let held: Option<Vec<RawFd>> = sources.map(|source| window.hold(source)).collect();
         let Some(held) = held else { return };
-        let singles = [&mut self.exec_fd, &mut self.network_fd, &mut self.mounts_fd];
+        let singles = [&mut self.exec_fd, &mut self.network_fd, &mut self.mounts_fd, &mut self.users_fd];
         let singles = singles.into_iter().filter(|fd| **fd >= 0);
         let places = self.moves.iter_mut().map(|each| &mut each.source).chain(singles);
         for (place, number) in places.zip(held) {

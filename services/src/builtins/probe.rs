@@ -67,7 +67,8 @@ impl Probes {
         run: RunningProcess,
     ) -> Result<Arc<dyn Network>, ServicesError> {
         let RunningProcess { pid, start_time, .. } = run;
-        let apart = spec.container().is_some_and(|container| container.network != ContainerNetwork::Host);
+        let apart = spec.container().is_some_and(|container| container.network != ContainerNetwork::Host)
+            || spec.security.own.network;
         if !apart {
             return Ok(self.host());
         }

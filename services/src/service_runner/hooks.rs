@@ -189,7 +189,8 @@ impl Hooks {
         let outputs = Some(Arc::new(self.pipes()?));
         let environment = self.pid.map(|pid| ("MAINPID".to_owned(), pid.to_string())).into_iter().collect();
         let command = hook.command.clone();
-        let request = ExecRequest { command, environment, outputs, ..ExecRequest::default() };
+        let as_root = hook.as_root;
+        let request = ExecRequest { command, environment, outputs, as_root, ..ExecRequest::default() };
         let executing = executor.exec(request).await?;
         let _leash = Leash(executing.control);
         Ok(executing.exit.await)

@@ -26,6 +26,7 @@ pub fn rules() -> Rules {
         },
         readiness: Readiness::None,
         start_timeout: Duration::from_secs(90),
+        watchdog: None,
         stop: StopSpec::default(),
         has_when: false,
         has_checks: false,

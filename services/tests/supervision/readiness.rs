@@ -104,6 +104,28 @@ async fn a_watchdog_that_is_not_fed_ends_the_run() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_watchdog_of_the_file_begins_with_ready_and_yields_to_the_program() {
+    let watched = |name: &str| ServiceSpec { watchdog: Some(secs(2)), ..notify(name) };
+    let forks = ServiceSpec { readiness: Readiness::Forks, ..watched("forks") };
+    let house = House::with([watched("web"), watched("own"), forks]).await;
+    for name in ["web", "forks"] {
+        let given = house.played(name, |one| one.environment.clone());
+        assert!(given.contains(&("WATCHDOG_USEC".to_owned(), "2000000".to_owned())), "{given:?}");
+    }
+    tokio::time::sleep(secs(10)).await;
+    assert_eq!(house.now("web").restarts, 0, "it is not ready");
+    house.say("web", "READY=1").await;
+    house.say("own", "WATCHDOG_USEC=60000000\nREADY=1").await;
+    tokio::time::sleep(Duration::from_millis(1900)).await;
+    house.say("web", "WATCHDOG=1").await;
+    tokio::time::sleep(Duration::from_millis(1900)).await;
+    assert!(house.now("web").up);
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    house.assert_says("web", "no WATCHDOG=1 within its interval");
+    assert_eq!((house.now("web").restarts, house.now("own").up), (1, true));
+}
+
+#[tokio::test(start_paused = true)]
 async fn mainpid_is_refused_with_a_reason_once_a_run() {
     let house = House::with([notify("web")]).await;
     // It is the main process already: programs report it of themselves.

@@ -76,9 +76,22 @@ pub struct Security {
     /// A view of the file system of its own; of a process.
     #[cfg_attr(not(feature = "units"), serde(skip))]
     pub view: FileView,
+    /// Further namespaces of its own; of a process.
+    #[cfg_attr(not(feature = "units"), serde(skip))]
+    pub own: OwnNamespaces,
     /// Of a process.
     #[cfg_attr(not(feature = "units"), serde(skip))]
     pub sandbox: Sandbox,
+}
+
+/// What a process has for itself, besides a view of the file system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct OwnNamespaces {
+    /// A network of the loopback interface alone.
+    pub network: bool,
+    /// Of the users of the host, only root and its own are known.
+    pub users: bool,
 }
 
 /// How the files of the host look for a process. A path with `-` before it may be missing.
@@ -115,10 +128,14 @@ pub enum ViewRule {
     Devices,
     /// What a [`Protection`](super::Protection) of this name asks for.
     Protect,
+    /// A network namespace of its own, at no path.
+    Network,
+    /// A user namespace, at `UID:GID` of its user.
+    Users,
 }
 
 impl ViewRule {
-    const WORDS: [(ViewRule, &str); 8] = [
+    const WORDS: [(ViewRule, &str); 10] = [
         (ViewRule::ReadOnly, "read-only"),
         (ViewRule::Writable, "writable"),
         (ViewRule::Hidden, "hidden"),
@@ -127,6 +144,8 @@ impl ViewRule {
         (ViewRule::Temporary, "temporary"),
         (ViewRule::Devices, "devices"),
         (ViewRule::Protect, "protect"),
+        (ViewRule::Network, "network"),
+        (ViewRule::Users, "users"),
     ];
 
     /// A word for it and for its path, which [`ViewRule::of_word`] reads.
@@ -143,6 +162,25 @@ impl ViewRule {
 }
 
 impl Security {
+    /// Whether something is made for it that its processes enter.
+    pub fn has_namespaces(&self, directories: &Directories) -> bool {
+        self.own != OwnNamespaces::default() || self.has_view(directories)
+    }
+
+    /// The rules of all that is made for it: those of its view, and of its other namespaces. They come after the view, in the
+    /// order of [`OwnNamespaces`].
+    pub fn namespace_rules(&self, directories: &Directories, user: Option<&Credentials>) -> Vec<String> {
+        let mut rules = self.view_rules(directories);
+        if self.own.network {
+            rules.push(ViewRule::Network.to_word(""));
+        }
+        if self.own.users {
+            let (uid, gid) = user.map_or((0, 0), |user| (user.uid, user.gid));
+            rules.push(ViewRule::Users.to_word(&format!("{uid}:{gid}")));
+        }
+        rules
+    }
+
     /// Whether the files of the host look different for it.
     pub fn has_view(&self, directories: &Directories) -> bool {
         self.view != FileView::default()
@@ -205,6 +243,7 @@ impl Default for Security {
             ambient: 0,
             seccomp: Seccomp::default(),
             view: FileView::default(),
+            own: OwnNamespaces::default(),
             sandbox: Sandbox::default(),
         }
     }

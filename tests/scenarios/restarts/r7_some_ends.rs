@@ -70,11 +70,16 @@ fn r7_some_ends_prevent_a_restart_and_some_force_one() {
 fn r7_a_missed_watchdog_is_an_end_of_its_own() {
     let restart =
         format!("readiness: notify\nrestart: {{policy: onWatchdog, {QUICK}}}\nstop: {{timeout: 1s}}");
+    let watched = format!("{restart}\nwatchdog: 50ms");
     let mut host = Host::builder()
         .runs_with("misses", "'notify=READY=1', 'notify=WATCHDOG_USEC=50000', hang", &restart)
+        .runs_with("told", "'report-of=env.WATCHDOG_USEC', 'notify=READY=1', hang", &watched)
         .runs_with("fails", "'notify=READY=1', exit=1", &restart)
         .start();
-    host.wait_for("misses", "to have been restarted twice", |service| service.restarts >= 2);
+    for name in ["misses", "told"] {
+        host.wait_for(name, "to have been restarted twice", |service| service.restarts >= 2);
+    }
+    host.wait_log("told", "env.WATCHDOG_USEC 50000");
     let failed = host.wait_state("fails", "failed");
     assert!(failed.message.ends_with("; restart.policy is onWatchdog"), "{failed:?}");
     assert_eq!(failed.restarts, 0);

@@ -4,8 +4,8 @@ use crate::confinement::{ambient, bounding_set, no_new_privileges, protect_syste
 use crate::key::Neutral::{Empty, No, Words};
 use crate::key::{Key, kept, lost, moot, nearly};
 use crate::sandbox::{
-    address_families, architectures, namespaces, private_devices, proc_subset, protect_proc, switch,
-    system_calls,
+    address_families, architectures, namespaces, own_namespace, private_devices, proc_subset, protect_proc,
+    switch, system_calls,
 };
 use crate::view::{exec, inaccessible, no_exec, private_tmp, protect_home, read_only, read_write};
 
@@ -30,9 +30,9 @@ pub const KEYS: [Key; 52] = [
         private_devices,
         "`security: {privateDevices: true}`, without the capabilities `mknod` and `sys_rawio`",
     ),
-    lost("PrivateNetwork", No, "the service has the network of the host"),
+    kept("PrivateNetwork", own_namespace, "`security: {privateNetwork: true}`"),
     lost("NetworkNamespacePath", Empty, "the service has the network of the host"),
-    lost("PrivateUsers", No, "the service sees every user of the host"),
+    kept("PrivateUsers", own_namespace, "`security: {privateUsers: true}`"),
     lost("PrivateMounts", No, "what the service mounts, the host sees"),
     lost("PrivateIPC", No, "the service shares System V IPC with the host"),
     lost("IPCNamespacePath", Empty, "the service shares System V IPC with the host"),

@@ -8,6 +8,7 @@ use crate::environment::{environment, environment_file, pass_environment, unset_
 use crate::key::Neutral::{Empty, No, Words};
 use crate::key::{Key, kept, lost, moot, nearly};
 use crate::lifecycle::time;
+use crate::sandbox::remove_ipc;
 
 const TTY: &str = "the service has no terminal";
 const LOG_NAME: &str = "the log of a service has the name of the service";
@@ -91,7 +92,7 @@ pub const KEYS: [Key; 68] = [
     lost("SetCredentialEncrypted", Empty, "the service gets no such file; write `secrets`"),
     lost("LoadCredential", Empty, "the service gets no such file; write `secrets`"),
     lost("LoadCredentialEncrypted", Empty, "the service gets no such file; write `secrets`"),
-    lost("RemoveIPC", No, "what the service leaves in System V IPC and below /dev/shm stays"),
+    kept("RemoveIPC", remove_ipc, "`removeIpc`, of a user other than root"),
     lost("ExecSearchPath", Empty, "programs without a path are looked up in `PATH`"),
     lost("SELinuxContext", Empty, "the service has the label that its program gives it"),
     lost("AppArmorProfile", Empty, "no profile is put in force for the service"),

@@ -8,7 +8,7 @@ use crate::key::Neutral::{Empty, No, Words};
 use crate::key::{Key, kept, lost, moot, nearly};
 use crate::lifecycle::{
     bus_name, final_signal, hang_up, kill_mode, kill_signal, kind, notify_access, pid_file,
-    remain_after_exit, restart, restart_kill_signal, send_kill, time, timeout_start,
+    remain_after_exit, restart, restart_kill_signal, send_kill, time, timeout_start, watchdog,
 };
 use crate::order::sockets;
 
@@ -54,11 +54,7 @@ pub const KEYS: [Key; 36] = [
     lost("TimeoutStopFailureMode", Words(&["terminate"]), "a stop that takes too long is ended by SIGKILL"),
     lost("RuntimeMaxSec", Words(&["infinity", "0"]), "nothing ends a run that takes longer"),
     lost("RuntimeRandomizedExtraSec", Words(&["0"]), "nothing ends a run that takes longer"),
-    lost(
-        "WatchdogSec",
-        Words(&["infinity", "0"]),
-        "the program gets no WATCHDOG_USEC, so its watchdog stays off: a hang is not noticed; write a `health` check",
-    ),
+    nearly("WatchdogSec", watchdog, "`watchdog`, with the signal of a stop in place of SIGABRT"),
     lost("RootDirectoryStartOnly", No, "hooks have the root of the service"),
     moot("PermissionsStartOnly", "hooks with `asRoot: true`"),
     lost("NonBlocking", No, "descriptors that the service inherits block"),

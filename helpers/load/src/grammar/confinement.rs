@@ -108,6 +108,16 @@ macro_rules! of_view {
     };
 }
 
+/// A namespace of its own.
+macro_rules! of_own {
+    ($field:ident) => {
+        At::new(
+            |security: &Security| Some(security.own.$field),
+            |security: &mut Security, value| security.own.$field = value,
+        )
+    };
+}
+
 /// `held`: the capabilities of a workload that is given and denied none.
 pub fn security(held: u64) -> Mapping<Security> {
     let profiles = [("default", Seccomp::Default), ("unconfined", Seccomp::Unconfined)];
@@ -142,6 +152,10 @@ pub fn security(held: u64) -> Mapping<Security> {
             "`true`: `/tmp` and `/var/tmp` of the service are its own, in memory";
         key "privateDevices" (of_view!(private_devices)) = part(Feature::Units, boolean),
             "`true`: `/dev` has `null`, `zero`, `full`, `random`, `urandom`, `tty`, terminals, `shm`, `mqueue` and `log` alone";
+        key "privateNetwork" (of_own!(network)) = part(Feature::Units, boolean),
+            "`true`: the process has a [network of its own](#privatenetwork-privateusers), the loopback interface alone";
+        key "privateUsers" (of_own!(users)) = part(Feature::Units, boolean),
+            "`true`: of all users the process knows [root and its own alone](#privatenetwork-privateusers)";
         key "noExecPaths" (of_view!(no_exec)) = part(Feature::Units, || view_paths(true)),
             "paths from which the process can execute nothing";
         key "execPaths" (of_view!(exec)) = part(Feature::Units, || view_paths(false)),

@@ -15,19 +15,18 @@ const MOST: usize = 32;
 
 /// `is_container`: a hook of a container runs within it.
 pub fn hooks(is_container: bool) -> Mapping<Hooks> {
-    let instead_of_main =
+    let not_as_root =
         is_container.then_some("a hook of a container runs as the user of the container; leave it out");
-    let beside_main = Some("only a pre or post hook can run as root; leave it out");
     let harmless = Some("a failure of this hook changes nothing anyway; leave it out");
     keys! {
         Mapping::new("hooks", Hooks::default);
-        key "pre" pre = list(instead_of_main, None),
+        key "pre" pre = list(not_as_root, None),
             "before the main process, in each run; if one fails, the start has failed";
-        key "postStart" post_start = list(beside_main, harmless), "beside the main process, once it is ready";
-        key "preStop" pre_stop = list(beside_main, harmless), "beside the main process, before it is stopped";
-        key "post" post = list(instead_of_main, harmless),
+        key "postStart" post_start = list(not_as_root, harmless), "beside the main process, once it is ready";
+        key "preStop" pre_stop = list(not_as_root, harmless), "beside the main process, before it is stopped";
+        key "post" post = list(not_as_root, harmless),
             "after the main process has ended for any reason, and after a `pre` hook that failed";
-        key "undo" undo = part(Feature::Units, || list(instead_of_main, harmless)),
+        key "undo" undo = part(Feature::Units, || list(not_as_root, harmless)),
             "of a one-shot that has finished: when it is stopped or restarted";
     }
 }
@@ -89,8 +88,7 @@ fn hook(not_as_root: Option<&'static str>, must_fail: Option<&'static str>) -> M
     keys! {
         command_hook("hook");
         key "asRoot" as_root = boolean().but(move |as_root| not_as_root.filter(|_| *as_root)),
-            "`true`: runs as root, without the limits of [security](#security). Only for `pre` and `post` of a \
-             process";
+            "`true`: runs as root, without the limits of [security](#security). Only of a process";
         key "mayFail" may_fail = part(Feature::Units, || boolean().but(move |may_fail| must_fail.filter(|_| *may_fail))),
             "`true`: a failure is reported, and the start continues. Only for `pre`";
         key "condition" condition = part(Feature::Units, || boolean().but(move |condition| no_condition.filter(|_| *condition))),

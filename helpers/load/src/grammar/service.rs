@@ -20,7 +20,9 @@ use super::sandbox::compiled;
 use super::secrets::secrets;
 use super::seen::Seen;
 use super::sockets::{self, sockets, start, start_at};
-use super::values::{boolean, choice, name, number, own_name, path, start_timeout, text};
+use super::values::{
+    SHORTEST, boolean, choice, duration_from, name, number, own_name, path, start_timeout, text,
+};
 use crate::decode::{Decoded, Decoder, diagnostic, quoted};
 use crate::environment::unique;
 use crate::json::Json;
@@ -31,8 +33,8 @@ use kelson_spec::features::{Feature, OWN};
 use kelson_spec::kernel::{ALL_CAPABILITIES, CONTAINER_CAPABILITIES};
 use kelson_spec::names::is_name;
 use kelson_spec::service::{
-    ApiAccess, Credentials, FileView, Inherit, OnExit, Readiness, RefusedRequest, Requirement, RestartSpec,
-    ServiceEvent, ServiceKind, ServiceSpec, Stdout, Workload,
+    ApiAccess, Credentials, FileView, Inherit, OnExit, OwnNamespaces, Readiness, RefusedRequest, Requirement,
+    RestartSpec, ServiceEvent, ServiceKind, ServiceSpec, Stdout, Workload,
 };
 
 /// The highest descriptor for readiness: below the usual soft limit of 1024.
@@ -171,6 +173,8 @@ pub fn service_file() -> Mapping<ServiceSpec> {
         key "refuses" refuses = part(Feature::Units, refuses),
             "requests of operators that Kelson refuses: `start`, `stop`";
         key "readiness" (readiness_at) = readiness(), "how it reports that it is ready";
+        means "watchdog" watchdog = part(Feature::Units, || duration_from(SHORTEST).optional()), "none",
+            "once it is ready, a `WATCHDOG=1` has to come to its notify socket [within this time](#watchdog) again and again";
         key "startTimeout" start_timeout = start_timeout(),
             "the longest time from the spawn until the service is ready, and until it is healthy for the \
              first time if a [check](#health) may restart it; a run that takes longer has failed. \
@@ -233,6 +237,8 @@ pub fn service_file() -> Mapping<ServiceSpec> {
             "folders below `/run`, `/var/lib`, `/var/cache`, `/var/log` and `/etc` that it is given; not for a container";
         means "sockets" sockets = part(Feature::Units, sockets), "none",
             "[sockets](#sockets) that PID 1 holds for it, across its restarts and PID 1's own; not for a container";
+        key "removeIpc" remove_ipc = part(Feature::Units, boolean),
+            "`true`: with the service goes [what its user has left](#removeipc) in System V IPC, `/dev/shm` and `/dev/mqueue`";
         by "security" security = |spec, _| security(held(spec)), "", "privileges";
         key "api" api = choice(access), "the calls of PID 1 and logd that its processes may make";
         key "logs" logs = Mapping::codec(logs), "its log";
@@ -243,6 +249,11 @@ pub fn service_file() -> Mapping<ServiceSpec> {
 fn refuses() -> Codec<Vec<RefusedRequest>> {
     choice([("start", RefusedRequest::Start), ("stop", RefusedRequest::Stop)])
         .list("a list such as [start, stop]")
+}
+
+/// Without a passwd nobody else has a number.
+fn is_root(user: &Credentials) -> bool {
+    matches!(user.name.split(':').next(), Some("root" | "0"))
 }
 
 fn is_container(spec: &ServiceSpec, seen: Option<&Seen<'_, '_>>) -> bool {
@@ -278,7 +289,7 @@ fn stop_as_written(spec: &ServiceSpec, extent: Extent) -> Json {
 }
 
 /// Keys of what runs.
-const OF_A_PROGRAM: [&str; 29] = [
+const OF_A_PROGRAM: [&str; 31] = [
     "environment",
     "environmentDefaults",
     "environmentFiles",
@@ -288,6 +299,7 @@ const OF_A_PROGRAM: [&str; 29] = [
     "restart",
     "success",
     "readiness",
+    "watchdog",
     "startTimeout",
     "health",
     "hooks",
@@ -305,6 +317,7 @@ const OF_A_PROGRAM: [&str; 29] = [
     "cpuAffinity",
     "directories",
     "sockets",
+    "removeIpc",
     "security",
     "api",
     "logs",
@@ -347,6 +360,24 @@ fn together(d: &mut Decoder<'_>, seen: &Seen<'_, '_>, spec: &mut ServiceSpec) {
     if is_container && spec.security.view != FileView::default() {
         let text = "a container has files of its own; readOnlyPaths and the like are for a process";
         seen.wrong_value(d, "security", text);
+    }
+    if is_container && spec.security.own != OwnNamespaces::default() {
+        let text = "a container has users and a network of its own; privateUsers and privateNetwork are for a process";
+        seen.wrong_value(d, "security", text);
+    }
+    if is_container && spec.remove_ipc {
+        seen.wrong_key(
+            d,
+            "removeIpc",
+            "a container has IPC of its own, which goes with it; leave removeIpc out",
+        );
+    } else if spec.remove_ipc && (!seen.has("user") || spec.user.as_ref().is_some_and(is_root)) {
+        let text = "what root has left is never removed; write a user of its own, or leave removeIpc out";
+        seen.wrong_key(d, "removeIpc", text);
+    }
+    if spec.watchdog.is_some() && !matches!(spec.readiness, Readiness::Notify | Readiness::Forks) {
+        let text = "a service reports to its watchdog by its notify socket; write readiness: notify, or {forks: true}";
+        seen.wrong_key(d, "watchdog", text);
     }
     let keeps_cgroups = |path: &String| matches!(path.as_str(), "/sys" | "/sys/fs/cgroup");
     let is_closed = spec.security.read_only_root && !spec.security.view.writable.iter().any(keeps_cgroups);

@@ -34,7 +34,7 @@ fn said(content: &str) -> Vec<String> {
 const VALUES: &str = r#"
 ## Keys.
 restrat: {}
-=> 5:1: restrat: this key is not known; did you mean restart? Allowed here: name, description, process, container, target, environmentDefaults, environment, environmentFiles, expand, secrets, type, start, when, after, before, depends, restart, success, group, lifecycle, required, partOf, refuses, readiness, startTimeout, health, hooks, reload, resumed, onExit, stop, user, resources, delegate, limits, umask, nice, oomScoreAdjust, cpuAffinity, directories, sockets, security, api, logs
+=> 5:1: restrat: this key is not known; did you mean restart? Allowed here: name, description, process, container, target, environmentDefaults, environment, environmentFiles, expand, secrets, type, start, when, after, before, depends, restart, success, group, lifecycle, required, partOf, refuses, readiness, watchdog, startTimeout, health, hooks, reload, resumed, onExit, stop, user, resources, delegate, limits, umask, nice, oomScoreAdjust, cpuAffinity, directories, sockets, removeIpc, security, api, logs
 
 after: [web]
 => 5:9: after: service web waits for itself
@@ -266,6 +266,20 @@ security: {capabilities: {drop: [net_rwa]}}
 
 security: {capabilities: {add: [CAP_SYS_ADMN]}}
 => 5:33: security.capabilities.add[0]: "CAP_SYS_ADMN" is not a capability; did you mean sys_admin?
+
+removeIpc: true
+=> 5:1: removeIpc: what root has left is never removed; write a user of its own, or leave removeIpc out
+
+user: root
+removeIpc: true
+=> 6:1: removeIpc: what root has left is never removed; write a user of its own, or leave removeIpc out
+
+watchdog: 30s
+=> 5:1: watchdog: a service reports to its watchdog by its notify socket; write readiness: notify, or {forks: true}
+
+readiness: {fd: 3}
+watchdog: 30s
+=> 6:1: watchdog: a service reports to its watchdog by its notify socket; write readiness: notify, or {forks: true}
 
 ## Environment.
 environment: {9A: 1}
@@ -678,6 +692,14 @@ container: {image: a b}
 name: web
 container: {image: a, command: [b], arguments: [c]}
 => 2:37: container.arguments: command stands for the entrypoint too, so nothing gets these arguments; add them to command
+
+name: web
+container: {image: a}
+user: www-data
+removeIpc: true
+security: {privateUsers: true}
+=> 4:1: removeIpc: a container has IPC of its own, which goes with it; leave removeIpc out
+=> 5:11: security: a container has users and a network of its own; privateUsers and privateNetwork are for a process
 
 name: web
 container: {image: a, network: ring}

@@ -10,9 +10,11 @@ use kelson_spec::Loaded;
 use kelson_spec::duration_text;
 
 /// The other keys that a key needs to mean something: the mapping, the key, the other keys there.
-const COMPANY: [(&str, &str, &str); 11] = [
+const COMPANY: [(&str, &str, &str); 13] = [
     ("encryption", "format", "keyFile: /k, recoveryFile: /r"),
     ("service", "lifecycle", "group: g"),
+    ("service", "watchdog", "readiness: notify"),
+    ("service", "removeIpc", "user: \"1:1\""),
     ("http", "ca", "scheme: https"),
     ("grpc", "ca", "scheme: https"),
     ("http", "verify", "scheme: https, ca: /etc/ca.pem"),

@@ -16,6 +16,8 @@ pub struct Rules {
     pub restart: RestartSpec,
     pub readiness: Readiness,
     pub start_timeout: Duration,
+    /// The first interval of the watchdog of a run that is ready.
+    pub watchdog: Option<Duration>,
     pub stop: StopSpec,
     pub has_when: bool,
     pub has_checks: bool,

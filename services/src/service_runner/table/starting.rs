@@ -2,10 +2,11 @@
 
 use kelson_conditions::{Missing, sentence};
 use kelson_runner::ErrorKind;
+use kelson_spec::features::{Feature, OWN};
 use kelson_spec::service::Readiness;
 
 use super::effect::Moment;
-use super::{Active, After, Effect, Gate, Phase, ReadySignal, ServiceState, Work};
+use super::{Active, After, Effect, Gate, Phase, ReadySignal, ServiceState, Watchdog, Work};
 use crate::model::State;
 use crate::service_runner::words;
 
@@ -182,6 +183,11 @@ impl ServiceState {
             ReadySignal::Awaited => {
                 let took = words::duration(at.now.saturating_sub(self.spawned_at));
                 let process = words::process(active.pid);
+                // One that the run has set itself stays.
+                active.watchdog = active.watchdog.or_else(|| {
+                    let interval = at.rules.watchdog.filter(|_| const { OWN.has(Feature::Units) })?;
+                    Some(Watchdog { interval, until: at.after(interval) })
+                });
                 format!("running, ready after {took}{process}{}", words::before_checks(at.rules))
             }
         };

@@ -153,6 +153,7 @@ pub(super) fn rules(spec: &ServiceSpec, own_check: bool) -> Rules {
         restart,
         readiness: spec.readiness,
         start_timeout: spec.start_timeout,
+        watchdog: spec.watchdog,
         stop: spec.stop.clone(),
         has_when: !spec.when.is_empty(),
         has_checks: own_check || !spec.health.is_empty(),

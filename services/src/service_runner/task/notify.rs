@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use kelson_spec::builtin::NET;
+use kelson_spec::service::Readiness;
 use nix::unistd::{gethostname, sethostname};
 
 use super::{Core, Next};
@@ -40,6 +41,8 @@ impl Core {
     fn message(&mut self, message: Message) -> Next {
         let run = self.service.run;
         match message {
+            // It is ready once its command has ended.
+            Message::Ready if self.spec.readiness == Readiness::Forks => Next::Same,
             Message::Ready => self.step(Input::Report(run, Report::Ready)),
             Message::Reloading => {
                 self.step(Input::Report(run, Report::Unready { text: "says that it is reloading".into() }))

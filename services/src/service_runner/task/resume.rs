@@ -148,8 +148,8 @@ impl Core {
         let (run, store) = (self.service.run, self.host_context.store.as_ref());
         let service = self.name.to_string();
         let made = match self.spec.readiness {
-            Readiness::None | Readiness::Forks => return,
-            Readiness::Notify => {
+            Readiness::None => return,
+            Readiness::Notify | Readiness::Forks => {
                 let kept = KeptDescriptor::new(descriptor, store, || Descriptor::Notify { service, run });
                 NotifySocket::inherited(kept, &self.host_context.notify_directory, &self.name)
                     .map(NotifySource::notify)

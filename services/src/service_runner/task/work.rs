@@ -250,14 +250,18 @@ impl Core {
         // The old socket goes first: it has the same name.
         self.notify_source = NotifySource::Silent;
         match self.spec.readiness {
-            Readiness::None | Readiness::Forks => {}
-            Readiness::Notify => {
+            Readiness::Forks if self.spec.watchdog.is_none() => {}
+            Readiness::None => {}
+            Readiness::Notify | Readiness::Forks => {
                 let uid = self.spec.user.as_ref().map(|user| user.uid);
                 let store = self.host_context.store.as_ref();
                 let folder = &self.host_context.notify_directory;
                 let socket = NotifySocket::bind(folder, &self.name, uid, store, run);
                 let socket = socket.map_err(|error| cannot("make its notify socket", &error))?;
                 context.environment.push(("NOTIFY_SOCKET".into(), socket.address()));
+                if let Some(interval) = self.spec.watchdog {
+                    context.environment.push(("WATCHDOG_USEC".into(), interval.as_micros().to_string()));
+                }
                 self.notify_source = NotifySource::notify(socket);
             }
             Readiness::Descriptor(number) => {
