@@ -100,6 +100,8 @@ pub struct Command {
     pub(crate) mounts: Option<Arc<OwnedFd>>,
     /// The user namespace that it enters.
     pub(crate) users: Option<Arc<OwnedFd>>,
+    /// The program that guards the devices of its cgroup.
+    pub(crate) devices: Option<Arc<OwnedFd>>,
     /// Spared by the kernel where memory is short, as long as there are others.
     pub(crate) spared: bool,
     pub(crate) cgroup: Option<Arc<OwnedFd>>,

@@ -39,6 +39,7 @@ impl Namespaces {
             mounts: one(has_mounts, "mnt", "mount")?,
             network: one(own.network, "net", "network")?,
             users: one(own.users, "user", "user")?,
+            devices: None,
         })
     }
 }

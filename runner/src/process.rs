@@ -2,12 +2,13 @@
 
 mod left;
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use kelson_spec::ServiceSpec;
 use kelson_spec::features::{Feature, MissingFeature, OWN};
 use kelson_spec::units::is_never;
+use kelson_sys::device_program;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
@@ -201,6 +202,11 @@ impl ProcessRunner {
             false => self.spec.start_timeout,
         };
         let mut command = command.owner(service_id(&self.spec.name), run).deadline(deadline);
+        if const { OWN.has(Feature::Units) }
+            && let Some(program) = command.devices.take()
+        {
+            limit_devices(cgroup.as_ref(), program.as_fd())?;
+        }
         if let Some(cgroup) = cgroup {
             let leaf = cgroup.of_main(self.spec.delegate);
             command = command.cgroup(leaf.folder()?, leaf.name());
@@ -320,6 +326,14 @@ impl ProcessRunner {
         self.cgroup = None;
         left.map(|_| ())
     }
+}
+
+/// Keeps all that is to run in a cgroup from devices, by a program that `kelson-task` has made.
+fn limit_devices(cgroup: Option<&Cgroup>, program: BorrowedFd<'_>) -> Result<(), RunnerError> {
+    let cgroup =
+        cgroup.ok_or_else(|| RunnerError::new("security.devices needs cgroups, and there are none"))?;
+    let attached = device_program::attach(program, cgroup.folder()?.as_fd());
+    attached.map_err(|errno| RunnerError::system("cannot keep it from devices", &errno.into()))
 }
 
 impl Runner for ProcessRunner {

@@ -134,6 +134,8 @@ pub struct Namespaces {
     pub network: Option<Arc<OwnedFd>>,
     /// Entered last of all, since it takes what root may do.
     pub users: Option<Arc<OwnedFd>>,
+    /// No namespace: the program for its cgroup that tells which devices may be opened there.
+    pub devices: Option<Arc<OwnedFd>>,
 }
 
 /// The context of one run.

@@ -61,7 +61,8 @@ pub(crate) fn service_command(
         command = command.env(name, value);
     }
     if const { OWN.has(Feature::Units) } && !context.sockets.is_empty() {
-        command = with_sockets(command, context.sockets);
+        let stdin = spec.sockets.iter().position(|socket| socket.options.stdin);
+        command = with_sockets(command, context.sockets, stdin)?;
     }
     command = match const { OWN.has(Feature::Units) } && spec.expand && !context.literal {
         true => {
@@ -88,8 +89,9 @@ pub(crate) fn service_command(
     command.no_new_privileges = security.no_new_privileges;
     // A view of its own is read-only where it is to be.
     if !context.as_root {
-        let Namespaces { mounts, network, users } = context.namespaces;
+        let Namespaces { mounts, network, users, devices } = context.namespaces;
         (command.mounts, command.network, command.users) = (mounts, network, users);
+        command.devices = devices;
     }
     command.read_only_root = security.read_only_root && command.mounts.is_none();
     command.bounding = (bounding != u64::MAX).then_some(bounding);
@@ -104,14 +106,23 @@ pub(crate) fn service_command(
     Ok(command)
 }
 
-/// Hands over sockets as sd_listen_fds(3) finds them.
-fn with_sockets(command: Command, sockets: Vec<(String, OwnedFd)>) -> Command {
+/// Hands over sockets as sd_listen_fds(3) finds them; the one at `stdin` is the standard input too.
+fn with_sockets(
+    command: Command,
+    sockets: Vec<(String, OwnedFd)>,
+    stdin: Option<usize>,
+) -> Result<Command, RunnerError> {
     let names: Vec<&str> = sockets.iter().map(|(name, _)| name.as_str()).collect();
     let mut command =
         command.env("LISTEN_FDNAMES", names.join(":")).env("LISTEN_FDS", sockets.len().to_string());
     command.listen_pid = true;
+    if let Some((_, socket)) = stdin.and_then(|place| sockets.get(place)) {
+        let socket = socket.try_clone();
+        let cannot = |error| RunnerError::system("cannot hand over its standard input", &error);
+        command = command.stdin(Stdio::Descriptor(socket.map_err(cannot)?));
+    }
     command.descriptors.extend((FIRST_SOCKET..).zip(sockets).map(|(number, (_, socket))| (socket, number)));
-    command
+    Ok(command)
 }
 
 /// What PID 1 was started with: it never changes its environment, and hands it on to its next incarnation.

@@ -26,7 +26,8 @@ use crate::secrets::SecretUse;
 pub use attributes::Attributes;
 pub use checks::{Asks, Check, GrpcProbe, HttpProbe, NetworkProbe, Probe, ProbeTls};
 pub use confinement::{
-    ApiAccess, Credentials, FileView, OwnNamespaces, ResourceLimit, Resources, Seccomp, Security, ViewRule,
+    ApiAccess, Credentials, DeviceAccess, FileView, OwnNamespaces, ResourceLimit, Resources, Seccomp,
+    Security, ViewRule,
 };
 pub use directories::{Directories, Directory, DirectoryKind, Preserve, is_path as is_directory};
 pub use ending::{ExitMatch, OnExit, StopMode, StopSpec};

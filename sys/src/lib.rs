@@ -5,6 +5,7 @@ pub mod clock;
 pub mod command_line;
 pub mod crc32;
 pub mod descriptor;
+pub mod device_program;
 pub mod fnmatch;
 pub mod icmpv6;
 pub mod io_port;

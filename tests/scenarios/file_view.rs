@@ -104,3 +104,42 @@ fn y1_a_service_has_a_tmp_and_a_dev_of_its_own() {
     assert!(missing.message.contains("/nowhere/at/all: No such file or directory"), "{}", missing.message);
     host.poweroff();
 }
+
+#[test]
+fn y1_a_service_sees_paths_of_the_host_at_other_places() {
+    let view = "bindPaths: [$DIR/plain:$DIR/ro/rw], bindReadOnlyPaths: [$DIR/secret:$DIR/new/deep/secret, -$DIR/none:$DIR/not, \
+                $DIR/plain:$DIR/shown]";
+    let look = "'try=$DIR/ro/rw/file', 'try=$DIR/ro/file', 'try=$DIR/shown/file', 'cat=$DIR/new/deep/secret', \
+                'list=$DIR/shown', print=end, serve";
+    let mut host = Host::builder().runs("plain", "serve").start();
+    folders(host.dir());
+    fs::write(host.path("secret"), "the secret\n").expect("a file");
+    host.write_service(
+        "web",
+        &format!("process: {{command: [$PROGRAM, {look}]}}\nsecurity: {{readOnlyRoot: true, {view}}}"),
+    );
+    host.write_service(
+        "missing",
+        "process: {command: [/bin/true]}\nrestart: {policy: once}\nsecurity: {bindPaths: [$DIR/none:$DIR/not]}",
+    );
+    host.ctl(&["reload"]).ok();
+    host.wait_log("web", "end");
+    let refused = "Read-only file system (os error 30)";
+    let expected = [
+        "ro/rw/file: written".to_owned(),
+        format!("ro/file: {refused}"),
+        format!("shown/file: {refused}"),
+        "the secret".to_owned(),
+        "file".to_owned(),
+        "end".to_owned(),
+    ];
+    assert_eq!(lines(&host, "web"), expected);
+    let read = |name: &str| fs::read_to_string(host.path(name)).expect("a file");
+    assert_ne!(read("plain/file"), "text", "it was written there");
+    assert_eq!(read("ro/rw/file"), "text");
+    assert!(!host.path("not").exists());
+    assert_eq!(read("new/deep/secret"), "", "what was made for it");
+    let missing = host.wait_state("missing", "failed");
+    assert!(missing.message.contains("/none: No such file or directory"), "{}", missing.message);
+    host.poweroff();
+}

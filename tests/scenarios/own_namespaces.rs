@@ -1,9 +1,9 @@
-//! Y1, a network and users of its own, and IPC that is removed.
+//! Y1, a network and users of its own, devices that it can open, and IPC that is removed.
 
 use std::fs;
 use std::os::unix::fs::chown;
 
-use kelson_tests::Host;
+use kelson_tests::{Host, eventually};
 
 /// The user of the services, of these tests alone: what it has in memory is the machine's.
 fn user() -> u32 {
@@ -89,5 +89,47 @@ fn y1_ipc_of_a_user_goes_with_its_service() {
     host.ctl(&["stop", "left", "--wait"]).ok();
     assert_eq!(left(), (false, false, true));
     fs::remove_file(of_root).expect("it goes");
+    host.poweroff();
+}
+
+/// Which of these devices a shell opens, each to read and to write.
+const OPEN: &str = "for device in null zero kmsg; do \
+    (true </dev/$device) 2>&- && echo \"$device<\"; (true >/dev/$device) 2>&- && echo \"$device>\"; done; echo end";
+
+#[test]
+fn y1_a_service_opens_its_devices_alone() {
+    let mut host = Host::builder().runs("plain", "serve").start();
+    let script = host.path("open.sh");
+    fs::write(&script, OPEN).expect("a script");
+    let write = |name: &str, more: &str| {
+        let command = format!("sh {}; sleep 1000", script.display());
+        let file =
+            format!("process: {{command: [/bin/sh, -c, '{command}']}}\nstop: {{timeout: now}}\n{more}");
+        host.write_service(name, &file);
+    };
+    let hook = format!("hooks: {{pre: [{{command: [/bin/sh, {}], asRoot: true}}]}}", script.display());
+    write("usual", &format!("security: {{devices: {{}}}}\n{hook}"));
+    write("strict", "security: {devices: {usual: false, allow: [/dev/zero:r, /dev/none, 'char-no*']}}");
+    host.ctl(&["reload"]).ok();
+    host.wait_all_up(&["usual", "strict"]);
+    host.wait_log("strict", "end");
+    eventually("the program has looked", || {
+        lines(&host, "usual").iter().filter(|line| *line == "end").count() == 2
+    });
+    // Its hook of root is not limited.
+    let [all, usual] = [
+        &["null<", "null>", "zero<", "zero>", "kmsg<", "kmsg>", "end"][..],
+        &["null<", "null>", "zero<", "zero>", "end"],
+    ];
+    assert_eq!(lines(&host, "usual"), [all, usual].concat());
+    assert_eq!(lines(&host, "strict"), ["zero<", "end"]);
+    let beside = || host.ctl(&["exec", "strict", "--", "/bin/sh", &script.display().to_string()]).ok().stdout;
+    let plain = host.ctl(&["exec", "plain", "--", "/bin/sh", &script.display().to_string()]).ok().stdout;
+    assert_eq!(plain.lines().collect::<Vec<_>>(), all);
+    assert_eq!(beside(), "zero<\nend\n");
+    host.ctl(&["reexec"]).ok();
+    assert_eq!(beside(), "zero<\nend\n");
+    host.ctl(&["restart", "strict", "--wait"]).ok();
+    assert_eq!(beside(), "zero<\nend\n");
     host.poweroff();
 }

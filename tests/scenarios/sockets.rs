@@ -238,3 +238,28 @@ fn l1_no_connection_is_refused_over_restarts_and_incarnations() {
 fn long_l1_no_connection_is_refused_over_a_thousand_restarts_and_a_hundred_incarnations() {
     under_load(1000, 100);
 }
+
+#[test]
+fn a_socket_is_the_standard_input_and_has_options() {
+    let port = free_port();
+    let look = "grep -h ^flags /proc/self/fdinfo/3 /proc/self/fdinfo/4; \
+                [ \"$(readlink /proc/self/fd/0)\" = \"$(readlink /proc/self/fd/4)\" ] && echo same; exec sleep 1000";
+    let mut host = Host::builder().runs("plain", "serve").start();
+    host.write_service(
+        "web",
+        &format!(
+            "process: {{command: [/bin/sh, -c, '{look}']}}\nsockets: [{{name: a, listen: \"127.0.0.1:{port}\", keepAlive: true}}, \
+             {{name: b, listen: $DIR/b, nonBlocking: true, stdin: true}}]"
+        ),
+    );
+    host.ctl(&["reload"]).ok();
+    host.wait_log("web", "same");
+    let said = host.ctl(&["logs", "web"]).ok().stdout;
+    let flags = |line: &str| {
+        let number = line.strip_prefix("flags:").expect("flags of a descriptor").trim();
+        i32::from_str_radix(number, 8).expect("in octal digits") & libc::O_NONBLOCK
+    };
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!((flags(lines[0]), flags(lines[1])), (0, libc::O_NONBLOCK), "{said}");
+    host.poweroff();
+}

@@ -43,6 +43,11 @@ pub fn is_known(name: &str) -> bool {
     calls().any(|call| call.is_in(name))
 }
 
+/// The calls that a name stands for: those of a group.
+pub fn members(name: &str) -> impl Iterator<Item = &'static str> {
+    calls().filter(move |call| call.is_in(name)).map(|call| call.name)
+}
+
 /// The call or the group that somebody meant by a name that is none.
 pub fn near(name: &str) -> Option<String> {
     match name.strip_prefix('@') {

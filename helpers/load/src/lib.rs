@@ -29,7 +29,7 @@ mod sources;
 mod store;
 pub mod tree;
 
-pub use calls::is_known as is_system_call;
+pub use calls::{is_known as is_system_call, members as system_calls};
 pub use environment::parse as environment_file;
 pub use folder::single::{FileKind, LoadedFile, is_configuration, load_file};
 pub use folder::{load, load_with};

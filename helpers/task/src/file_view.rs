@@ -5,8 +5,9 @@
 
 mod protection;
 
-use std::fs::{File, read_link};
+use std::fs::{DirBuilder, File, OpenOptions, read_link};
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use kelson_container::mount_call::{Change, NewFileSystem, change, copy_of, put};
@@ -25,6 +26,9 @@ use crate::failure::at;
 /// Nodes of `/dev` that belong to no device of the machine, and what stands below.
 const DEVICES: [&str; 11] =
     ["null", "zero", "full", "random", "urandom", "tty", "pts", "shm", "mqueue", "hugepages", "log"];
+/// Of what is made where something is bound to.
+const FOLDER: u32 = 0o755;
+const FILE: u32 = 0o444;
 /// Links of `/dev`, and where they lead.
 const LINKS: [(&str, &str); 6] = [
     ("ptmx", "pts/ptmx"),
@@ -51,6 +55,9 @@ enum Act {
     Hidden,
     Temporary,
     Devices,
+    /// What is at another path.
+    Bind,
+    BindReadOnly,
     /// The processes of this PID namespace: without those of others, and without other files.
     Processes {
         is_own: bool,
@@ -65,6 +72,8 @@ struct Rule<'a> {
     /// Of two rules for one path the higher comes later.
     rank: u8,
     path: &'a Path,
+    /// Of a bind.
+    source: &'a Path,
     /// Nothing has to be there.
     may_be_missing: bool,
 }
@@ -86,13 +95,19 @@ fn read(words: &[String]) -> Option<Vec<Rule<'_>>> {
                 protections.push(path);
                 continue;
             }
-            ViewRule::Network | ViewRule::Users => continue,
+            ViewRule::Bind => (Act::Bind, 4),
+            ViewRule::BindReadOnly => (Act::BindReadOnly, 4),
+            ViewRule::Network | ViewRule::Users | ViewRule::DeviceProgram | ViewRule::Device => continue,
         };
         let (may_be_missing, path) = match path.strip_prefix('-') {
             Some(path) => (true, path),
             None => (false, path),
         };
-        rules.push(Rule { act, rank, path: Path::new(path), may_be_missing });
+        let (source, path) = match act {
+            Act::Bind | Act::BindReadOnly => path.split_once(':')?,
+            _ => ("", path),
+        };
+        rules.push(Rule { act, rank, path: Path::new(path), source: Path::new(source), may_be_missing });
     }
     rules.extend(protection::rules(&protections)?);
     Some(rules)
@@ -109,6 +124,9 @@ struct Place<'a> {
 fn places<'a>(tree: &Tree, rules: &'a [Rule<'a>]) -> Result<Vec<Place<'a>>, String> {
     let mut places = Vec::new();
     for rule in rules {
+        if matches!(rule.act, Act::Bind | Act::BindReadOnly) && !make_target(tree, rule)? {
+            continue;
+        }
         let found = match tree.find(rule.path) {
             Ok(found) => found,
             Err(Errno::ENOENT | Errno::ENOTDIR) if rule.may_be_missing => continue,
@@ -119,6 +137,28 @@ fn places<'a>(tree: &Tree, rules: &'a [Rule<'a>]) -> Result<Vec<Place<'a>>, Stri
     }
     ordered::sort_by_key(&mut places, |place| (place.path.clone(), place.rule.rank));
     Ok(places)
+}
+
+/// Makes what is missing at the target of a bind. `false`: there is no source, and none has to be there.
+fn make_target(tree: &Tree, rule: &Rule<'_>) -> Result<bool, String> {
+    let source = match tree.find(rule.source) {
+        Ok(source) => source,
+        Err(Errno::ENOENT | Errno::ENOTDIR) if rule.may_be_missing => return Ok(false),
+        Err(errno) => return Err(at(rule.source, errno.desc())),
+    };
+    if !matches!(tree.find(rule.path), Err(Errno::ENOENT)) {
+        return Ok(true);
+    }
+    let mut folders = DirBuilder::new();
+    folders.recursive(true).mode(FOLDER);
+    let made = match is_folder(&source).map_err(|errno| at(rule.source, errno.desc()))? {
+        true => folders.create(rule.path),
+        false => folders
+            .create(rule.path.parent().unwrap_or(rule.path))
+            .and_then(|()| OpenOptions::new().write(true).create_new(true).mode(FILE).open(rule.path))
+            .map(drop),
+    };
+    made.map(|()| true).map_err(|error| at(rule.path, error))
 }
 
 /// Whether the innermost of both acts that a path is under is `act`.
@@ -153,6 +193,14 @@ fn arrange(rules: &[Rule<'_>]) -> Result<File, String> {
             Act::Writable => no_exec(path),
             Act::Exec if is_read_only(path) => libc::MOUNT_ATTR_RDONLY,
             Act::Exec => 0,
+            Act::Bind => {
+                copies.push(copy(&tree, rule.source)?);
+                continue;
+            }
+            Act::BindReadOnly => {
+                copies.push(limited(&tree, rule.source, libc::MOUNT_ATTR_RDONLY, 0)?);
+                continue;
+            }
             _ => continue,
         };
         copies.push(limited(&tree, path, set, 0)?);
@@ -182,6 +230,10 @@ fn arrange(rules: &[Rule<'_>]) -> Result<File, String> {
                 if places.iter().any(is_new) {
                     continue;
                 }
+                copy
+            }
+            Act::Bind | Act::BindReadOnly => {
+                let Some(copy) = copies.next() else { continue };
                 copy
             }
             Act::Hidden => match tree.find(path) {

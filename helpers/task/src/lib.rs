@@ -10,6 +10,7 @@ mod blank;
 mod check;
 mod clock;
 mod container_network;
+mod device_access;
 mod directories;
 mod disk;
 mod encryption;

@@ -9,7 +9,7 @@ use kelson_sys::{netlink, rights};
 use nix::errno::Errno;
 use nix::sched::{CloneFlags, setns, unshare};
 
-use crate::file_view;
+use crate::{device_access, file_view};
 
 /// Makes those for which there are rules, and sends them.
 pub fn make(rules: &[String], control: &OwnedFd) -> Result<String, String> {
@@ -21,8 +21,10 @@ pub fn make(rules: &[String], control: &OwnedFd) -> Result<String, String> {
             _ => {}
         }
     }
-    let made = [file_view::make(rules)?, network, users];
-    let made: Vec<_> = made.iter().flatten().map(|namespace| namespace.as_fd()).collect();
+    let devices = device_access::make(rules)?;
+    let made = [file_view::make(rules)?, network, users].map(|made| made.map(OwnedFd::from));
+    let made: Vec<OwnedFd> = made.into_iter().chain([devices]).flatten().collect();
+    let made: Vec<_> = made.iter().map(|namespace| namespace.as_fd()).collect();
     rights::send(control.as_fd(), b"n", &made)
         .map_err(|errno| format!("cannot send its namespaces: {}", errno.desc()))?;
     Ok(String::new())

@@ -12,7 +12,7 @@ use kelson_spec::service::{Address, Listen, SocketSpec, UnixKind, UnixPlace};
 use kelson_sys::rights;
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, FcntlArg, OFlag, fcntl};
-use nix::sys::socket::sockopt::{IpFreebind, Ipv6V6Only, PassCred, ReuseAddr, ReusePort};
+use nix::sys::socket::sockopt::{IpFreebind, Ipv6V6Only, KeepAlive, PassCred, ReuseAddr, ReusePort};
 use nix::sys::socket::{
     AddressFamily, Backlog, SetSockOpt, SockFlag, SockType, SockaddrLike, SockaddrStorage, UnixAddr,
     VsockAddr, bind, connect, listen, setsockopt, socket,
@@ -100,7 +100,6 @@ fn why(errno: Errno) -> String {
     }
 }
 
-/// Not blocking is what the service may make it.
 fn bound(
     spec: &SocketSpec,
     family: AddressFamily,
@@ -108,7 +107,10 @@ fn bound(
     address: &dyn SockaddrLike,
     prepare: &dyn Fn(&OwnedFd) -> nix::Result<()>,
 ) -> nix::Result<OwnedFd> {
-    let made = socket(family, kind, SockFlag::SOCK_CLOEXEC, None)?;
+    let mut flags = SockFlag::SOCK_CLOEXEC;
+    // Otherwise the service may make it so.
+    flags.set(SockFlag::SOCK_NONBLOCK, spec.options.non_blocking);
+    let made = socket(family, kind, flags, None)?;
     prepare(&made)?;
     bind(made.as_raw_fd(), address)?;
     if kind != SockType::Datagram {
@@ -137,6 +139,7 @@ fn bind_inet(spec: &SocketSpec, address: SocketAddr, kind: SockType) -> nix::Res
         if address.is_ipv6() {
             setsockopt(made, Ipv6V6Only, &spec.options.ipv6_only)?;
         }
+        set(made, KeepAlive, spec.options.keep_alive)?;
         set(made, ReusePort, spec.options.reuse_port)?;
         set(made, IpFreebind, spec.options.free_bind)
     })
@@ -226,10 +229,12 @@ fn fifo(spec: &SocketSpec, path: &Path) -> Result<OwnedFd, String> {
     if !file.metadata().is_ok_and(|found| found.file_type().is_fifo()) {
         return Err("something that is no FIFO is at this path".to_owned());
     }
+    let mut status = OFlag::O_RDWR;
+    status.set(OFlag::O_NONBLOCK, spec.options.non_blocking);
     let (uid, gid) = spec.owner.unwrap_or((Uid::effective().as_raw(), Gid::effective().as_raw()));
     fchown(&file, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)))
         .and_then(|()| fchmod(&file, mode))
-        .and_then(|()| fcntl(&file, FcntlArg::F_SETFL(OFlag::O_RDWR)).map(drop))
+        .and_then(|()| fcntl(&file, FcntlArg::F_SETFL(status)).map(drop))
         .map_err(why)?;
     Ok(file.into())
 }

@@ -35,7 +35,8 @@ impl<F: RunnerFactory + ?Sized> RunnerFactory for UnitRunners<F> {
         if !rules.is_empty() {
             let has_view = spec.security.has_view(&spec.directories);
             let tasks = Arc::clone(&self.tasks);
-            let view = OwnView { tasks, rules, has_view, own: spec.security.own, made: None };
+            let (own, has_devices) = (spec.security.own, spec.security.devices.is_some());
+            let view = OwnView { tasks, rules, has_view, own, has_devices, made: None };
             runner = Box::new(ProvidedRunner::new(runner, view));
         }
         let runner = with_ipc_removed(with_pid_file(runner, spec, &self.tasks), spec, &self.tasks);
@@ -107,20 +108,22 @@ struct OwnView {
     rules: Vec<String>,
     has_view: bool,
     own: OwnNamespaces,
+    has_devices: bool,
     /// Known from its first run to its end, but not after another incarnation of PID 1 has begun.
     made: Option<Namespaces>,
 }
 
 impl OwnView {
     async fn prepare(&self) -> Result<Namespaces, RunnerError> {
-        let made = [self.has_view, self.own.network, self.own.users];
+        let made = [self.has_view, self.own.network, self.own.users, self.has_devices];
         let count = made.iter().filter(|is_made| **is_made).count();
         let request = Request::MakeNamespaces { rules: self.rules.clone() };
         let made = ask_for(&self.tasks, &request, count, "namespaces").await?;
         let mut made = made.into_iter().map(Arc::new);
         let mut next = |is_made: bool| is_made.then(|| made.next()).flatten();
         let (mounts, network) = (next(self.has_view), next(self.own.network));
-        Ok(Namespaces { mounts, network, users: next(self.own.users) })
+        let users = next(self.own.users);
+        Ok(Namespaces { mounts, network, users, devices: next(self.has_devices) })
     }
 }
 

@@ -79,9 +79,22 @@ pub struct Security {
     /// Further namespaces of its own; of a process.
     #[cfg_attr(not(feature = "units"), serde(skip))]
     pub own: OwnNamespaces,
+    /// The devices of a process. `None`: all.
+    #[cfg_attr(not(feature = "units"), serde(skip))]
+    pub devices: Option<DeviceAccess>,
     /// Of a process.
     #[cfg_attr(not(feature = "units"), serde(skip))]
     pub sandbox: Sandbox,
+}
+
+/// Devices that a process may open, whatever its user and its view of `/dev`.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DeviceAccess {
+    /// Without those that belong to no machine: `null`, `zero`, `full`, `random`, `urandom` and terminals.
+    pub no_usual: bool,
+    /// Each a path below `/dev`, or `char-` or `block-` and a name in `/proc/devices`; with `:` and some of `rwm` after it.
+    pub allow: Vec<String>,
 }
 
 /// What a process has for itself, besides a view of the file system.
@@ -112,6 +125,10 @@ pub struct FileView {
     pub private_tmp: bool,
     /// `/dev` has only what belongs to no device.
     pub private_devices: bool,
+    /// `SOURCE:TARGET`: what is at the first path is at the second too.
+    pub bind: Vec<String>,
+    /// The same, and nothing can be changed there.
+    pub bind_read_only: Vec<String>,
 }
 
 /// One place that looks different for a process.
@@ -132,10 +149,17 @@ pub enum ViewRule {
     Network,
     /// A user namespace, at `UID:GID` of its user.
     Users,
+    /// What is at a path, at `SOURCE:TARGET`.
+    Bind,
+    BindReadOnly,
+    /// A program that allows no device but those of the next rules; with `usual` the usual ones too.
+    DeviceProgram,
+    /// One of [`DeviceAccess::allow`].
+    Device,
 }
 
 impl ViewRule {
-    const WORDS: [(ViewRule, &str); 10] = [
+    const WORDS: [(ViewRule, &str); 14] = [
         (ViewRule::ReadOnly, "read-only"),
         (ViewRule::Writable, "writable"),
         (ViewRule::Hidden, "hidden"),
@@ -146,6 +170,10 @@ impl ViewRule {
         (ViewRule::Protect, "protect"),
         (ViewRule::Network, "network"),
         (ViewRule::Users, "users"),
+        (ViewRule::Bind, "bind"),
+        (ViewRule::BindReadOnly, "bind-read-only"),
+        (ViewRule::DeviceProgram, "device-program"),
+        (ViewRule::Device, "device"),
     ];
 
     /// A word for it and for its path, which [`ViewRule::of_word`] reads.
@@ -164,7 +192,7 @@ impl ViewRule {
 impl Security {
     /// Whether something is made for it that its processes enter.
     pub fn has_namespaces(&self, directories: &Directories) -> bool {
-        self.own != OwnNamespaces::default() || self.has_view(directories)
+        self.own != OwnNamespaces::default() || self.devices.is_some() || self.has_view(directories)
     }
 
     /// The rules of all that is made for it: those of its view, and of its other namespaces. They come after the view, in the
@@ -177,6 +205,10 @@ impl Security {
         if self.own.users {
             let (uid, gid) = user.map_or((0, 0), |user| (user.uid, user.gid));
             rules.push(ViewRule::Users.to_word(&format!("{uid}:{gid}")));
+        }
+        if let Some(devices) = &self.devices {
+            rules.push(ViewRule::DeviceProgram.to_word(if devices.no_usual { "" } else { "usual" }));
+            rules.extend(devices.allow.iter().map(|device| ViewRule::Device.to_word(device)));
         }
         rules
     }
@@ -205,7 +237,7 @@ impl Security {
         if !self.has_view(directories) {
             return Vec::new();
         }
-        let FileView { read_only, writable, hidden, no_exec, exec, private_tmp, private_devices } =
+        let FileView { read_only, writable, hidden, no_exec, exec, private_tmp, private_devices, .. } =
             &self.view;
         let own = self.own_folders(directories).map(|folder| folder.whole());
         let mut rules: Vec<String> = self
@@ -221,6 +253,8 @@ impl Security {
         add(ViewRule::Hidden, hidden);
         add(ViewRule::NoExec, no_exec);
         add(ViewRule::Exec, exec);
+        add(ViewRule::Bind, &self.view.bind);
+        add(ViewRule::BindReadOnly, &self.view.bind_read_only);
         let fixed = [
             (self.read_only_root, ViewRule::ReadOnly, "/"),
             (*private_tmp, ViewRule::Temporary, "-/tmp"),
@@ -244,6 +278,7 @@ impl Default for Security {
             seccomp: Seccomp::default(),
             view: FileView::default(),
             own: OwnNamespaces::default(),
+            devices: None,
             sandbox: Sandbox::default(),
         }
     }
@@ -300,6 +335,8 @@ mod tests {
             exec: paths(&["/usr"]),
             private_tmp: true,
             private_devices: true,
+            bind: paths(&["/srv:/mnt"]),
+            bind_read_only: paths(&["-/dev/log:/srv/log"]),
         };
         let protect = Protection::WORDS.map(|(_, protection)| protection).to_vec();
         let sandbox = Sandbox { protect, ..Sandbox::default() };
@@ -316,6 +353,8 @@ mod tests {
             "hidden:/home",
             "no-exec:/",
             "exec:/usr",
+            "bind:/srv:/mnt",
+            "bind-read-only:-/dev/log:/srv/log",
             "read-only:/",
             "temporary:-/tmp",
             "temporary:-/var/tmp",
@@ -328,6 +367,18 @@ mod tests {
             })
         );
         assert_eq!(ViewRule::of_word("nothing:/"), None);
+    }
+
+    #[test]
+    fn devices_are_rules_of_a_program() {
+        let rules = |devices| {
+            let security = Security { devices: Some(devices), ..Security::default() };
+            assert!(security.has_namespaces(&Directories::default()));
+            security.namespace_rules(&Directories::default(), None)
+        };
+        assert_eq!(rules(DeviceAccess::default()), ["device-program:usual"]);
+        let strict = DeviceAccess { no_usual: true, allow: vec!["/dev/sda:r".into()] };
+        assert_eq!(rules(strict), ["device-program:", "device:/dev/sda:r"]);
     }
 
     #[test]

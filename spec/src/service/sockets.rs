@@ -32,6 +32,27 @@ pub struct SocketOptions {
     /// Also while the host does not have the address.
     pub free_bind: bool,
     pub pass_credentials: bool,
+    /// Connections by TCP that are quiet are looked after.
+    pub keep_alive: bool,
+    /// The service gets it as one that does not block.
+    pub non_blocking: bool,
+    /// It is the standard input too.
+    pub stdin: bool,
+}
+
+impl SocketOptions {
+    /// Each with its letter in a word.
+    fn letters(&mut self) -> [(&mut bool, char); 7] {
+        [
+            (&mut self.ipv6_only, '6'),
+            (&mut self.reuse_port, 'r'),
+            (&mut self.free_bind, 'f'),
+            (&mut self.pass_credentials, 'c'),
+            (&mut self.keep_alive, 'k'),
+            (&mut self.non_blocking, 'n'),
+            (&mut self.stdin, 's'),
+        ]
+    }
 }
 
 impl SocketSpec {
@@ -51,7 +72,8 @@ impl SocketSpec {
     pub fn misplaced(&self, listen: &Listen) -> impl Iterator<Item = (&'static str, &'static str)> {
         let (is_file, is_inet) = (self.path().is_some(), listen.address().is_some());
         let takes = !matches!(listen, Listen::Udp(_) | Listen::Fifo(_));
-        let SocketOptions { ipv6_only, reuse_port, free_bind, pass_credentials } = self.options;
+        let SocketOptions { ipv6_only, reuse_port, free_bind, pass_credentials, keep_alive, .. } =
+            self.options;
         // With the default nothing is asked for.
         let needs = [
             (
@@ -68,6 +90,7 @@ impl SocketSpec {
                 matches!(listen, Listen::Unix(..)) || !pass_credentials,
                 "only messages of Unix sockets have them",
             ),
+            ("keepAlive", matches!(listen, Listen::Tcp(_)) || !keep_alive, "only TCP has it"),
             ("backlog", takes || self.backlog == Self::BACKLOG, "it takes no connections"),
         ];
         needs.into_iter().filter(|(_, fits, _)| !fits).map(|(key, _, why)| (key, why))
@@ -85,10 +108,9 @@ impl SocketSpec {
     /// As one word of a command line, for the helper that makes it.
     pub fn to_word(&self) -> String {
         let owner = self.owner.map(|(uid, gid)| format!("{uid}.{gid}")).unwrap_or_default();
-        let SocketOptions { ipv6_only, reuse_port, free_bind, pass_credentials } = self.options;
-        let options = [(ipv6_only, '6'), (reuse_port, 'r'), (free_bind, 'f'), (pass_credentials, 'c')];
-        let options: String =
-            options.iter().filter(|(is_set, _)| *is_set).map(|(_, letter)| *letter).collect();
+        let mut options = self.options;
+        let letters = options.letters().into_iter().filter(|(is_set, _)| **is_set);
+        let options: String = letters.map(|(_, letter)| letter).collect();
         format!("{}:{}:{:o}:{owner}:{options}:{}", self.name, self.backlog, self.mode, self.listen)
     }
 
@@ -101,18 +123,15 @@ impl SocketSpec {
             Some((uid, gid)) => Some((uid.parse().ok()?, gid.parse().ok()?)),
             None => None,
         };
+        let mut options = SocketOptions::default();
+        options.letters().into_iter().for_each(|(is_set, letter)| *is_set = letters.contains(letter));
         Some(SocketSpec {
             name: name.to_owned(),
             listen: listen.to_owned(),
             backlog: backlog.parse().ok()?,
             mode: u32::from_str_radix(mode, 8).ok()?,
             owner,
-            options: SocketOptions {
-                ipv6_only: letters.contains('6'),
-                reuse_port: letters.contains('r'),
-                free_bind: letters.contains('f'),
-                pass_credentials: letters.contains('c'),
-            },
+            options,
         })
     }
 }
@@ -274,7 +293,17 @@ mod tests {
         for (owner, options, listen) in [
             (None, SocketOptions::default(), "0.0.0.0:80"),
             (Some((33, 0)), options, "datagram:/run/a b:c"),
-            (Some((0, 7)), SocketOptions { reuse_port: true, free_bind: true, ..options }, "udp:[::]:53"),
+            (
+                Some((0, 7)),
+                SocketOptions {
+                    reuse_port: true,
+                    keep_alive: true,
+                    non_blocking: true,
+                    stdin: true,
+                    ..options
+                },
+                "udp:[::]:53",
+            ),
         ] {
             let (name, listen) = ("http".to_owned(), listen.to_owned());
             let socket = SocketSpec { name, listen, backlog: 7, mode: 0o660, owner, options };

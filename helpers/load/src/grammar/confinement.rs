@@ -15,7 +15,7 @@ use kelson_spec::features::Feature;
 use kelson_spec::kernel;
 use kelson_spec::near::near;
 use kelson_spec::service::{
-    LogSpec, ResourceLimit, Resources, Seccomp, Security, Stdout, StopMode, StopSpec,
+    DeviceAccess, LogSpec, ResourceLimit, Resources, Seccomp, Security, Stdout, StopMode, StopSpec,
 };
 use kelson_spec::units::{self, NEVER};
 
@@ -160,8 +160,69 @@ pub fn security(held: u64) -> Mapping<Security> {
             "paths from which the process can execute nothing";
         key "execPaths" (of_view!(exec)) = part(Feature::Units, || view_paths(false)),
             "paths from which it can, below one of those";
+        key "bindPaths" (of_view!(bind)) = part(Feature::Units, binds),
+            "`SOURCE:TARGET`: what is at the first path, [is at the second too](#file-view)";
+        key "bindReadOnlyPaths" (of_view!(bind_read_only)) = part(Feature::Units, binds),
+            "the same, read-only";
+        means "devices" devices = part(Feature::Units, || Mapping::codec(device_access).optional()), "all",
+            "the [devices](#devices-of-a-process) that the process can open, whatever `/dev` has";
     };
     with_sandbox(security)
+}
+
+/// The devices of a process.
+fn device_access() -> Mapping<DeviceAccess> {
+    let usual = At::new(
+        |access: &DeviceAccess| Some(!access.no_usual),
+        |access: &mut DeviceAccess, usual: bool| access.no_usual = !usual,
+    );
+    keys! {
+        Mapping::new("device-access", DeviceAccess::default);
+        key "allow" allow = device().list("a list of devices such as [/dev/net/tun]"),
+            "paths below `/dev`, and `char-NAME` and `block-NAME` of `/proc/devices`; with `:r`, `:w` or `:rw` after it not all of \
+             `rwm` (`m`: create nodes)";
+        key "usual" (usual) = boolean(),
+            "`true`: also `null`, `zero`, `full`, `random`, `urandom`, `tty`, `ptmx` and pseudoterminals";
+    }
+}
+
+fn device() -> Codec<String> {
+    let kind = || form("device", "^(/dev/[^:]+|(char|block)-[^:/]+)(:[rwm]{1,3})?$", "/dev/net/tun");
+    some_text().of_kind(move || Kind::Form(kind())).but(|text: &String| {
+        let (device, access) = text.rsplit_once(':').unwrap_or((text, "rwm"));
+        let is_path = device.starts_with("/dev/")
+            && Path::new(device).components().all(|part| !matches!(part, Component::ParentDir));
+        let name = device.strip_prefix("char-").or_else(|| device.strip_prefix("block-"));
+        let is_name = name.is_some_and(|name| !name.is_empty() && !name.contains('/'));
+        let is_access = !access.is_empty() && access.chars().all(|letter| "rwm".contains(letter));
+        (!is_access || !is_path && !is_name).then(|| {
+            format!("{} is not a device; write such as /dev/net/tun, /dev/sda:r or char-rtc", quoted(text))
+        })
+    })
+}
+
+/// Pairs of paths with `:` between them, perhaps with `-` before the first.
+fn binds() -> Codec<Vec<String>> {
+    let kind = || Kind::Form(form("paths", "^-?/[^:]*:/[^:]+$", "/srv/shop:/mnt"));
+    let one = some_text().of_kind(kind).but(|text: &String| {
+        let plain = |path: &str| {
+            path.starts_with('/')
+                && Path::new(path)
+                    .components()
+                    .all(|part| matches!(part, Component::RootDir | Component::Normal(_)))
+        };
+        let both = text.strip_prefix('-').unwrap_or(text).split_once(':');
+        let is_right = both.is_some_and(|(source, target)| {
+            plain(source) && plain(target) && target != "/" && !target.contains(':')
+        });
+        (!is_right).then(|| {
+            format!(
+                "{} is not two paths from the root; write SOURCE:TARGET, without . and .. in it",
+                quoted(text)
+            )
+        })
+    });
+    one.list("a list such as [/srv/shop:/mnt]")
 }
 
 /// Paths, each with `-` before it if it may be missing; with `root` also `/` alone.

@@ -365,6 +365,11 @@ fn together(d: &mut Decoder<'_>, seen: &Seen<'_, '_>, spec: &mut ServiceSpec) {
         let text = "a container has users and a network of its own; privateUsers and privateNetwork are for a process";
         seen.wrong_value(d, "security", text);
     }
+    if is_container && spec.security.devices.is_some() {
+        let text =
+            "a container has the devices of container.devices alone; security.devices is for a process";
+        seen.wrong_value(d, "security", text);
+    }
     if is_container && spec.remove_ipc {
         seen.wrong_key(
             d,

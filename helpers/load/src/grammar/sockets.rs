@@ -82,6 +82,12 @@ fn socket() -> Mapping<SocketSpec> {
             "`true`: it listens also while the host does not have the address";
         key "passCredentials" (option(|options| &mut options.pass_credentials)) = boolean(),
             "`true`: messages of a Unix socket name their sender (`SO_PASSCRED`)";
+        key "keepAlive" (option(|options| &mut options.keep_alive)) = boolean(),
+            "`true`: the kernel asks from time to time whether the other end of a quiet connection is there (`SO_KEEPALIVE`)";
+        key "nonBlocking" (option(|options| &mut options.non_blocking)) = boolean(),
+            "`true`: the service gets it with `O_NONBLOCK`";
+        key "stdin" (option(|options| &mut options.stdin)) = boolean(),
+            "`true`: it is the standard input of the main process too";
     };
     mapping.check(|d, seen, socket| {
         let Ok(listen) = Listen::read(&socket.listen) else { return };
@@ -150,6 +156,10 @@ pub fn check(d: &mut Decoder<'_>, seen: &Seen<'_, '_>, spec: &ServiceSpec) {
                 format_args!("two of them listen on {}; leave one out", socket.listen),
             );
         }
+    }
+    if spec.sockets.iter().filter(|socket| socket.options.stdin).count() > 1 {
+        let text = "a process has one standard input; write stdin: true at one of them";
+        seen.wrong_value(d, "sockets", text);
     }
     let last = i32::try_from(spec.sockets.len()).unwrap_or(i32::MAX).saturating_add(FIRST.saturating_sub(1));
     if let Readiness::Descriptor(number) = spec.readiness

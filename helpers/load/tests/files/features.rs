@@ -14,7 +14,7 @@ fn folder() -> Folder {
     folder.service("box", "name: box\ncontainer: {image: web}\nuser: www\n");
     folder.service(
         "web",
-        "name: web\nuser: www\nprocess: {command: [/bin/web]}\nsecrets: [db]\nexpand: true\nsuccess: [3]\nstop: {hangUp: true}\nreload: {signal: HUP}\numask: \"0027\"\ndirectories: {state: [web]}\nremoveIpc: true\nsockets: [{name: a, listen: /run/a}]\nsecurity: {hiddenPaths: [/home], privateTmp: true, privateUsers: true, protect: [clock], systemCalls: {deny: [mount]}}\nhealth: [{tcp: {port: 80}}, {exec: {command: [/bin/ask]}}, {http: {port: 80}}]\n",
+        "name: web\nuser: www\nprocess: {command: [/bin/web]}\nsecrets: [db]\nexpand: true\nsuccess: [3]\nstop: {hangUp: true}\nreload: {signal: HUP}\numask: \"0027\"\ndirectories: {state: [web]}\nremoveIpc: true\nsockets: [{name: a, listen: /run/a}]\nsecurity: {hiddenPaths: [/home], privateTmp: true, privateUsers: true, bindPaths: [/srv:/mnt], devices: {}, protect: [clock], systemCalls: {deny: [mount]}}\nhealth: [{tcp: {port: 80}}, {exec: {command: [/bin/ask]}}, {http: {port: 80}}]\n",
     );
     folder.service("old", "name: old\nprocess: {command: [/bin/old]}\n");
     folder.group("shop", "health: [{grpc: {port: 80}}]\n");
@@ -68,6 +68,8 @@ fn each_key_is_rejected_with_the_feature_that_it_needs() {
             without("security.hiddenPaths", Feature::Units),
             without("security.privateTmp", Feature::Units),
             without("security.privateUsers", Feature::Units),
+            without("security.bindPaths", Feature::Units),
+            without("security.devices", Feature::Units),
             without("security.protect", Feature::Units),
             without("security.systemCalls", Feature::Units),
             without("health[0].tcp", Feature::Probes),

@@ -93,7 +93,7 @@ oomScoreAdjust: 500
 cpuAffinity: [0, 1, 4-7, 64]
 removeIpc: true
 limits: {nofile: 65536, core: unlimited, memlock: {soft: 64Ki, hard: 1Mi}}
-security: {noNewPrivileges: false, readOnlyRoot: true, capabilities: {drop: [all], add: [net_bind_service, CAP_CHOWN]}, seccomp: unconfined, readOnlyPaths: [/etc], writablePaths: [-/var/lib/web], hiddenPaths: [/home], privateTmp: true, privateDevices: true, privateNetwork: true, privateUsers: true, noExecPaths: [/], execPaths: [/usr], protect: [clock, hostname], restrict: [realtime], namespaces: {deny: [user, net]}, addressFamilies: {allow: [unix, inet]}}
+security: {noNewPrivileges: false, readOnlyRoot: true, capabilities: {drop: [all], add: [net_bind_service, CAP_CHOWN]}, seccomp: unconfined, readOnlyPaths: [/etc], writablePaths: [-/var/lib/web], hiddenPaths: [/home], privateTmp: true, privateDevices: true, privateNetwork: true, privateUsers: true, noExecPaths: [/], execPaths: [/usr], bindPaths: [/srv:/mnt], bindReadOnlyPaths: ["-/dev/log:/srv/log"], devices: {usual: false, allow: [/dev/net/tun, "char-rtc:r"]}, protect: [clock, hostname], restrict: [realtime], namespaces: {deny: [user, net]}, addressFamilies: {allow: [unix, inet]}}
 api: operator
 logs: {maxSize: 10Mi, maxFiles: 5, rateLimit: 1000, console: true, stdout: prefix}
 "#;
@@ -326,7 +326,13 @@ fn every_key_of_a_service_file_is_read() {
                 private_devices: true,
                 no_exec: vec!["/".into()],
                 exec: vec!["/usr".into()],
+                bind: vec!["/srv:/mnt".into()],
+                bind_read_only: vec!["-/dev/log:/srv/log".into()],
             },
+            devices: Some(DeviceAccess {
+                no_usual: true,
+                allow: vec!["/dev/net/tun".into(), "char-rtc:r".into()],
+            }),
             sandbox: Sandbox {
                 protect: vec![Protection::Clock, Protection::Hostname],
                 restrict: vec![Restriction::Realtime],

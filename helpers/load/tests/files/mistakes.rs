@@ -236,6 +236,16 @@ limits: {nofile: {soft: 2}}
 security: {hiddenPaths: [home]}
 => 5:26: security.hiddenPaths[0]: "home" is not a path from the root; write it with / first
 
+security: {bindPaths: [/srv, "/a:/", "/a:b"]}
+=> 5:24: security.bindPaths[0]: "/srv" is not two paths from the root; write SOURCE:TARGET, without . and .. in it
+=> 5:30: security.bindPaths[1]: "/a:/" is not two paths from the root; write SOURCE:TARGET, without . and .. in it
+=> 5:38: security.bindPaths[2]: "/a:b" is not two paths from the root; write SOURCE:TARGET, without . and .. in it
+
+security: {devices: {allow: [null, "/dev/sda:x", /dev/../etc]}}
+=> 5:30: security.devices.allow[0]: this item is empty; give it a value or remove it
+=> 5:36: security.devices.allow[1]: "/dev/sda:x" is not a device; write such as /dev/net/tun, /dev/sda:r or char-rtc
+=> 5:50: security.devices.allow[2]: "/dev/../etc" is not a device; write such as /dev/net/tun, /dev/sda:r or char-rtc
+
 security: {readOnlyPaths: [-/srv/../etc, /]}
 => 5:28: security.readOnlyPaths[0]: the whole root is readOnlyRoot, and a path has no . or .. in it
 => 5:42: security.readOnlyPaths[1]: the whole root is readOnlyRoot, and a path has no . or .. in it

@@ -12,8 +12,8 @@ const PROCESS: &str = "process: {command: [/bin/web]}\n";
 #[test]
 fn they_are_read_and_written_as_they_were() {
     let folder = folder(&format!(
-        "{PROCESS}start: onDemand\nsockets:\n  - {{name: http, listen: '*:80', backlog: 7, freeBind: true, ipv6Only: true, reusePort: true}}\n  \
-         - {{name: ctl, listen: /run/web.sock, mode: '0660', user: '7:8', passCredentials: true}}\n  \
+        "{PROCESS}start: onDemand\nsockets:\n  - {{name: http, listen: '*:80', backlog: 7, freeBind: true, ipv6Only: true, reusePort: true, keepAlive: true}}\n  \
+         - {{name: ctl, listen: /run/web.sock, mode: '0660', user: '7:8', passCredentials: true, nonBlocking: true, stdin: true}}\n  \
          - {{name: ctl, listen: 'udp:[::1]:53'}}\n"
     ));
     let loaded = folder.load();
@@ -29,6 +29,9 @@ fn they_are_read_and_written_as_they_were() {
         reuse_port: !pass_credentials,
         free_bind: !pass_credentials,
         pass_credentials,
+        keep_alive: !pass_credentials,
+        non_blocking: pass_credentials,
+        stdin: pass_credentials,
     };
     let expected = [
         SocketSpec { backlog: 7, options: options(false), ..socket("http", "*:80") },
@@ -74,6 +77,16 @@ fn who_cannot_have_them_is_told_why() {
         (
             format!("{PROCESS}sockets: [{{name: a, listen: /run/a}}, {{name: b, listen: /run/a}}]\n"),
             "sockets: two of them listen on /run/a; leave one out",
+        ),
+        (
+            format!(
+                "{PROCESS}sockets: [{{name: a, listen: /run/a, stdin: true}}, {{name: b, listen: /run/b, stdin: true}}]\n"
+            ),
+            "sockets: a process has one standard input; write stdin: true at one of them",
+        ),
+        (
+            format!("{PROCESS}sockets: [{{name: a, listen: /run/a, keepAlive: true}}]\n"),
+            "sockets[0].keepAlive: only TCP has it; leave it out",
         ),
         (
             format!("{PROCESS}sockets: [{{name: a:b, listen: /run/a}}]\n"),

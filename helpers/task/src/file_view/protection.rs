@@ -55,12 +55,18 @@ pub(super) fn rules(names: &[&str]) -> Option<Vec<Rule<'static>>> {
         rules.extend(files.iter().map(|(act, path)| {
             // A file that names a path stands against all but this.
             let rank = if *act == Act::Writable { 0 } else { 4 };
-            Rule { act: *act, rank, path: Path::new(*path), may_be_missing: true }
+            Rule { act: *act, rank, path: Path::new(*path), source: Path::new(""), may_be_missing: true }
         }));
     }
     if is_own || is_bare {
         let act = Act::Processes { is_own, is_bare };
-        rules.push(Rule { act, rank: 1, path: Path::new("/proc"), may_be_missing: false });
+        rules.push(Rule {
+            act,
+            rank: 1,
+            path: Path::new("/proc"),
+            source: Path::new(""),
+            may_be_missing: false,
+        });
     }
     Some(rules)
 }

@@ -1,10 +1,10 @@
-use std::io::{Read as _, Write as _};
-use std::net::{TcpStream, UdpSocket};
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 
 use kelson_spec::service::SocketOptions;
-use nix::sys::socket::{SockaddrIn, getsockname, socketpair};
+use nix::sys::socket::{SockaddrIn, getsockname, getsockopt, socketpair};
 
 use super::*;
 
@@ -102,6 +102,13 @@ fn an_address_is_bound_as_its_options_say() {
     assert!(one(none, "127.0.0.1:47232").unwrap_err().contains("another program has this address"));
     assert!(one(none, "192.0.2.7:47232").unwrap_err().contains("the host does not have this address"));
     one(SocketOptions { free_bind: true, ..none }, "192.0.2.7:47232").unwrap();
+    let kept =
+        one(SocketOptions { keep_alive: true, non_blocking: true, ..none }, "127.0.0.1:47234").unwrap();
+    assert!(getsockopt(&kept[0], KeepAlive).unwrap());
+    assert_eq!(
+        TcpListener::from(kept[0].try_clone().unwrap()).accept().unwrap_err().kind(),
+        ErrorKind::WouldBlock
+    );
     let any = one(none, "*:47233").unwrap();
     TcpStream::connect("127.0.0.1:47233").unwrap();
     drop(any);
