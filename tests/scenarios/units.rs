@@ -14,7 +14,15 @@ struct Imported {
     file: Option<String>,
     error: Option<String>,
     fate: String,
+    #[serde(default)]
+    beside: Vec<Beside>,
     findings: Vec<Finding>,
+}
+
+#[derive(Deserialize)]
+struct Beside {
+    service: String,
+    file: String,
 }
 
 #[derive(Deserialize)]
@@ -74,6 +82,18 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
+/// The socket units of a unit: that of its name, and those that it names.
+fn sockets(path: &Path) -> Vec<PathBuf> {
+    let own = path.with_extension("socket");
+    let text = std::fs::read_to_string(path).expect("a unit is text");
+    let named = text.split([' ', '=', '\n']).filter(|word| word.ends_with(".socket"));
+    let mut sockets: Vec<PathBuf> = named.map(|name| path.with_file_name(name)).chain([own]).collect();
+    sockets.sort();
+    sockets.dedup();
+    sockets.retain(|path| path.is_file());
+    sockets
+}
+
 fn translated(package: &str, path: &Path) -> Unit {
     let mut command = Command::new(paths::binary("kelsonctl"));
     // Only the host knows its name.
@@ -82,10 +102,7 @@ fn translated(package: &str, path: &Path) -> Unit {
     if name.ends_with("@.service") {
         command.args(["--instance", "main"]);
     }
-    let socket = path.with_extension("socket");
-    if socket.is_file() {
-        command.arg(socket);
-    }
+    command.args(sockets(path));
     let done = command.output().expect("kelsonctl runs");
     let all: Vec<Imported> =
         serde_json::from_slice(&done.stdout).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
@@ -98,15 +115,23 @@ fn mistakes(units: &[Unit]) -> String {
     let mut said = String::new();
     for unit in units {
         let (Some(service), Some(file)) = (&unit.done.service, &unit.done.file) else { continue };
-        let path = folder.path().join(format!("{service}.yaml"));
-        std::fs::write(&path, file).expect("a service file");
-        let done = Command::new(paths::binary("kelsonctl")).arg("validate").arg(&path).output();
-        let done = done.expect("kelsonctl runs");
-        if !done.status.success() {
-            said += &format!("{}: {}\n{file}", unit.name, String::from_utf8_lossy(&done.stdout));
+        let beside = unit.done.beside.iter().map(|one| (&one.service, &one.file));
+        for (service, file) in std::iter::once((service, file)).chain(beside) {
+            said += &mistake(folder.path(), &unit.name, service, file);
         }
     }
     said
+}
+
+fn mistake(folder: &Path, unit: &str, service: &str, file: &str) -> String {
+    let path = folder.join(format!("{service}.yaml"));
+    std::fs::write(&path, file).expect("a service file");
+    let done = Command::new(paths::binary("kelsonctl")).arg("validate").arg(&path).output();
+    let done = done.expect("kelsonctl runs");
+    match done.status.success() {
+        true => String::new(),
+        false => format!("{unit}: {}\n{file}", String::from_utf8_lossy(&done.stdout)),
+    }
 }
 
 #[test]
@@ -155,7 +180,7 @@ fn page(units: &[Unit], packages: usize) -> String {
     let mut page = String::from(
         "# Units of Debian\n\n<!-- Written by hack/docs --renew-units, from tests/scenarios/units.rs. -->\n\n\
          `make test-long` translates the service units of well-known packages of Debian 12 (`hack/debian-packages`) with \
-         [`kelsonctl import systemd`](../howto/import.md), each with the socket unit of its name, and fails if fewer than before come out without loss.\n\
+         [`kelsonctl import systemd`](../howto/import.md), each with its socket units, and fails if fewer than before come out without loss.\n\
          Every translation is a service file that `kelsonctl validate` takes.\n\n",
     );
     let count = |page: &mut String, text: &str| writeln!(page, "{text}").expect("a String takes all");
@@ -198,7 +223,14 @@ fn a_unit_is_whole_if_no_key_is_lost() {
     let unit = |fate: &str, findings| Unit {
         package: "p".into(),
         name: "a.service".into(),
-        done: Imported { service: None, file: None, error: None, fate: fate.into(), findings },
+        done: Imported {
+            service: None,
+            file: None,
+            error: None,
+            fate: fate.into(),
+            beside: Vec::new(),
+            findings,
+        },
     };
     let units = [
         unit("rejected", vec![finding("B", "rejected"), finding("A", "rejected"), finding("B", "rejected")]),

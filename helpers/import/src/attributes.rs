@@ -99,6 +99,26 @@ fn scheduled(draft: &mut Draft<'_>, setting: &Setting, words: &[&str]) -> Outcom
     ))
 }
 
+/// `AppArmorProfile=`, which the kernel puts in force with the next program of a process that asks for it.
+pub fn app_armor(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
+    let text = setting.last();
+    let (may_fail, name) = text.strip_prefix('-').map_or((false, text), |name| (true, name));
+    let name = match draft.expanded(name) {
+        Ok(name) if name.is_empty() => return Outcome::as_table(),
+        Ok(name) => name,
+        Err(outcome) => return outcome,
+    };
+    // Without AppArmor in the kernel systemd does nothing either.
+    let script = match may_fail {
+        true => "{ echo \"exec $0\" >/proc/self/attr/exec; } 2>/dev/null; exec \"$@\"",
+        false => {
+            "[ ! -e /sys/kernel/security/apparmor ] || echo \"exec $0\" >/proc/self/attr/exec && exec \"$@\""
+        }
+    };
+    draft.scheduler.extend(["sh", "-c", script, &name].map(str::to_owned));
+    Outcome::approximated("a shell asks for the profile, for the main program alone and not for hooks")
+}
+
 pub fn nice(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
     match number(setting, -20..=19) {
         Ok(nice) => {

@@ -121,5 +121,5 @@ fn service(context: &Context<'_>, name: &str, value: &Value) -> Translation {
         draft.find("image", value.line, Fate::Rejected, sentence);
     }
     let (file, findings) = draft.finished();
-    Translation { name: service, file, findings }
+    Translation { name: service, file, beside: Vec::new(), findings }
 }

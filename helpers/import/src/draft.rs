@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use kelson_load::Json;
-use kelson_spec::service::{Hook, Requirement, ServiceKind, ServiceSpec, StartMode, StopMode, Workload};
+use kelson_spec::service::{
+    Hook, Requirement, ServiceKind, ServiceSpec, SocketOptions, StartMode, StopMode, Workload,
+};
 use kelson_spec::units::NEVER;
 
 use crate::finding::Outcome;
@@ -19,6 +21,16 @@ const TIMEOUT: Duration = Duration::from_secs(90);
 
 /// The most hooks of a kind that a service file takes.
 const MOST_HOOKS: usize = 32;
+
+/// The one-shot that runs what a socket unit runs before its sockets are made, as a service unit.
+#[derive(Debug)]
+pub struct Before {
+    /// Of its file.
+    pub unit: String,
+    /// The name of the socket unit.
+    pub source: String,
+    pub text: String,
+}
 
 /// The state of a translation. The functions of the table write into it.
 #[derive(Debug)]
@@ -42,6 +54,10 @@ pub struct Draft<'u> {
     pub given_sockets: Vec<String>,
     pub sockets: Vec<Json>,
     pub socket: Socket,
+    /// Options that the service asks for, of all of them.
+    pub of_sockets: SocketOptions,
+    /// The programs before them.
+    pub beside: Vec<Before>,
     /// A stop kills what does not end in time.
     pub kills: bool,
     /// The program that runs the main one, with its arguments: it sets how that is scheduled.
@@ -74,6 +90,8 @@ impl<'u> Draft<'u> {
             given_sockets: Vec::new(),
             sockets: Vec::new(),
             socket: Socket::default(),
+            of_sockets: SocketOptions::default(),
+            beside: Vec::new(),
             kills: true,
             scheduler: Vec::new(),
             earlier: Vec::new(),

@@ -12,6 +12,7 @@ mod commands;
 pub mod compose;
 mod conditions;
 mod confinement;
+mod devices;
 mod draft;
 mod ends;
 mod environment;
@@ -39,7 +40,7 @@ mod written;
 
 use kelson_load::Json;
 
-use draft::Draft;
+use draft::{Before, Draft};
 use judgement::{finding, judged};
 use settings::{Setting, Settings};
 use unit_name::{UnitName, kelson_name};
@@ -75,11 +76,26 @@ pub struct Translation {
     /// Of the service; its file is this and `.yaml`.
     pub name: String,
     pub file: Json,
+    /// One-shots that it waits for: the programs before the sockets of its socket units.
+    pub beside: Vec<Beside>,
     /// One for each key of the unit, in the order of the unit.
     pub findings: Vec<Finding>,
 }
 
+/// A further service that a unit becomes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Beside {
+    pub name: String,
+    pub file: Json,
+}
+
 impl Translation {
+    /// The service files, each with the name of its service.
+    pub fn files(&self) -> impl Iterator<Item = (&str, &Json)> {
+        let beside = self.beside.iter().map(|one| (one.name.as_str(), &one.file));
+        std::iter::once((self.name.as_str(), &self.file)).chain(beside)
+    }
+
     /// The worst that became of a key.
     pub fn fate(&self) -> Fate {
         self.findings.iter().map(|finding| finding.fate).max().unwrap_or_default()
@@ -136,6 +152,15 @@ pub fn service_with(unit: &Unit<'_>, sockets: &[SocketUnit<'_>]) -> Result<Trans
     findings.extend(judgement::all(&mut draft, &settings, judged));
     conditions::settle(&mut draft);
     findings.extend(socket_units::translate(&mut draft, sockets));
+    let is_stop_alone = draft.is_oneshot()
+        && settings.service_list("ExecStart").is_empty()
+        && !settings.service_list("ExecStop").is_empty();
+    if let kelson_spec::service::Workload::Process(process) = &mut draft.spec.workload
+        && process.command.is_empty()
+        && is_stop_alone
+    {
+        process.command = vec!["/bin/true".to_owned()];
+    }
     if let kelson_spec::service::Workload::Process(process) = &draft.spec.workload
         && process.command.is_empty()
     {
@@ -145,7 +170,15 @@ pub fn service_with(unit: &Unit<'_>, sockets: &[SocketUnit<'_>]) -> Result<Trans
         return Err(Error::NoCommand(name.full(), why));
     }
     sandbox::finish(&mut draft);
-    Ok(Translation { name: service, file: draft.finished(), findings })
+    let beside = draft.beside.drain(..).filter_map(|one| before_sockets(&one)).collect();
+    Ok(Translation { name: service, file: draft.finished(), beside, findings })
+}
+
+/// The one-shot before the sockets of a socket unit.
+fn before_sockets(before: &Before) -> Option<Beside> {
+    let sources = vec![Source { name: &before.source, text: &before.text }];
+    let unit = Unit { name: &before.unit, instance: None, sources, specifiers: Vec::new() };
+    service(&unit).ok().map(|done| Beside { name: done.name, file: done.file })
 }
 
 /// The name under which the unit runs.

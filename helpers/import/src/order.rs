@@ -52,6 +52,9 @@ pub fn sockets(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
 pub fn after(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
     each(draft, setting, |draft, unit| match other(unit) {
         Other::Moot(why) => Outcome::kept(format!("{unit}: {why}")),
+        Other::Condition(Requirement::Mount(_), _) if !is_in(draft, &["Requires", "BindsTo"], unit) => {
+            Outcome::kept(format!("{unit}: {BOOT}"))
+        }
         Other::Condition(requirement, why) => {
             draft.depends(requirement);
             if is_point(unit) {
@@ -63,14 +66,17 @@ pub fn after(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
             draft.depends(Requirement::service(unit, ServiceEvent::Settled));
             Outcome::kept(format!("{unit}: `after`"))
         }
-        Other::Service(_) if is_in(draft, &["Requires", "BindsTo", "Requisite"], unit) => {
+        Other::Socket(_) if sockets::is_own(draft, unit) => Outcome::kept(format!("{unit}: see its own key")),
+        Other::Service(_) | Other::Socket(_) if is_in(draft, &["Requires", "BindsTo", "Requisite"], unit) => {
             Outcome::kept(format!("{unit}: `depends`"))
         }
-        Other::Service(name) => {
+        Other::Service(name) | Other::Socket(name) => {
             draft.depends(Requirement::service(name, ServiceEvent::Settled));
             Outcome::kept(format!("{unit}: `after`"))
         }
-        Other::Strange if sockets::is_own(draft, unit) => Outcome::kept(format!("{unit}: see its own key")),
+        Other::Strange if unit.ends_with(".automount") => {
+            Outcome::kept(format!("{unit}: Kelson mounts nothing at its first use"))
+        }
         Other::Strange => {
             Outcome::rejected(format!("the service does not wait for {unit}, which Kelson does not have"))
         }
@@ -97,6 +103,13 @@ fn needs(draft: &mut Draft<'_>, setting: &Setting, when_down: WhenDown) -> Outco
                 )),
             }
         }
+        Other::Socket(_) if sockets::is_own(draft, unit) => sockets::given(draft, unit),
+        Other::Socket(name) => {
+            let text =
+                format!("{unit}: the service waits until {name} is up, or its sockets take connections");
+            draft.depends(Requirement::Service { name, event: ServiceEvent::Up, when_down });
+            Outcome::approximated(text)
+        }
         Other::Service(name) => {
             draft.depends(Requirement::Service { name, event: ServiceEvent::Up, when_down });
             Outcome::approximated(match (when_down, is_after(draft, unit)) {
@@ -117,7 +130,6 @@ fn needs(draft: &mut Draft<'_>, setting: &Setting, when_down: WhenDown) -> Outco
         Other::Point => Outcome::rejected(format!(
             "the service starts whether what {unit} stands for is there or not; write `depends` for what it needs"
         )),
-        Other::Strange if sockets::is_own(draft, unit) => sockets::given(draft, unit),
         Other::Strange => Outcome::rejected(format!(
             "{unit} is of a kind that Kelson does not have; the service starts without it"
         )),
@@ -131,13 +143,16 @@ pub fn wants(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
             draft.depends(requirement);
             Outcome::approximated(format!("{unit}: {why}"))
         }
+        Other::Socket(_) if sockets::is_own(draft, unit) => sockets::given(draft, unit),
+        Other::Socket(name) => {
+            Outcome::kept(format!("{name} starts by itself if its own file says `start: onDemand`"))
+        }
         Other::Service(name) => {
             Outcome::kept(format!("{name} starts by itself if its own file says `start: auto`"))
         }
         Other::Point => {
             Outcome::kept(format!("{unit}: the services of it start by themselves, with `start: auto`"))
         }
-        Other::Strange if sockets::is_own(draft, unit) => sockets::given(draft, unit),
         Other::Strange => {
             Outcome::rejected(format!("{unit} is of a kind that Kelson does not have; it is not started"))
         }
@@ -154,7 +169,7 @@ pub fn before(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
                 return Outcome::kept(format!("{unit}: nothing comes after all services"));
             }
             Other::Moot(NOTHING) => return Outcome::kept(format!("{unit}: {NOTHING}")),
-            Other::Service(name) => name,
+            Other::Service(name) | Other::Socket(name) => name,
             // What sets up interfaces by itself is a service like others; Kelson's own set-up is the boot's.
             Other::Moot(_) if NETWORKS.contains(&unit) => kelson_name(unit.trim_end_matches(".service")),
             Other::Point | Other::Condition(..) if is_point(unit) => unit.to_owned(),
@@ -187,6 +202,9 @@ pub fn default_dependencies(_: &mut Draft<'_>, setting: &Setting) -> Outcome {
 pub fn conflicts(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
     each(draft, setting, |_, unit| match OF_THE_END.contains(&unit) {
         true => Outcome::kept(format!("{unit}: Kelson stops every service before the end")),
+        false if unit == "systemd-timesyncd.service" => Outcome::approximated(format!(
+            "{unit}: Kelson does not stop its own synchronisation of the clock; leave `time` out of the machine file"
+        )),
         false => Outcome::rejected(format!(
             "{unit} is not stopped when this service starts, and the other way round"
         )),

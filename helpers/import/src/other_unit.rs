@@ -85,6 +85,8 @@ pub enum Other {
     /// A condition that is not about a service.
     Condition(Requirement, &'static str),
     Service(String),
+    /// A socket unit, and the service that has its sockets.
+    Socket(String),
     /// A target, which is a point of the order.
     Point,
     /// A unit of a kind that Kelson does not have.
@@ -112,7 +114,6 @@ pub fn other(unit: &str) -> Other {
                 "the service waits for the mount, without a limit of time; write it into the machine file";
             return Other::Condition(Requirement::Mount("/run/rpc_pipefs".into()), why);
         }
-        "dbus.socket" => return Other::Service("dbus".to_owned()),
         _ => {}
     }
     match unit.rsplit_once('.') {
@@ -120,6 +121,7 @@ pub fn other(unit: &str) -> Other {
         Some((_, "service")) => {
             UnitName::new(unit).map_or(Other::Strange, |name| Other::Service(kelson_name(&name.bare)))
         }
+        Some((bare, "socket")) => Other::Socket(kelson_name(bare)),
         Some((bare, "mount")) => match path(bare) {
             Some(path) if path == "/" => Other::Moot(BOOT),
             Some(path) => {

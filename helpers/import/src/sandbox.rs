@@ -188,10 +188,10 @@ pub fn system_calls(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
                 (false, false) if deny.iter().any(|known| known == name) => {
                     deny.retain(|known| known != name);
                 }
+                // Of a group that has some of these, the others stay.
                 (false, false) => {
-                    return Outcome::rejected(format!(
-                        "{name} cannot be taken out of the calls that are denied"
-                    ));
+                    let taken: Vec<&str> = kelson_load::system_calls(name).collect();
+                    deny = deny.into_iter().flat_map(|known| without(known, &taken)).collect();
                 }
             }
         }
@@ -217,6 +217,15 @@ pub fn system_calls(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
         outcome = outcome.and(Outcome::approximated(text));
     }
     outcome
+}
+
+/// A call or a group without these calls.
+fn without(known: String, taken: &[&str]) -> Vec<String> {
+    let all: Vec<&str> = kelson_load::system_calls(&known).collect();
+    match all.iter().any(|call| taken.contains(call)) {
+        false => vec![known],
+        true => all.into_iter().filter(|call| !taken.contains(call)).map(str::to_owned).collect(),
+    }
 }
 
 pub fn architectures(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {

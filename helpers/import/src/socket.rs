@@ -12,6 +12,8 @@ pub struct Socket {
     pub user: Option<String>,
     pub group: Option<String>,
     pub spec: SocketSpec,
+    /// What runs before it is made.
+    pub programs: Vec<String>,
     /// Each connection would have an instance of its own.
     pub accepts: bool,
 }
@@ -41,6 +43,9 @@ impl Socket {
                 ("reusePort", flag(options.reuse_port)),
                 ("freeBind", flag(options.free_bind)),
                 ("passCredentials", flag(options.pass_credentials)),
+                ("keepAlive", flag(options.keep_alive)),
+                ("nonBlocking", flag(options.non_blocking)),
+                ("stdin", flag(options.stdin)),
             ];
             let fit = entries.into_iter().filter(|(key, _)| !misplaced.contains(key));
             let entries = fit.filter_map(|(key, value)| Some((key.to_owned(), value?)));

@@ -1,16 +1,17 @@
 //! The socket units of a service: they become its `sockets`.
 
 use kelson_load::Json;
-use kelson_spec::service::{RestartPolicy, ServiceKind, SocketSpec, StartMode};
+use kelson_spec::service::{Requirement, RestartPolicy, ServiceEvent, ServiceKind, SocketSpec, StartMode};
 
 use crate::conditions;
-use crate::draft::Draft;
+use crate::draft::{Before, Draft};
 use crate::finding::{Fate, Finding};
 use crate::judgement::{self, finding};
 use crate::keys;
 use crate::lifecycle::limited;
 use crate::settings::{Setting, Settings, Source};
 use crate::socket::{Socket, name};
+use crate::unit_name::kelson_name;
 use crate::values::boolean;
 
 /// A socket unit as it lies on a disk.
@@ -41,10 +42,16 @@ pub fn translate(draft: &mut Draft<'_>, units: &[SocketUnit<'_>]) -> Vec<Finding
     for unit in units {
         let settings = Settings::read(unit.sources.iter().copied());
         draft.socket = Socket { name: name(unit.name), ..Socket::default() };
+        draft.socket.spec.options = draft.of_sockets;
+        // Other keys mean more with programs.
+        draft.socket.programs = programs(draft, &settings);
         findings.extend(judgement::all(draft, &settings, judged));
         // Its alternatives are none of the service's.
         conditions::settle(draft);
         let socket = std::mem::take(&mut draft.socket);
+        if !socket.programs.is_empty() {
+            before_sockets(draft, unit, &socket.programs);
+        }
         if !socket.accepts {
             draft.sockets.extend(socket.written());
         }
@@ -69,6 +76,23 @@ pub fn translate(draft: &mut Draft<'_>, units: &[SocketUnit<'_>]) -> Vec<Finding
         }
     }
     findings
+}
+
+/// The commands of `ExecStartPre=` with the values of their specifiers; none if one has no value.
+fn programs(draft: &Draft<'_>, settings: &Settings) -> Vec<String> {
+    let list = settings.get("Socket", "ExecStartPre").map_or(&[][..], Setting::list);
+    list.iter().map(|command| draft.expanded(command).ok()).collect::<Option<_>>().unwrap_or_default()
+}
+
+/// A one-shot runs the programs, and the service, with it its sockets, waits until it has succeeded.
+fn before_sockets(draft: &mut Draft<'_>, unit: &SocketUnit<'_>, programs: &[String]) {
+    let bare = unit.name.replace('.', "-");
+    // Their specifiers have values already.
+    let commands = programs.iter().map(|command| format!("ExecStart={}\n", command.replace('%', "%%")));
+    let commands: String = commands.collect();
+    let text = format!("[Service]\nType=oneshot\n{commands}[Install]\nWantedBy=sockets.target\n");
+    draft.depends(Requirement::service(kelson_name(&bare), ServiceEvent::Up));
+    draft.beside.push(Before { unit: format!("{bare}.service"), source: unit.name.to_owned(), text });
 }
 
 /// The first connection starts it. A failed run is followed by another at the next connection, as in systemd, within
@@ -98,7 +122,12 @@ fn judged(draft: &mut Draft<'_>, setting: &Setting) -> (Fate, String) {
         },
         "Install" => (Fate::Kept, "`start: onDemand`, unless the boot starts the service itself".to_owned()),
         "Socket" if keys::find("Socket", name).is_none() && keys::find("Service", name).is_some() => {
-            (Fate::Kept, "the socket runs no program of its own".to_owned())
+            match draft.socket.programs.is_empty() {
+                true => (Fate::Kept, "the socket runs no program of its own".to_owned()),
+                false => {
+                    (Fate::Rejected, "the programs before the socket run without it, as root".to_owned())
+                }
+            }
         }
         _ => judgement::judged(draft, setting),
     }

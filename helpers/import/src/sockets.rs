@@ -2,6 +2,7 @@
 
 use kelson_spec::service::Listen;
 
+use crate::commands::commands;
 use crate::confinement::account;
 use crate::draft::Draft;
 use crate::finding::Outcome;
@@ -119,6 +120,11 @@ pub fn free_bind(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
     Outcome::as_table()
 }
 
+pub fn keep_alive(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
+    draft.socket.spec.options.keep_alive = boolean(setting.last()) == Some(true);
+    Outcome::as_table()
+}
+
 pub fn pass_credentials(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
     draft.socket.spec.options.pass_credentials = boolean(setting.last()) == Some(true);
     Outcome::as_table()
@@ -131,6 +137,22 @@ pub fn remove_on_stop(_: &mut Draft<'_>, setting: &Setting) -> Outcome {
     }
 }
 
+/// `ExecStartPre=`, which a one-shot runs.
+pub fn exec_start_pre(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
+    match (setting.list(), commands(draft, setting)) {
+        ([], _) => Outcome::as_table(),
+        (_, Ok(found)) if !draft.socket.programs.is_empty() => {
+            let unknown = found.iter().flat_map(|command| &command.words).any(|word| word.contains('$'));
+            match unknown {
+                true => Outcome::rejected("a program before a socket has no variables"),
+                false => Outcome::as_table(),
+            }
+        }
+        (_, Err(outcome)) => outcome,
+        _ => Outcome::rejected("a specifier of it has no value here, so no program runs before the socket"),
+    }
+}
+
 /// What the table says.
 pub fn as_table(_: &mut Draft<'_>, _: &Setting) -> Outcome {
     Outcome::as_table()
@@ -140,6 +162,12 @@ pub fn as_table(_: &mut Draft<'_>, _: &Setting) -> Outcome {
 pub fn is_own(draft: &Draft<'_>, unit: &str) -> bool {
     unit.strip_suffix(".socket") == Some(draft.name.bare.as_str())
         || draft.given_sockets.iter().any(|given| given == unit)
+}
+
+/// `NonBlocking=` of the service.
+pub fn non_blocking(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
+    draft.of_sockets.non_blocking = boolean(setting.last()) == Some(true);
+    Outcome::as_table()
 }
 
 /// What becomes of a socket unit that the service names.

@@ -98,6 +98,56 @@ pub fn read_write(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
     outcome
 }
 
+/// `BindPaths=` and `BindReadOnlyPaths=`.
+pub fn bind(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
+    let mut outcome = Outcome::as_table();
+    for value in setting.list() {
+        for word in words(value).unwrap_or_else(|_| vec![value.clone()]) {
+            let (optional, word) = word.strip_prefix('-').map_or(("", word.as_str()), |word| ("-", word));
+            let mut parts = word.split(':');
+            let (source, target) = (parts.next().unwrap_or_default(), parts.next());
+            let both = draft.expanded(source).and_then(|source| {
+                let target = target.map_or(Ok(source.clone()), |target| draft.expanded(target))?;
+                Ok((source, target))
+            });
+            outcome = outcome.and(match both {
+                Ok((source, target)) if is_sound(&target) && (is_sound(&source) || source == "/") => {
+                    let view = &mut draft.spec.security.view;
+                    let to = match setting.key == "BindPaths" {
+                        true => &mut view.bind,
+                        false => &mut view.bind_read_only,
+                    };
+                    add(to, [format!("{optional}{source}:{target}").as_str()]);
+                    match parts.next() {
+                        Some("norbind") => Outcome::approximated("with all that is mounted below"),
+                        _ => Outcome::as_table(),
+                    }
+                }
+                Ok((source, target)) => Outcome::rejected(format!(
+                    "{source} is not to be seen at {target}, which is no such path"
+                )),
+                Err(wrong) => wrong,
+            });
+        }
+    }
+    outcome
+}
+
+/// `PrivateMounts=`, which every key of this table brings with it.
+pub fn private_mounts(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
+    if boolean(setting.last()) != Some(true) {
+        return Outcome::kept("the mounts of the host");
+    }
+    let has = |key: &str| {
+        let value = draft.settings.service(key);
+        !value.is_empty() && boolean(value) != Some(false)
+    };
+    match ["PrivateTmp", "PrivateDevices", "ProtectSystem", "ProtectHome"].into_iter().find(|key| has(key)) {
+        Some(key) => Outcome::kept(format!("it has a view of the files of its own, by {key}=")),
+        None => Outcome::rejected("what the service mounts, the host sees"),
+    }
+}
+
 pub fn no_exec(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
     let (found, outcome) = paths(draft, setting, true);
     add(&mut draft.spec.security.view.no_exec, found.iter().map(String::as_str));

@@ -4,7 +4,8 @@ use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use kelson_import::{Fate, Finding, Translation};
+use kelson_import::{Beside, Fate, Finding, Translation};
+use kelson_load::Json;
 use serde_yaml::Value;
 
 use crate::call::Call;
@@ -21,11 +22,13 @@ pub struct Imported {
 }
 
 views! {
+    Beside: beside { service: beside.name, file: beside.file.file() }
     Finding: finding { section, key, file, line, fate: finding.fate.name(), sentence }
     Imported: imported {
         unit: imported.from,
         service: imported.outcome.as_ref().ok().map(|done| done.name.clone()),
         file: imported.outcome.as_ref().ok().map(|done| done.file.file()),
+        beside: imported.outcome.as_ref().map(|done| done.beside.iter().map(beside).collect::<Vec<_>>()).unwrap_or_default(),
         error: imported.outcome.as_ref().err().cloned(),
         fate: imported.outcome.as_ref().map_or(Fate::Rejected, Translation::fate).name(),
         findings: imported.outcome.as_ref().map(|done| done.findings.iter().map(view).collect::<Vec<_>>()).unwrap_or_default(),
@@ -34,6 +37,10 @@ views! {
 
 fn view(finding: &Finding) -> Value {
     crate::output::View::view(finding)
+}
+
+fn beside(one: &Beside) -> Value {
+    crate::output::View::view(one)
 }
 
 /// Shows the service files, or writes them into a folder, and tells what is not kept.
@@ -63,25 +70,24 @@ pub fn read(path: &Path) -> Result<String, String> {
     String::from_utf8(bytes).map_err(|_| of_path("this is no UTF-8".to_owned()))
 }
 
+fn files(imported: &[Imported]) -> impl Iterator<Item = (&str, &Json)> {
+    imported.iter().filter_map(|one| one.outcome.as_ref().ok()).flat_map(Translation::files)
+}
+
 /// The service files; of several, each behind its name.
 fn documents(imported: &[Imported]) -> String {
-    let done: Vec<&Translation> = imported.iter().filter_map(|one| one.outcome.as_ref().ok()).collect();
+    let done: Vec<(&str, &Json)> = files(imported).collect();
     match done.as_slice() {
-        [only] => only.file.file(),
-        several => {
-            several.iter().map(|one| format!("--- # {}.yaml\n{}", one.name, one.file.file())).collect()
-        }
+        [(_, only)] => only.file(),
+        several => several.iter().map(|(name, file)| format!("--- # {name}.yaml\n{}", file.file())).collect(),
     }
 }
 
 /// Writes the service files; none if one is there already.
 fn write(folder: &Path, imported: &[Imported]) -> Result<String, Failure> {
     let failed = |path: &Path, error: std::io::Error| Failure::Failed(format!("{}: {error}", path.display()));
-    let files: Vec<(PathBuf, String)> = imported
-        .iter()
-        .filter_map(|one| one.outcome.as_ref().ok())
-        .map(|one| (folder.join(format!("{}.yaml", one.name)), one.file.file()))
-        .collect();
+    let files: Vec<(PathBuf, String)> =
+        files(imported).map(|(name, file)| (folder.join(format!("{name}.yaml")), file.file())).collect();
     let there = files.iter().find(|(path, _)| path.symlink_metadata().is_ok());
     let mut names: Vec<&Path> = files.iter().map(|(path, _)| path.as_path()).collect();
     names.sort_unstable();

@@ -7,7 +7,9 @@ use crate::sandbox::{
     address_families, architectures, namespaces, own_namespace, private_devices, proc_subset, protect_proc,
     switch, system_calls,
 };
-use crate::view::{exec, inaccessible, no_exec, private_tmp, protect_home, read_only, read_write};
+use crate::view::{
+    bind, exec, inaccessible, no_exec, private_mounts, private_tmp, protect_home, read_only, read_write,
+};
 
 const ROOT: &str =
     "the service has the root of the host; a [container](../service-file.md#container) has one of its own";
@@ -33,7 +35,7 @@ pub const KEYS: [Key; 52] = [
     kept("PrivateNetwork", own_namespace, "`security: {privateNetwork: true}`"),
     lost("NetworkNamespacePath", Empty, "the service has the network of the host"),
     kept("PrivateUsers", own_namespace, "`security: {privateUsers: true}`"),
-    lost("PrivateMounts", No, "what the service mounts, the host sees"),
+    kept("PrivateMounts", private_mounts, "a view of the files of the host of its own, by other keys"),
     lost("PrivateIPC", No, "the service shares System V IPC with the host"),
     lost("IPCNamespacePath", Empty, "the service shares System V IPC with the host"),
     kept("ProtectHostname", switch, "`security: {protect: [hostname]}`"),
@@ -64,8 +66,8 @@ pub const KEYS: [Key; 52] = [
     ),
     kept("ExecPaths", exec, "`security: {execPaths: …}`"),
     kept("NoExecPaths", no_exec, "`security: {noExecPaths: …}`"),
-    lost("BindPaths", Empty, PATHS),
-    lost("BindReadOnlyPaths", Empty, PATHS),
+    kept("BindPaths", bind, "`security: {bindPaths: …}`"),
+    kept("BindReadOnlyPaths", bind, "`security: {bindReadOnlyPaths: …}`"),
     lost("TemporaryFileSystem", Empty, PATHS),
     lost("MountFlags", Words(&["shared"]), "what the service mounts, the host sees"),
     lost("MountAPIVFS", No, ROOT),

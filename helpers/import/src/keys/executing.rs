@@ -1,7 +1,7 @@
 //! `[Service]`: what systemd.exec(5) says of processes.
 
 use crate::attributes::{
-    cpu_affinity, cpu_scheduling, directories, io_scheduling, nice, oom_score, preserve, umask,
+    app_armor, cpu_affinity, cpu_scheduling, directories, io_scheduling, nice, oom_score, preserve, umask,
 };
 use crate::confinement::{group, input, log_burst, output, user, working_directory};
 use crate::environment::{environment, environment_file, pass_environment, unset_environment};
@@ -95,7 +95,7 @@ pub const KEYS: [Key; 68] = [
     kept("RemoveIPC", remove_ipc, "`removeIpc`, of a user other than root"),
     lost("ExecSearchPath", Empty, "programs without a path are looked up in `PATH`"),
     lost("SELinuxContext", Empty, "the service has the label that its program gives it"),
-    lost("AppArmorProfile", Empty, "no profile is put in force for the service"),
+    nearly("AppArmorProfile", app_armor, "a shell that runs the main program asks for the profile"),
     lost("SmackProcessLabel", Empty, "the service has the label of Kelson"),
     lost("KeyringMode", Words(&["inherit"]), "the service shares the keyring of Kelson's session"),
 ];

@@ -2,6 +2,7 @@
 
 use crate::attributes::io_weight;
 use crate::confinement::{cpu_quota, cpu_weight, delegate, limit, memory_high, memory_max, slice, tasks_max};
+use crate::devices::device_access;
 use crate::key::Neutral::{Empty, Words};
 use crate::key::{Key, kept, lost, moot};
 
@@ -81,8 +82,8 @@ pub const RESOURCES: [Key; 53] = [
     lost("SocketBindAllow", Words(&["any"]), "the service may listen on every port"),
     lost("SocketBindDeny", Empty, "the service may listen on every port"),
     lost("RestrictNetworkInterfaces", Empty, "the service may use every interface"),
-    lost("DeviceAllow", Empty, "the service may open every device, as far as its user can"),
-    lost("DevicePolicy", Words(&["auto"]), "the service may open every device, as far as its user can"),
+    kept("DeviceAllow", device_access, "`security: {devices: {allow: […]}}`"),
+    kept("DevicePolicy", device_access, "`security: {devices: {usual: …}}`"),
     lost("ManagedOOMSwap", Words(&["auto"]), OOMD),
     lost("ManagedOOMMemoryPressure", Words(&["auto"]), OOMD),
     lost("ManagedOOMMemoryPressureLimit", Words(&["0"]), OOMD),

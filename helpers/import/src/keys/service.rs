@@ -11,6 +11,7 @@ use crate::lifecycle::{
     remain_after_exit, restart, restart_kill_signal, send_kill, time, timeout_start, watchdog,
 };
 use crate::order::sockets;
+use crate::sockets::non_blocking;
 
 pub const KEYS: [Key; 36] = [
     kept("Type", kind, "the default; `readiness: notify`, `{forks: true}`; `type: oneshot`"),
@@ -57,7 +58,7 @@ pub const KEYS: [Key; 36] = [
     nearly("WatchdogSec", watchdog, "`watchdog`, with the signal of a stop in place of SIGABRT"),
     lost("RootDirectoryStartOnly", No, "hooks have the root of the service"),
     moot("PermissionsStartOnly", "hooks with `asRoot: true`"),
-    lost("NonBlocking", No, "descriptors that the service inherits block"),
+    kept("NonBlocking", non_blocking, "`sockets: [{nonBlocking: …}]`"),
     kept("NotifyAccess", notify_access, "each process of the service's user may send"),
     kept("Sockets", sockets, "`sockets`, if the files of those units are given beside that of the service"),
     lost("FileDescriptorStoreMax", Words(&["0"]), "descriptors that the program stores are closed"),

@@ -3,8 +3,8 @@
 use crate::key::Neutral::{Empty, No, Words};
 use crate::key::{Key, kept, lost, moot, nearly};
 use crate::sockets::{
-    accept, as_table, backlog, datagram, descriptor_name, fifo, free_bind, group, ipv6_only, mode,
-    pass_credentials, remove_on_stop, reuse_port, seqpacket, stream, user,
+    accept, as_table, backlog, datagram, descriptor_name, exec_start_pre, fifo, free_bind, group, ipv6_only,
+    keep_alive, mode, pass_credentials, remove_on_stop, reuse_port, seqpacket, stream, user,
 };
 
 const KEEP_ALIVE: &str = "the times of keep-alive are those of the kernel";
@@ -41,7 +41,7 @@ pub const KEYS: [Key; 60] = [
     lost("FlushPending", No, "what comes in while the service does not run is kept for it"),
     moot("MaxConnections", ACCEPTED),
     moot("MaxConnectionsPerSource", ACCEPTED),
-    lost("KeepAlive", No, "the program has to ask for keep-alive itself"),
+    kept("KeepAlive", keep_alive, "`sockets: [{keepAlive: …}]`"),
     lost("KeepAliveTimeSec", Empty, KEEP_ALIVE),
     lost("KeepAliveIntervalSec", Empty, KEEP_ALIVE),
     lost("KeepAliveProbes", Empty, KEEP_ALIVE),
@@ -69,7 +69,11 @@ pub const KEYS: [Key; 60] = [
     lost("PassPacketInfo", No, "the program has to ask for the packet information itself"),
     lost("Timestamping", Words(&["off"]), "the program has to ask for timestamps itself"),
     lost("TCPCongestion", Empty, "the socket has the congestion control of the kernel"),
-    lost("ExecStartPre", Empty, PROGRAM),
+    nearly(
+        "ExecStartPre",
+        exec_start_pre,
+        "a one-shot beside the service, which `depends` on it: once after a boot, and not at each start of the socket",
+    ),
     lost("ExecStartPost", Empty, PROGRAM),
     lost("ExecStopPre", Empty, PROGRAM),
     lost("ExecStopPost", Empty, PROGRAM),

@@ -57,8 +57,15 @@ fn translated(folder: &Path) -> String {
         Ok(done) => done,
         Err(error) => return format!("error: {error}\n"),
     };
-    assert_eq!(mistakes(&done.name, &done.file.file()), [""; 0], "{}", folder.display());
-    let mut text = done.file.file();
+    let mut text = String::new();
+    for (name, file) in done.files() {
+        let file = file.file();
+        assert_eq!(mistakes(name, &file), [""; 0], "{}", folder.display());
+        if !text.is_empty() {
+            writeln!(text, "--- # {name}.yaml").unwrap();
+        }
+        text += &file;
+    }
     for finding in &done.findings {
         let section =
             if finding.section.is_empty() { String::new() } else { format!("[{}] ", finding.section) };
