@@ -28,6 +28,7 @@ use crate::state_store::StateStore;
 
 mod actions;
 mod changes;
+mod conflicts;
 mod exec;
 mod faulty;
 mod files;

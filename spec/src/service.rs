@@ -76,6 +76,9 @@ pub struct ServiceSpec {
     /// A stop or restart of one of these that an operator asks for is one of this service too.
     #[cfg_attr(not(feature = "units"), serde(skip))]
     pub part_of: Vec<String>,
+    /// A start of one of these stops it, and its start stops these.
+    #[cfg_attr(not(feature = "units"), serde(skip))]
+    pub conflicts: Vec<String>,
     /// Requests of operators that are refused.
     #[cfg_attr(not(feature = "units"), serde(skip))]
     pub refuses: Vec<RefusedRequest>,
@@ -147,6 +150,7 @@ impl ServiceSpec {
             lifecycle: Lifecycle::default(),
             required: true,
             part_of: Vec::new(),
+            conflicts: Vec::new(),
             refuses: Vec::new(),
             readiness: Readiness::default(),
             pid_file: None,

@@ -56,6 +56,27 @@ fn what_is_part_of_another_is_stopped_restarted_and_reloaded_with_it() {
 }
 
 #[test]
+fn the_start_of_a_service_stops_what_conflicts_with_it() {
+    let host = sleeps(Host::builder(), "old", "conflicts: [new, none]\nrefuses: [stop]");
+    let host = sleeps(host, "user", "depends: [{service: old, whenDown: stop}]");
+    let host = sleeps(host, "new", "start: manual");
+    let mut host =
+        sleeps(host, "kept", "start: manual\nrefuses: [start]\nconflicts: [old]").up(&["old", "user"]);
+    let names = ["old", "user", "new"];
+    let states = |host: &Host| names.map(|name| host.service(name).state);
+    // One that does not start stops nothing.
+    assert_ne!(host.ctl(&["start", "kept"]).status, 0);
+    assert_eq!(states(&host), ["running", "running", "initialized"].map(str::to_owned));
+    host.ctl(&["start", "new", "--wait"]).ok();
+    assert_eq!(states(&host), ["stopped", "stopped", "running"].map(str::to_owned));
+    let message = host.service("old").message;
+    assert_eq!(message, "stopped: \"new\", with which it conflicts, is started");
+    host.ctl(&["restart", "old", "--wait"]).ok();
+    assert_eq!(states(&host), ["running", "stopped", "stopped"].map(str::to_owned));
+    host.poweroff();
+}
+
+#[test]
 fn a_request_that_the_file_refuses_is_refused() {
     let host = sleeps(Host::builder(), "kept", "refuses: [stop]");
     let mut host = sleeps(host, "quiet", "refuses: [start]\nstart: manual").up(&["kept"]);

@@ -11,7 +11,7 @@ use crate::finding::Outcome;
 use crate::other_unit::{BOOT, NETWORKS, NOTHING, OF_THE_END, Other, PASSIVE, STAGES, other};
 use crate::settings::Setting;
 use crate::sockets;
-use crate::unit_name::kelson_name;
+use crate::unit_name::{UnitName, kelson_name};
 use crate::values::boolean;
 
 /// The units of a key, each with the values of its specifiers, and what is to be said of each.
@@ -200,14 +200,28 @@ pub fn default_dependencies(_: &mut Draft<'_>, setting: &Setting) -> Outcome {
 }
 
 pub fn conflicts(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
-    each(draft, setting, |_, unit| match OF_THE_END.contains(&unit) {
-        true => Outcome::kept(format!("{unit}: Kelson stops every service before the end")),
-        false if unit == "systemd-timesyncd.service" => Outcome::approximated(format!(
-            "{unit}: Kelson does not stop its own synchronisation of the clock; leave `time` out of the machine file"
-        )),
-        false => Outcome::rejected(format!(
-            "{unit} is not stopped when this service starts, and the other way round"
-        )),
+    each(draft, setting, |draft, unit| {
+        if OF_THE_END.contains(&unit) {
+            return Outcome::kept(format!("{unit}: Kelson stops every service before the end"));
+        }
+        if unit == "systemd-timesyncd.service" {
+            return Outcome::approximated(format!(
+                "{unit}: Kelson does not stop its own synchronisation of the clock; leave `time` out of the machine file"
+            ));
+        }
+        // Whatever it is to the order of a start, here it is a service.
+        match UnitName::new(unit) {
+            Some(name) => {
+                let name = kelson_name(&name.bare);
+                if name != draft.spec.name && !draft.spec.conflicts.contains(&name) {
+                    draft.spec.conflicts.push(name);
+                }
+                Outcome::kept(format!("{unit}: `conflicts`"))
+            }
+            None => Outcome::rejected(format!(
+                "{unit} is not stopped when this service starts, and the other way round"
+            )),
+        }
     })
 }
 

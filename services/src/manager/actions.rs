@@ -31,12 +31,14 @@ enum Goal {
 impl Manager {
     /// Starts services; with `wait`, answers once each is up or has failed.
     pub async fn start(&self, names: &[String], wait: bool) -> Vec<ActionResult> {
+        self.stop_conflicting(names, &Input::Start { request_id: 0 }).await;
         self.each(names, wait, Goal::Started, |request_id| Input::Start { request_id }).await
     }
 
     /// Restarts services; with `wait`, answers once each is up again or has failed.
     pub async fn restart(&self, names: &[String], wait: bool) -> Vec<ActionResult> {
         let names = self.with_parts(names);
+        self.stop_conflicting(&names, &Input::Restart { request_id: 0 }).await;
         self.each(&names, wait, Goal::Started, |request_id| Input::Restart { request_id }).await
     }
 
@@ -176,7 +178,9 @@ impl Manager {
         self.note_time(first.iter(), time);
         let stopping = {
             let (manager, first, names) = (self.clone(), first.clone(), names.to_vec());
-            kelson_sys::spawn(async move { manager.stop_cascade(&first, &names).await })
+            kelson_sys::spawn(
+                async move { manager.stop_cascade(&first, &names, &StopReason::Operator).await },
+            )
         };
         if wait && stopping.await.is_err() {
             tracing::error!("stopping in order was broken off");
@@ -300,7 +304,7 @@ impl Manager {
 }
 
 /// Why a service refuses a request of an operator, if it does.
-fn refusal(mut specs: impl Iterator<Item = Arc<ServiceSpec>>, input: &Input) -> Option<String> {
+pub(super) fn refusal(mut specs: impl Iterator<Item = Arc<ServiceSpec>>, input: &Input) -> Option<String> {
     if const { !OWN.has(Feature::Units) } {
         return None;
     }

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError};
 
 use kelson_spec::Loaded;
+use kelson_spec::features::{Feature, OWN};
 use kelson_spec::service::{ServiceSpec, StartMode};
 use tokio::sync::watch;
 
@@ -216,6 +217,11 @@ impl Manager {
             .collect();
         report.stopped = gone.iter().map(ToString::to_string).collect();
         self.remove(gone);
+        // A reload does not wait for the stop of others.
+        let (manager, started) = (self.clone(), report.started.clone());
+        if const { OWN.has(Feature::Units) } && !started.is_empty() {
+            kelson_sys::spawn(async move { manager.stop_conflicting(&started, &Input::Begin).await });
+        }
         report.started.iter().for_each(|name| self.tell(name, Input::Begin));
         for handle in self.entries().values().filter_map(Entry::live) {
             let _ = handle.mailbox.send(Command::Regate);

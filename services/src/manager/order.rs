@@ -146,13 +146,13 @@ impl Manager {
         }
     }
 
-    /// Stops `first` and `names` in order.
-    pub(super) async fn stop_cascade(&self, first: &[String], names: &[String]) {
+    /// Stops `first` and `names`, these for a reason, in order.
+    pub(super) async fn stop_cascade(&self, first: &[String], names: &[String], why: &StopReason) {
         let target = first_of_many(names.iter(), ", ");
         let named: HashSet<&str> = names.iter().map(String::as_str).collect();
         let all = ordered::set(first.iter().chain(names).map(|name| Arc::from(name.as_str())));
         let reason = |name: &str| {
-            if named.contains(name) { StopReason::Operator } else { StopReason::Cascade(target.clone()) }
+            if named.contains(name) { why.clone() } else { StopReason::Cascade(target.clone()) }
         };
         let mut wave = self.wave(&all);
         wave.start(self, &reason);

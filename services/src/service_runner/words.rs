@@ -90,6 +90,9 @@ pub fn stopped(reason: &StopReason, during: &str) -> String {
         StopReason::Cascade(other) => {
             format!("stopped{during}: \"{other}\", which it needs, is to be stopped")
         }
+        StopReason::Conflict(other) => {
+            format!("stopped{during}: \"{other}\", with which it conflicts, is started")
+        }
         StopReason::Group(why) => format!("stopped{during}: its group is restarted ({why})"),
         StopReason::Removed => format!("stopped{during}: its file was removed"),
         StopReason::Shutdown => format!("stopped{during}: the host is stopping"),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use kelson_runner::Exit;
 use kelson_services::manager::Outcome;
 use kelson_services::model::State;
-use kelson_spec::service::{Requirement, ServiceEvent, ServiceSpec};
+use kelson_spec::service::{RefusedRequest, Requirement, ServiceEvent, ServiceSpec};
 use tokio::time::Instant;
 
 use crate::hooks::hook;
@@ -170,6 +170,29 @@ async fn s7_what_others_need_is_refused_or_stopped_after_them() {
     assert!(at("top", "close") <= at("web", "signal 15") && at("web", "close") <= at("db", "signal 15"));
     assert_eq!(house.message("web"), "stopped: \"db\", which it needs, is to be stopped");
     assert_eq!((house.state("either"), house.state("waiting")), (State::Running, State::Waiting));
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_two_services_that_conflict_the_later_one_runs() {
+    let conflicts =
+        |name: &str| ServiceSpec { conflicts: vec!["old".into(), "none".into()], ..manual(spec(name)) };
+    let refusing = ServiceSpec { refuses: vec![RefusedRequest::Start], ..conflicts("refusing") };
+    let house = House::with([spec("old"), needs("web", &["old"]), conflicts("new"), refusing]).await;
+    house.obey_after(&["web", "old"], secs(2));
+    let refused = house.manager.start(&names(&["refusing", "missing"]), true).await;
+    assert!(refused.iter().all(|result| result.outcome == Outcome::Refused), "{refused:?}");
+    assert_eq!((house.state("old"), house.state("web")), (State::Running, State::Running));
+
+    let done = house.manager.start(&names(&["new"]), true).await;
+    assert_eq!(done[0].outcome, Outcome::Done, "{done:?}");
+    let at = |name: &str, call: &str| house.played(name, |one| one.when(call).unwrap());
+    assert!(at("web", "close") <= at("old", "signal 15") && at("old", "close") <= at("new", "run 1"));
+    assert_eq!(house.message("old"), "stopped: \"new\", with which it conflicts, is started");
+    assert_eq!(house.message("web"), "stopped: \"old\", which it needs, is to be stopped");
+
+    // It says nothing itself, and is stopped for the other all the same.
+    house.manager.restart(&names(&["old"]), true).await;
+    assert_eq!((house.state("old"), house.state("new")), (State::Running, State::Stopped));
 }
 
 #[tokio::test(start_paused = true)]

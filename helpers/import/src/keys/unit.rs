@@ -45,7 +45,7 @@ pub const KEYS: [Key; 42] = [
         after,
         "what the boot does first holds already; `after` and `depends` for services and points",
     ),
-    kept("Conflicts", conflicts, "Kelson stops every service before the end of the host"),
+    kept("Conflicts", conflicts, "`conflicts`; Kelson stops every service before the end of the host"),
     lost(
         "OnFailure",
         Empty,

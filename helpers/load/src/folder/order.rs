@@ -9,7 +9,7 @@ use crate::tree::Position;
 use kelson_spec::features::{Feature, OWN};
 use kelson_spec::names::is_point;
 use kelson_spec::near::near;
-use kelson_spec::service::{Requirement, ServiceEvent};
+use kelson_spec::service::{Requirement, ServiceEvent, ServiceSpec, StartMode};
 
 /// Of each service that waits, by its place, those that come before it.
 type Before = BTreeMap<usize, BTreeSet<String>>;
@@ -20,7 +20,7 @@ impl Reading {
         if const { !OWN.has(Feature::Units) } {
             return;
         }
-        let (mut before, mut circles) = (Before::new(), Vec::new());
+        let (mut before, mut mistakes) = (Before::new(), Vec::new());
         let places: BTreeMap<&str, usize> =
             self.services.iter().enumerate().map(|(place, decoded)| (&*decoded.spec.name, place)).collect();
         let points = after_points(&self.services);
@@ -28,6 +28,13 @@ impl Reading {
             let spec = &decoded.spec;
             for (key, name, at) in &decoded.mentions {
                 let found = places.get(name.as_str());
+                if *key == "conflicts" {
+                    let other = found.and_then(|place| self.services.get(*place));
+                    if let Some(text) = other.and_then(|other| contradiction(spec, &other.spec)) {
+                        mistakes.push((spec.file.clone(), *at, spec.name.clone(), text));
+                    }
+                    continue;
+                }
                 if found.is_none() && !is_point(name) && !self.known.contains(name) {
                     let hint = near(name, places.keys().copied());
                     let hint = hint.map(|near| format!("; did you mean {near}?")).unwrap_or_default();
@@ -38,7 +45,8 @@ impl Reading {
                     continue;
                 }
                 if found == Some(&place) {
-                    circles.push((spec.file.clone(), *at, spec.name.clone()));
+                    let text = "before: a service cannot start before itself; leave its own name out";
+                    mistakes.push((spec.file.clone(), *at, spec.name.clone(), text.to_owned()));
                 }
                 let of_point = points.get(name.as_str()).into_iter().flatten();
                 for waiting in of_point.chain(found).filter(|waiting| **waiting != place) {
@@ -49,13 +57,24 @@ impl Reading {
         for (place, decoded) in self.services.iter_mut().enumerate() {
             settle(decoded, before.remove(&place).unwrap_or_default());
         }
-        for (file, at, name) in circles {
-            let text = "before: a service cannot start before itself; leave its own name out";
+        for (file, at, name, text) in mistakes {
             self.diagnostics.push(diagnostic(&file, at, Some(&name), text));
             self.services.retain(|decoded| decoded.spec.name != name);
             self.known.insert(name);
         }
     }
+}
+
+/// Why a service cannot conflict with another one.
+fn contradiction(spec: &ServiceSpec, other: &ServiceSpec) -> Option<String> {
+    if spec.name == other.name {
+        return Some("conflicts: a service cannot conflict with itself; leave its own name out".to_owned());
+    }
+    let both = spec.start == StartMode::Auto && other.start == StartMode::Auto;
+    both.then(|| {
+        let name = &other.name;
+        format!("conflicts: {name} starts with the boot too, and only one of the two can run; write start: manual in one of the files")
+    })
 }
 
 /// The services that come after each point.

@@ -170,6 +170,8 @@ pub fn service_file() -> Mapping<ServiceSpec> {
         key "required" required = boolean(), "whether the host's health and the end of the boot wait for it";
         key "partOf" part_of = part(Feature::Units, || others("partOf")),
             "services whose stop or restart, asked for by an operator, [is one of this service too](#partof-refuses)";
+        key "conflicts" conflicts = part(Feature::Units, || others("conflicts")),
+            "services that [do not run beside it](#conflicts)";
         key "refuses" refuses = part(Feature::Units, refuses),
             "requests of operators that Kelson refuses: `start`, `stop`";
         key "readiness" (readiness_at) = readiness(), "how it reports that it is ready";

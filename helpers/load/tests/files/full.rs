@@ -79,6 +79,7 @@ hooks:
   post: [{command: [rm, -rf, "/run/{web}"]}]
 reload: {hooks: [{command: [/bin/check]}], signal: SIGHUP, with: [cache]}
 partOf: [db]
+conflicts: [old]
 refuses: [stop]
 resumed: {signal: USR1, hooks: {command: [/bin/renew], timeout: 3s}}
 after: [log-shipper, db]
@@ -230,6 +231,7 @@ fn every_key_of_a_service_file_is_read() {
         lifecycle: Lifecycle::default(),
         required: false,
         part_of: vec!["db".into()],
+        conflicts: vec!["old".into()],
         refuses: vec![RefusedRequest::Stop],
         hooks: Hooks {
             pre: vec![

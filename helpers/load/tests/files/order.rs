@@ -75,6 +75,23 @@ fn who_waits_for_each_other_is_told() {
 }
 
 #[test]
+fn of_two_services_that_conflict_one_starts_with_the_boot() {
+    let found = loaded(&[
+        ("a", "conflicts: [b, none]\n"),
+        ("b", "start: manual\nconflicts: [a]\n"),
+        ("c", "conflicts: [a]\n"),
+        ("d", "conflicts: [d]\nstart: manual\n"),
+    ]);
+    let expected = [
+        "conflicts: a starts with the boot too, and only one of the two can run; write start: manual in one of the files",
+        "conflicts: a service cannot conflict with itself; leave its own name out",
+    ];
+    assert_eq!(said(&found), (expected.to_vec(), vec![]));
+    let names: Vec<&str> = found.services.iter().map(|spec| spec.name.as_str()).collect();
+    assert_eq!(names, ["a", "b"]);
+}
+
+#[test]
 fn files_replace_defaults_and_the_environment_replaces_both() {
     let folder = Folder::new();
     folder.root_file("etc/web.env", "B=file\nC=file\n");

@@ -27,7 +27,8 @@ const COMPANY: [(&str, &str, &str); 13] = [
 ];
 
 /// Values that are right by themselves and wrong where the test puts them, with the reason that the decoder gives.
-const WRONG_HERE: [(&str, &str, &str); 21] = [
+const WRONG_HERE: [(&str, &str, &str); 22] = [
+    ("conflicts", "db", "starts with the boot too"),
     ("soft", "", "soft is above hard"),
     ("options", "size=", "is an option of a tmpfs"),
     ("name", "a", "is not the file's name"),

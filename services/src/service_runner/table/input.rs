@@ -57,6 +57,8 @@ pub enum StopReason {
     Operator,
     /// Stopped first because this other one is to be stopped.
     Cascade(String),
+    /// This other one, with which it conflicts, is started.
+    Conflict(String),
     /// Its file is gone.
     Removed,
     /// Its group is restarted in order; the text says why.

@@ -120,7 +120,10 @@ impl ServiceState {
         match reason {
             StopReason::Shutdown => self.host = self.host.max(Host::Stops),
             StopReason::Removed => self.leaving = true,
-            StopReason::Operator | StopReason::Cascade(_) | StopReason::Group(_) => {}
+            StopReason::Operator
+            | StopReason::Cascade(_)
+            | StopReason::Conflict(_)
+            | StopReason::Group(_) => {}
         }
         let text = words::stopped(reason, "");
         let during = |during: &str| After::stopped(reason, words::stopped(reason, during));
@@ -209,7 +212,10 @@ impl ServiceState {
                 match reason {
                     StopReason::Group(_) => {}
                     StopReason::Shutdown => *hold = Hold::Abandoned,
-                    StopReason::Operator | StopReason::Cascade(_) | StopReason::Removed => *hold = Hold::Free,
+                    StopReason::Operator
+                    | StopReason::Cascade(_)
+                    | StopReason::Conflict(_)
+                    | StopReason::Removed => *hold = Hold::Free,
                 }
                 true
             }
@@ -272,10 +278,17 @@ impl Hold {
     /// Applies a stop that has nothing left to stop to the next start.
     fn meet(&mut self, reason: &StopReason) {
         match (reason, *self) {
-            (StopReason::Operator | StopReason::Cascade(_), Hold::Free) => *self = Hold::Somebody,
-            (StopReason::Operator | StopReason::Cascade(_), Hold::Group) => *self = Hold::Abandoned,
+            (StopReason::Operator | StopReason::Cascade(_) | StopReason::Conflict(_), Hold::Free) => {
+                *self = Hold::Somebody;
+            }
+            (StopReason::Operator | StopReason::Cascade(_) | StopReason::Conflict(_), Hold::Group) => {
+                *self = Hold::Abandoned;
+            }
             (StopReason::Group(_), Hold::Free) => *self = Hold::Group,
-            (StopReason::Operator | StopReason::Cascade(_), Hold::Somebody | Hold::Abandoned)
+            (
+                StopReason::Operator | StopReason::Cascade(_) | StopReason::Conflict(_),
+                Hold::Somebody | Hold::Abandoned,
+            )
             | (StopReason::Group(_), Hold::Group | Hold::Somebody | Hold::Abandoned)
             | (StopReason::Removed | StopReason::Shutdown, _) => {}
         }
