@@ -8,14 +8,10 @@ pub struct Random(u64);
 
 impl Random {
     pub fn seeded() -> Random {
-        let mut seed = [0_u8; 8];
-        // SAFETY: the buffer has the length that is passed; a failure leaves it as it is.
-        unsafe { libc::getrandom(seed.as_mut_ptr().cast(), seed.len(), libc::GRND_NONBLOCK) };
+        let seed = kelson_sys::random::number().unwrap_or_default();
         let time = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         // Never zero: from there it does not move.
-        Random(
-            (u64::from_le_bytes(seed) ^ u64::from(time.subsec_nanos()) ^ u64::from(std::process::id())) | 1,
-        )
+        Random((seed ^ u64::from(time.subsec_nanos()) ^ u64::from(std::process::id())) | 1)
     }
 
     fn draw(&mut self) -> u64 {

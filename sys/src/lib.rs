@@ -19,6 +19,7 @@ pub mod ordered;
 pub mod packet;
 pub mod pidfd;
 pub mod process;
+pub mod random;
 mod removed;
 pub mod rights;
 pub mod seccomp;

@@ -92,3 +92,14 @@ fn a_container_whose_boot_fails_says_why_and_ends_with_status_1() {
     assert!(console.contains("the boot has failed: the boot task \"runtime folders\" failed"), "{console}");
     assert!(!host.path("ran").exists(), "a service was started");
 }
+
+/// As named, snmpd and others do.
+#[test]
+fn a_program_that_gives_up_root_itself_says_that_it_is_ready() {
+    let drops = "process: {command: [setpriv, --reuid=4242, --regid=4242, --clear-groups, $PROGRAM, \
+                 'notify=READY=1', serve]}\nreadiness: notify\nstartTimeout: 20s\nrestart: {policy: once}";
+    let mut host = Host::builder().service("drops", drops).up(&["drops"]);
+    host.ctl(&["reexec"]).ok();
+    host.ctl(&["restart", "drops", "--wait"]).ok();
+    host.poweroff();
+}

@@ -35,7 +35,7 @@ fn y1_paths_are_read_only_writable_or_hidden_for_one_service_alone() {
     };
     write("open", "");
     write("view", view);
-    write("strict", "security: {readOnlyRoot: true, writablePaths: [$DIR/ro/rw]}");
+    write("strict", "oomScoreAdjust: 500\nsecurity: {readOnlyRoot: true, writablePaths: [$DIR/ro/rw]}");
     host.ctl(&["reload"]).ok();
     host.wait_all_up(&["open", "view", "strict"]);
     for name in ["open", "view", "strict"] {

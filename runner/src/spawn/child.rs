@@ -55,10 +55,6 @@ fn steps(plan: &mut Plan) -> Result<Infallible, i32> {
         plan.control.enter(Step::Network);
         call(libc::SYS_setns, [signed(plan.network_fd), signed(libc::CLONE_NEWNET), 0, 0, 0])?;
     }
-    if plan.mounts_fd >= 0 {
-        plan.control.enter(Step::FileView);
-        call(libc::SYS_setns, [signed(plan.mounts_fd), signed(libc::CLONE_NEWNS), 0, 0, 0])?;
-    }
     plan.control.enter(Step::Session);
     call(libc::SYS_setsid, [0; 5])?;
     call(libc::SYS_umask, [wide(plan.command.attributes.umask), 0, 0, 0, 0])?;
@@ -86,6 +82,11 @@ fn steps(plan: &mut Plan) -> Result<Infallible, i32> {
         let _ = prctl(SET_IO_FLUSHER, 0, 0);
     }
     schedule(plan)?;
+    // Only now: in the view of a service /proc may be read-only.
+    if plan.mounts_fd >= 0 {
+        plan.control.enter(Step::FileView);
+        call(libc::SYS_setns, [signed(plan.mounts_fd), signed(libc::CLONE_NEWNS), 0, 0, 0])?;
+    }
     if plan.command.read_only_root {
         plan.control.enter(Step::ReadOnlyRoot);
         read_only_root(plan.later_mounts)?;
@@ -203,8 +204,10 @@ fn descriptors(plan: &mut Plan) -> Result<(), i32> {
     if plan.exec_fd >= 0 {
         plan.exec_fd = lift(plan.exec_fd)?;
     }
-    if UNITS && plan.users_fd >= 0 {
-        plan.users_fd = lift(plan.users_fd)?;
+    for namespace in [&mut plan.mounts_fd, &mut plan.users_fd] {
+        if UNITS && *namespace >= 0 {
+            *namespace = lift(*namespace)?;
+        }
     }
     for each in &plan.moves {
         control.set_detail(each.target.cast_unsigned());

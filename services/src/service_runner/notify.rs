@@ -2,7 +2,8 @@
 //!
 //! A socket of its own for each run says for certain which run speaks: no guess by PID or cgroup, which fails for a
 //! sender that has exited by the time its message is read. Messages of an earlier run go to a socket that nobody
-//! reads any more. Only the service's user (and root) may send.
+//! reads any more. Only the service's user (and root) may send. A program that root starts may have become any user by
+//! then: its socket takes messages of all, and has a name that its processes alone are told.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -11,6 +12,7 @@ use std::time::Duration;
 
 use kelson_spec::names::is_given_hostname;
 use kelson_sys::descriptor::Watched;
+use kelson_sys::random;
 use kelson_sys::text::harmless;
 use nix::errno::Errno;
 use nix::sys::socket::sockopt::PassCred;
@@ -154,8 +156,10 @@ impl NotifySocket {
     ///
     /// # Errors
     /// When it cannot be watched.
-    pub fn inherited(socket: KeptDescriptor, directory: &Path, service: &str) -> io::Result<NotifySocket> {
-        NotifySocket::watched(socket, Address::File(directory.join(service)))
+    pub fn inherited(socket: KeptDescriptor) -> io::Result<NotifySocket> {
+        let bound: UnixAddr = getsockname(socket.as_raw_fd())?;
+        let path = bound.path().map(Path::to_owned).ok_or(Errno::EADDRNOTAVAIL)?;
+        NotifySocket::watched(socket, Address::File(path))
     }
 
     fn watched(socket: KeptDescriptor, address: Address) -> io::Result<NotifySocket> {
@@ -213,7 +217,11 @@ impl Drop for NotifySocket {
 }
 
 fn bind_file(socket: &OwnedFd, directory: &Path, service: &str, uid: Option<u32>) -> io::Result<PathBuf> {
-    let path = directory.join(service);
+    let secret = if uid.is_none_or(|uid| uid == 0) { random::number() } else { None };
+    let path = match &secret {
+        Some(secret) => directory.join(format!("{service}.{secret:016x}")),
+        None => directory.join(service),
+    };
     match std::fs::remove_file(&path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
@@ -232,7 +240,8 @@ fn bind_file(socket: &OwnedFd, directory: &Path, service: &str, uid: Option<u32>
         }
         bound => bound?,
     }
-    std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
+    let mode = if secret.is_some() { 0o666 } else { 0o600 };
+    std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(mode))?;
     if uid.is_some() {
         std::os::unix::fs::chown(&path, uid, None)?;
     }
@@ -314,7 +323,7 @@ mod tests {
         let dir = std::env::temp_dir().join(format!("kelson-notify-gone-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&dir);
         let socket = NotifySocket::bind(&dir, "web", None, None, 1).unwrap();
-        assert!(dir.join("web").exists());
+        assert!(Path::new(&socket.address()).exists());
         let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&dir).unwrap().permissions());
         assert_eq!(mode & 0o777, 0o711);
         drop(socket);
@@ -325,10 +334,21 @@ mod tests {
     async fn a_datagram_arrives_and_the_file_goes_with_the_socket() {
         let dir = std::env::temp_dir().join(format!("kelson-notify-{}", std::process::id()));
         std::fs::create_dir_all(&dir).unwrap();
-        let socket = NotifySocket::bind(&dir, "web", None, None, 1).unwrap();
+        let mode = |socket: &NotifySocket| {
+            let file = std::fs::metadata(socket.address()).unwrap();
+            std::os::unix::fs::PermissionsExt::mode(&file.permissions()) & 0o777
+        };
+        let own = NotifySocket::bind(&dir, "own", Some(4242), None, 1).unwrap();
+        assert_eq!(
+            (mode(&own), PathBuf::from(own.address())),
+            (0o600, dir.join("own")),
+            "its owner and root"
+        );
+        drop(own);
+        let socket = NotifySocket::bind(&dir, "web", Some(0), None, 1).unwrap();
         let path = PathBuf::from(socket.address());
-        let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&path).unwrap().permissions());
-        assert_eq!(mode & 0o777, 0o600, "its owner and root may send");
+        assert_eq!(mode(&socket), 0o666, "who knows its name");
+        assert_eq!(path.to_str().unwrap().len(), dir.join("web").to_str().unwrap().len() + 17, "{path:?}");
         let sender = std::os::unix::net::UnixDatagram::unbound().unwrap();
         sender.send_to(b"READY=1", &path).unwrap();
         for _ in 0..2 {

@@ -250,7 +250,7 @@ async fn calm(house: &House, ready: bool) {
     for _ in 0..CALM.as_secs() {
         if ready {
             // One that does not run has no socket, and one that is ready no descriptor.
-            let _ = house.sent.send_to(b"READY=1", house.directory.join("notify/one"));
+            let _ = house.sent.send_to(b"READY=1", house.notify_socket("one"));
             let descriptor = house.stage.of("one").lock().unwrap().descriptors.pop();
             let _ = descriptor.map(|(end, _)| std::fs::File::from(end).write_all(b"\n"));
         }

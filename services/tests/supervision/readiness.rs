@@ -30,7 +30,7 @@ async fn ready_reloading_stopping_and_status() {
 #[tokio::test(start_paused = true)]
 async fn what_a_run_said_before_its_end_counts_before_its_end() {
     let house = House::with([notify("web")]).await;
-    house.sent.send_to(b"READY=1", house.directory.join("notify/web")).unwrap();
+    house.sent.send_to(b"READY=1", house.notify_socket("web")).unwrap();
     house.exit("web", 1).await;
     house.assert_told("web", "running, ready after");
     house.assert_told("web", "backoff: exited with status 1 after");
@@ -142,7 +142,7 @@ async fn mainpid_is_refused_with_a_reason_once_a_run() {
 #[tokio::test(start_paused = true)]
 async fn a_flood_does_not_starve_a_stop_nor_fill_the_events() {
     let house = House::with([notify("web")]).await;
-    let path = house.directory.join("notify/web");
+    let path = house.notify_socket("web");
     let flood = "RELOADING=1\nREADY=1\n".repeat(8);
     house.sent.set_nonblocking(true).unwrap();
     let before = house.manager.events(0, usize::MAX).next;
@@ -219,7 +219,7 @@ fn v1_what_is_said_at_the_moment_of_a_crash_is_heard() {
         let ruin = first_life(async {
             let house = House::with([notify("web"), descriptor("db")]).await;
             Fate::current().unwrap().dies_after(points, 7);
-            house.sent.send_to(b"READY=1", house.directory.join("notify/web")).unwrap();
+            house.sent.send_to(b"READY=1", house.notify_socket("web")).unwrap();
             // It is closed right after its newline.
             let (end, _) = house.stage.of("db").lock().unwrap().descriptors.pop().unwrap();
             std::fs::File::from(end).write_all(b"\n").unwrap();

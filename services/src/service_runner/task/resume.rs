@@ -151,8 +151,7 @@ impl Core {
             Readiness::None => return,
             Readiness::Notify | Readiness::Forks => {
                 let kept = KeptDescriptor::new(descriptor, store, || Descriptor::Notify { service, run });
-                NotifySocket::inherited(kept, &self.host_context.notify_directory, &self.name)
-                    .map(NotifySource::notify)
+                NotifySocket::inherited(kept).map(NotifySource::notify)
             }
             Readiness::Descriptor(_) => {
                 let kept = KeptDescriptor::new(descriptor, store, || Descriptor::Readiness { service, run });

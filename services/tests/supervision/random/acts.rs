@@ -187,7 +187,7 @@ impl Play {
             4 => "EXTEND_TIMEOUT_USEC=3000000",
             _ => "READY=1",
         };
-        let socket = self.house.directory.join("notify").join(name);
+        let socket = self.house.notify_socket(name);
         if self.house.sent.send_to(text.as_bytes(), socket).is_ok() {
             if text.starts_with("EXTEND") {
                 self.extended.lock().unwrap().insert(name.to_owned());

@@ -295,7 +295,7 @@ impl Story {
                     .iter()
                     .any(|spec| spec.readiness == Readiness::Notify);
                 if notify && matches!(now.state, State::Starting | State::Running) {
-                    let socket = play.house.directory.join("notify").join(&*now.name);
+                    let socket = play.house.notify_socket(&now.name);
                     // One that does not run has none.
                     let _ = play.house.sent.send_to(b"READY=1", socket);
                 }
