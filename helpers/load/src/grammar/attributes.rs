@@ -1,10 +1,9 @@
 //! `umask`, `nice`, `oomScoreAdjust` and `cpuAffinity`.
 
 use super::at::At;
-use super::codec::{Codec, part};
+use super::codec::Codec;
 use super::mapping::{Mapping, keys};
 use super::values::{four_octal, integer, span};
-use kelson_spec::features::Feature;
 use kelson_spec::service::{Attributes, ServiceSpec};
 
 /// The permissions of a file, which a umask takes away.
@@ -18,17 +17,17 @@ const BITS: u16 = 64;
 pub fn attributes(mapping: Mapping<ServiceSpec>) -> Mapping<ServiceSpec> {
     keys! {
         mapping;
-        key "umask" (at(|of| of.umask, |of, umask| of.umask = umask)) =
-            part(Feature::Units, || four_octal("umask", PERMISSIONS, "0027")),
+        key "umask" (at(|of| of.umask, |of, umask| of.umask = umask)) if Units =
+            four_octal("umask", PERMISSIONS, "0027"),
             "the permissions that a new file of it does not get";
-        means "nice" (at(|of| of.nice, |of, nice| of.nice = nice)) =
-            part(Feature::Units, || integer(-20..=19).optional()), "that of `init`, 0",
+        means "nice" (at(|of| of.nice, |of, nice| of.nice = nice)) if Units =
+            integer(-20..=19).optional(), "that of `init`, 0",
             "-20: its processes come before others. 19: after them. See [nice](#umask-nice-oomscoreadjust-cpuaffinity)";
-        means "oomScoreAdjust" (at(|of| of.oom_score, |of, score| of.oom_score = score)) =
-            part(Feature::Units, || integer(-1000..=1000).optional()),
+        means "oomScoreAdjust" (at(|of| of.oom_score, |of, score| of.oom_score = score)) if Units =
+            integer(-1000..=1000).optional(),
             "0", "`oom_score_adj`: where memory is short, the kernel ends a process with a higher number first. \
              -1000: never this one";
-        means "cpuAffinity" (at(|of| of.cpus.clone(), |of, cpus| of.cpus = cpus)) = part(Feature::Units, cpus),
+        means "cpuAffinity" (at(|of| of.cpus.clone(), |of, cpus| of.cpus = cpus)) if Units = cpus(),
             "all that `init` may use", "the CPUs on which its processes run: `[0, 4-7]`";
     }
 }

@@ -41,6 +41,11 @@ impl<T> Clone for Codec<T> {
 }
 
 impl<T: 'static> Codec<T> {
+    /// For a key that needs this feature.
+    pub fn of(self, feature: Feature) -> Self {
+        Codec { feature: Some(feature), ..self }
+    }
+
     pub fn new(
         kind: impl Fn() -> Kind + 'static,
         decode: impl Fn(&mut Decoder<'_>, &Node) -> Option<T> + 'static,
@@ -142,7 +147,7 @@ impl<T: 'static> Codec<T> {
 pub fn part<T: 'static>(feature: Feature, make: impl FnOnce() -> Codec<T>) -> Codec<T> {
     let codec =
         if OWN.has(feature) { make() } else { Codec::new(|| Kind::Text, |_, _| None, |_, _| Json::Null) };
-    Codec { feature: Some(feature), ..codec }
+    codec.of(feature)
 }
 
 /// A value of one kind or of the other.

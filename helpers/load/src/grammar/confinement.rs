@@ -4,14 +4,13 @@ use std::path::{Component, Path};
 use std::time::Duration;
 
 use super::at::At;
-use super::codec::{Codec, either, part};
+use super::codec::{Codec, either};
 use super::mapping::{Mapping, keys};
 use super::sandbox::with_sandbox;
 use super::values::{boolean, choice, cpus, duration, number, scalar, size, some_text, time_limit};
 use crate::decode::quoted;
 use crate::json::Json;
 use crate::schema::{Kind, form};
-use kelson_spec::features::Feature;
 use kelson_spec::kernel;
 use kelson_spec::near::near;
 use kelson_spec::service::{
@@ -34,7 +33,7 @@ pub fn resources() -> Mapping<Resources> {
             "`memory.high`: above this size the kernel slows the service down";
         means "cpuMax" cpu_max_millis = cpus().optional(), "no limit", "`cpu.max`, with a period of 100 ms";
         means "cpuWeight" cpu_weight = number(1..=10_000).optional(), "the kernel's 100", "`cpu.weight`";
-        means "ioWeight" io_weight = part(Feature::Units, || number(1..=10_000).optional()), "the kernel's 100",
+        means "ioWeight" io_weight if Units = number(1..=10_000).optional(), "the kernel's 100",
             "`io.weight`: its share of disks that are busy";
         means "pidsMax" pids_max = number(1..=MOST_PIDS).optional(),
             "15 % of [what the host can have](machine-file.md#what-pid-1-keeps-for-itself)",
@@ -142,29 +141,29 @@ pub fn security(held: u64) -> Mapping<Security> {
              plus those in `add`";
         key "seccomp" seccomp = choice(profiles),
             "`default`: the profile that container runtimes use. `unconfined`: no filter";
-        key "readOnlyPaths" (of_view!(read_only)) = part(Feature::Units, || view_paths(false)),
+        key "readOnlyPaths" (of_view!(read_only)) if Units = view_paths(false),
             "paths that the process sees [read-only](#file-view), with all that is mounted below";
-        key "writablePaths" (of_view!(writable)) = part(Feature::Units, || view_paths(false)),
+        key "writablePaths" (of_view!(writable)) if Units = view_paths(false),
             "paths that stay as they are below a read-only one, or with `readOnlyRoot`";
-        key "hiddenPaths" (of_view!(hidden)) = part(Feature::Units, || view_paths(false)),
+        key "hiddenPaths" (of_view!(hidden)) if Units = view_paths(false),
             "folders and files that the process sees empty";
-        key "privateTmp" (of_view!(private_tmp)) = part(Feature::Units, boolean),
+        key "privateTmp" (of_view!(private_tmp)) if Units = boolean(),
             "`true`: `/tmp` and `/var/tmp` of the service are its own, in memory";
-        key "privateDevices" (of_view!(private_devices)) = part(Feature::Units, boolean),
+        key "privateDevices" (of_view!(private_devices)) if Units = boolean(),
             "`true`: `/dev` has `null`, `zero`, `full`, `random`, `urandom`, `tty`, terminals, `shm`, `mqueue` and `log` alone";
-        key "privateNetwork" (of_own!(network)) = part(Feature::Units, boolean),
+        key "privateNetwork" (of_own!(network)) if Units = boolean(),
             "`true`: the process has a [network of its own](#privatenetwork-privateusers), the loopback interface alone";
-        key "privateUsers" (of_own!(users)) = part(Feature::Units, boolean),
+        key "privateUsers" (of_own!(users)) if Units = boolean(),
             "`true`: of all users the process knows [root and its own alone](#privatenetwork-privateusers)";
-        key "noExecPaths" (of_view!(no_exec)) = part(Feature::Units, || view_paths(true)),
+        key "noExecPaths" (of_view!(no_exec)) if Units = view_paths(true),
             "paths from which the process can execute nothing";
-        key "execPaths" (of_view!(exec)) = part(Feature::Units, || view_paths(false)),
+        key "execPaths" (of_view!(exec)) if Units = view_paths(false),
             "paths from which it can, below one of those";
-        key "bindPaths" (of_view!(bind)) = part(Feature::Units, binds),
+        key "bindPaths" (of_view!(bind)) if Units = binds(),
             "`SOURCE:TARGET`: what is at the first path, [is at the second too](#file-view)";
-        key "bindReadOnlyPaths" (of_view!(bind_read_only)) = part(Feature::Units, binds),
+        key "bindReadOnlyPaths" (of_view!(bind_read_only)) if Units = binds(),
             "the same, read-only";
-        means "devices" devices = part(Feature::Units, || Mapping::codec(device_access).optional()), "all",
+        means "devices" devices if Units = Mapping::codec(device_access).optional(), "all",
             "the [devices](#devices-of-a-process) that the process can open, whatever `/dev` has";
     };
     with_sandbox(security)
@@ -326,12 +325,12 @@ pub fn stop() -> Mapping<StopSpec> {
             "the time between \"no longer up\" and the signal, in which no new client is routed to the \
              service. It ends early when the process ends. A service that is stopped because it failed, \
              and that was not up, has no delay";
-        key "mode" mode = part(Feature::Units, || choice(modes)),
+        key "mode" mode if Units = choice(modes),
             "`main` or `mixed`: the signal goes to the main process. `cgroup` or `control-group`: to all processes of \
              the service, and `timeout` is for all of them. `process`: to the main process, and what it leaves behind \
              [runs on](#stop)";
-        key "hangUp" hang_up = part(Feature::Units, boolean), "`true`: SIGHUP follows the signal, for shells";
-        means "finalSignal" final_signal = part(Feature::Units, || signal().optional()), "SIGKILL alone",
+        key "hangUp" hang_up if Units = boolean(), "`true`: SIGHUP follows the signal, for shells";
+        means "finalSignal" final_signal if Units = signal().optional(), "SIGKILL alone",
             "the signal after `timeout`, such as SIGABRT for a core dump, and SIGKILL comes 5 s after it";
     }
 }

@@ -3,7 +3,7 @@
 use std::path::{Component, Path, PathBuf};
 
 use super::at::At;
-use super::codec::{Codec, part};
+use super::codec::Codec;
 use super::mapping::{Mapping, keys};
 use super::ports::ports;
 use super::values::{boolean, choice, host_name, path, text, word};
@@ -11,7 +11,6 @@ use crate::decode::{Decoder, quoted};
 use crate::json::Json;
 use crate::schema::{Kind, form};
 use crate::tree::{Node, Value};
-use kelson_spec::features::Feature;
 use kelson_spec::near::near;
 use kelson_spec::registries::PullPolicy;
 use kelson_spec::service::{
@@ -69,7 +68,7 @@ fn mapping() -> Mapping<ContainerSpec> {
              file](machine-file.md), or [in a registry](howto/registry.md): `registry.example/app:1.4`";
         means "runtime" runtime = choice(runtimes).optional(), "`containerd` if the host has it, else `kelson`",
             "`containerd`: containerd and runc run it. `kelson`: [Kelson runs it itself](images.md#without-containerd)";
-        key "pull" pull = part(Feature::Pull, || choice(PullPolicy::NAMES)),
+        key "pull" pull if Pull = choice(PullPolicy::NAMES),
             "when an image with the host of a registry in its name [is pulled](howto/registry.md#when-kelson-pulls). \
              `ifMissing`: if no archive has it and it was not unpacked before. `always`: before each start. `never`: not at all";
         key "command" command = command(),

@@ -1,13 +1,12 @@
 //! Commands around a run: the key `hooks`.
 
-use super::codec::{Codec, either, part};
+use super::codec::{Codec, either};
 use super::command::command;
 use super::confinement::signal;
 use super::mapping::{Mapping, keys};
 use super::requirement::others;
 use super::values::{SHORTEST, boolean, duration_from};
 use crate::tree::Value;
-use kelson_spec::features::Feature;
 use kelson_spec::service::{Hook, Hooks, Reload, Resumed};
 
 /// The most commands at one place: each of them can keep a stop waiting.
@@ -26,7 +25,7 @@ pub fn hooks(is_container: bool) -> Mapping<Hooks> {
         key "preStop" pre_stop = list(not_as_root, harmless), "beside the main process, before it is stopped";
         key "post" post = list(not_as_root, harmless),
             "after the main process has ended for any reason, and after a `pre` hook that failed";
-        key "undo" undo = part(Feature::Units, || list(not_as_root, harmless)),
+        key "undo" undo if Units = list(not_as_root, harmless),
             "of a one-shot that has finished: when it is stopped or restarted";
     }
 }
@@ -89,9 +88,9 @@ fn hook(not_as_root: Option<&'static str>, must_fail: Option<&'static str>) -> M
         command_hook("hook");
         key "asRoot" as_root = boolean().but(move |as_root| not_as_root.filter(|_| *as_root)),
             "`true`: runs as root, without the limits of [security](#security). Only of a process";
-        key "mayFail" may_fail = part(Feature::Units, || boolean().but(move |may_fail| must_fail.filter(|_| *may_fail))),
+        key "mayFail" may_fail if Units = boolean().but(move |may_fail| must_fail.filter(|_| *may_fail)),
             "`true`: a failure is reported, and the start continues. Only for `pre`";
-        key "condition" condition = part(Feature::Units, || boolean().but(move |condition| no_condition.filter(|_| *condition))),
+        key "condition" condition if Units = boolean().but(move |condition| no_condition.filter(|_| *condition)),
             "`true`: with an exit status from 1 to 254 the service is not started, and `skipped`. Only for `pre`";
     }
 }

@@ -120,7 +120,7 @@ pub fn machine_file(defaults: &Rc<MachineSpec>) -> Mapping<MachineSpec> {
              that fails does not prevent the others";
         key "network" network = Mapping::codec(interface).list("a list of interfaces"),
             "interfaces with static addresses, or with addresses [by DHCP](howto/network.md#dhcp). Kelson always brings up the loopback interface";
-        means "nftables" nftables = part(Feature::Net, || path().optional()), "Kelson loads no rules",
+        means "nftables" nftables if Net = path().optional(), "Kelson loads no rules",
             "a file of rules for the firewall, which the boot has [`nft`](howto/network.md#the-firewall) load before \
              it sets up interfaces";
         key "partitions" partitions = partitions, "disks with their partitions: those that a disk lacks are \
@@ -128,9 +128,9 @@ pub fn machine_file(defaults: &Rc<MachineSpec>) -> Mapping<MachineSpec> {
         key "encryption" encryption = encrypted, "encrypted disks, which the boot [opens](howto/disks.md#encrypted-disks) \
              before it mounts what is in them";
         key "mounts" mounts = Mapping::codec(mount).list("a list of mounts"), "file systems";
-        key "swap" swap = part(Feature::Disks, || Mapping::codec(swap).list("a list of swap areas")), "disks, files and compressed memory for \
+        key "swap" swap if Disks = Mapping::codec(swap).list("a list of swap areas"), "disks, files and compressed memory for \
              [swap](howto/disks.md#swap)";
-        means "api" api = part(Feature::Apid, || Mapping::codec(api).optional()), "no apid", "the API endpoint on the network";
+        means "api" api if Apid = Mapping::codec(api).optional(), "no apid", "the API endpoint on the network";
         key "builtins" builtins = builtins(), "changes to the built-in services";
         key "health" health = Mapping::codec(health), "when the host counts as healthy, and when as failed";
         key "shutdown" shutdown_timeout = Mapping::codec(move || shutdown(before_shutdown)),
@@ -139,24 +139,24 @@ pub fn machine_file(defaults: &Rc<MachineSpec>) -> Mapping<MachineSpec> {
             "the hardware watchdog";
         key "images" (images_at) = images,
             "folders of [service images](images.md), or with `verify` also which images may run";
-        means "containerNetwork" container_network = part(Feature::Containerd, || Mapping::codec(container_network)),
+        means "containerNetwork" container_network if Containerd = Mapping::codec(container_network),
             "the bridge `kelson0` with 10.88.0.0/16 and fd6b:656c:736f::/64",
             "the network of [containers with addresses of their own](howto/container-network.md)";
-        means "registries" registries = part(Feature::Pull, || Mapping::codec(registries)), "public CAs, and no limit",
+        means "registries" registries if Pull = Mapping::codec(registries), "public CAs, and no limit",
             "how images are [pulled from registries](howto/registry.md)";
         means "main" main = name().optional(), "none",
             "the service whose end is [the end of the host](#main), with its exit status";
-        means "time" time = part(Feature::Timesync, || Mapping::codec(time).optional()), "Kelson does not set the clock after the boot",
+        means "time" time if Timesync = Mapping::codec(time).optional(), "Kelson does not set the clock after the boot",
             "[servers](howto/time.md) from which the built-in service `timesync` takes the time";
-        means "devices" devices = part(Feature::Devices, || Mapping::codec(devices).optional()), "Kelson does not follow devices",
+        means "devices" devices if Devices = Mapping::codec(devices).optional(), "Kelson does not follow devices",
             "the built-in service `devices` [follows devices](howto/devices.md): it loads drivers, names disks, \
              and powers off when the power button is pressed";
         means "console" console = console().optional(), "no program runs on a terminal",
             "the built-in service `console` shows [the dashboard or a shell](howto/rescue.md#the-console) on a terminal \
              of the machine";
-        means "kexec" kexec = part(Feature::Kexec, || Mapping::codec(kexec).optional()), "each reboot goes through the firmware",
+        means "kexec" kexec if Kexec = Mapping::codec(kexec).optional(), "each reboot goes through the firmware",
             "the kernel that [`kelsonctl reboot --kexec`](howto/kexec.md) executes";
-        means "sources" sources = part(Feature::Sources, || Mapping::codec(sources).optional()), "the configuration folder alone counts",
+        means "sources" sources if Sources = Mapping::codec(sources).optional(), "the configuration folder alone counts",
             "where further configuration [comes from](howto/sources.md)";
         key "logs" stdout = Mapping::codec(machine_logs), "the default of all services for their logs";
     }

@@ -22,11 +22,27 @@ use crate::schema::{self, Absent, Kind};
 use crate::tree::Node;
 use kelson_spec::features::Feature;
 
-/// Adds keys to a mapping, each `METHOD "NAME" FIELD = ARGUMENTS;` for the method of [`Mapping`] of that name.
+/// Adds keys to a mapping, each `METHOD "NAME" FIELD = ARGUMENTS;` for the method of [`Mapping`] of that name. With
+/// `if FEATURE` before the `=` a build without that feature has nothing of the key but its name, and refuses it.
 macro_rules! keys {
-    ($mapping:expr; $($method:ident $name:literal $at:tt = $($argument:expr),+;)*) => {
-        $mapping$(.$method($name, $crate::grammar::at::at!($at), $($argument),+))*
+    (@ $mapping:ident $method:ident $name:literal $at:tt = $($argument:expr),+) => {
+        $mapping.$method($name, $crate::grammar::at::at!($at), $($argument),+)
     };
+    (@ $mapping:ident $method:ident $name:literal $at:tt if $feature:ident = $codec:expr $(, $argument:expr)*) => {
+        if const { kelson_spec::features::OWN.has(kelson_spec::features::Feature::$feature) } {
+            let codec = $codec.of(kelson_spec::features::Feature::$feature);
+            $mapping.$method($name, $crate::grammar::at::at!($at), codec $(, $argument)*)
+        } else {
+            $mapping.lacking($name, kelson_spec::features::Feature::$feature)
+        }
+    };
+    ($mapping:expr; $($method:ident $name:literal $at:tt $(if $feature:ident)? = $($argument:expr),+;)*) => {{
+        let mapping = $mapping;
+        $(let mapping = $crate::grammar::mapping::keys!(
+            @ mapping $method $name $at $(if $feature)? = $($argument),+
+        );)*
+        mapping
+    }};
 }
 pub(super) use keys;
 
@@ -300,6 +316,25 @@ impl<S: 'static> Mapping<S> {
             let absent = if let Presence::Means(_) = absent { Presence::Default } else { absent };
             let (kind, show) = (Box::new(|_: &dyn Any| Kind::Text), Box::new(|_: &dyn Any, _| Json::Null));
             Key { name, absent, feature, about: "", kind, read, show }
+        });
+        self
+    }
+
+    /// A key that no build without the feature reads: it is refused.
+    pub fn lacking(mut self, name: &'static str, feature: Feature) -> Self {
+        let (kind, read) = (
+            Box::new(|_: &dyn Any| Kind::Text),
+            Box::new(|_: &mut Decoder<'_>, _: &Seen<'_, '_>, _: &mut dyn Any| false),
+        );
+        let show = Box::new(|_: &dyn Any, _: Extent| Json::Null);
+        self.keys.keys.push(Key {
+            name,
+            absent: Presence::Default,
+            feature: Some(feature),
+            about: "",
+            kind,
+            read,
+            show,
         });
         self
     }

@@ -1,11 +1,10 @@
 //! `mounts` of the machine file.
 
-use super::codec::{Codec, part};
+use super::codec::Codec;
 use super::mapping::{Mapping, keys};
 use super::values::{any_word, boolean, choice, duration, path, text, word};
 use crate::decode::quoted;
 use kelson_spec::disk::{DiskName, NameKind};
-use kelson_spec::features::Feature;
 use kelson_spec::machine::{Format, MountSpec};
 use kelson_spec::near::near;
 
@@ -26,10 +25,10 @@ pub fn mount() -> Mapping<MountSpec> {
             "the options of mount(8) that belong to the kernel, and the options of the file system";
         key "wait" wait = duration(),
             "how long the boot waits for the disk. One that comes later [is mounted then](howto/disks.md#late-disks)";
-        means "format" format = part(Feature::Disks, || choice([("ifBlank", Format::IfBlank)])), "a disk is never formatted",
+        means "format" format if Disks = choice([("ifBlank", Format::IfBlank)]), "a disk is never formatted",
             "`ifBlank`: a disk that is [known to be blank](howto/disks.md#format-blank-disks) gets a file system of \
              `type`: `ext4`, `xfs` or `vfat`";
-        key "grow" grow = part(Feature::Disks, boolean),
+        key "grow" grow if Disks = boolean(),
             "`true`: the file system (`ext4` or `xfs`) [grows](howto/disks.md#growing-disks) to the size of its disk, after \
              the partition if it is the last one";
     }

@@ -86,10 +86,10 @@ pub fn interface() -> Mapping<InterfaceSpec> {
         alternative "mac" (mac_at) = part(Feature::Net, hardware), "instead of a name: the address of its hardware";
         alternative "driver" (driver_at) = part(Feature::Net, driver),
             "instead of a name: the kernel's driver of the device, such as `igb`";
-        means "vlan" (vlan_at) = part(Feature::Net, || Mapping::codec(vlan)), "none", "make the interface: a VLAN";
-        means "bond" (bond_at) = part(Feature::Net, || Mapping::codec(bond)), "none", "make the interface: a bond of others";
-        means "bridge" (bridge_at) = part(Feature::Net, || Mapping::codec(bridge)), "none", "make the interface: a bridge";
-        means "dummy" (dummy_at) = part(Feature::Net, || Mapping::codec(|| Mapping::new("dummy", || ()))), "none",
+        means "vlan" (vlan_at) if Net = Mapping::codec(vlan), "none", "make the interface: a VLAN";
+        means "bond" (bond_at) if Net = Mapping::codec(bond), "none", "make the interface: a bond of others";
+        means "bridge" (bridge_at) if Net = Mapping::codec(bridge), "none", "make the interface: a bridge";
+        means "dummy" (dummy_at) if Net = Mapping::codec(|| Mapping::new("dummy", || ())), "none",
             "`{}`: make the interface, which leads nowhere and carries addresses";
         means "mtu" mtu = number(LEAST_MTU..=MOST_MTU).optional(), "the driver's, or that of DHCP",
             "the longest packet, in bytes";
@@ -99,18 +99,18 @@ pub fn interface() -> Mapping<InterfaceSpec> {
             "several static addresses, instead of `address`";
         means "gateway" gateway = address("").optional(), "none",
             "a default route through it. It must be within the network of an address, or link-local (IPv6)";
-        key "routes" routes = part(Feature::Net, || Mapping::codec(route).list("a list of routes")), "static routes";
-        key "rules" rules = part(Feature::Net, || Mapping::codec(rule).list("a list of rules")),
+        key "routes" routes if Net = Mapping::codec(route).list("a list of routes"), "static routes";
+        key "rules" rules if Net = Mapping::codec(rule).list("a list of rules"),
             "policy rules: packets that look into another table of routes";
         key "dns" dns = address("").list("a list of addresses"),
             "name servers, which Kelson writes to `/run/kelson/resolv.conf`, before those that DHCP gives. It \
              makes `/etc/resolv.conf` a link to this file, unless that is a link to another one";
-        means "dhcp" dhcp = part(Feature::Net, dhcp), "`false`",
+        means "dhcp" dhcp if Net = dhcp(), "`false`",
             "`true`: an IPv4 address [by DHCP](howto/network.md#dhcp), besides static ones";
-        means "dhcp6" dhcp6 = part(Feature::Net, dhcp6), "`false`",
+        means "dhcp6" dhcp6 if Net = dhcp6(), "`false`",
             "`true`: IPv6 addresses [by DHCPv6](howto/network.md#dhcpv6), besides static ones. `auto`: what the \
              router advertisements say";
-        means "routerAdvertisements" router_advertisements = part(Feature::Net, || boolean().optional()), "the kernel's",
+        means "routerAdvertisements" router_advertisements if Net = boolean().optional(), "the kernel's",
             "`true`: IPv6 addresses and routes [by router advertisements](howto/network.md#router-advertisements), \
              also on a router, and their name servers. `false`: none of them";
     }

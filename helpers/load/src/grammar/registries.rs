@@ -1,11 +1,10 @@
 //! `registries` of the machine file.
 
-use super::codec::{Codec, part};
+use super::codec::Codec;
 use super::mapping::{Mapping, keys};
 use super::secrets::name;
 use super::values::{map, path, size, word};
 use crate::decode::quoted;
-use kelson_spec::features::Feature;
 use kelson_spec::registries::{RegistriesSpec, is_registry};
 
 const PATTERN: &str = r"^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:[0-9]+)?$";
@@ -40,7 +39,7 @@ pub fn registries() -> Mapping<RegistriesSpec> {
             "how much room pulled images [may take](howto/registry.md#disk-use). Unused images are removed first";
         means "credentials" credentials = path().optional(), "none",
             "a file of [names and passwords](howto/registry.md#credentials), as `docker login` writes it";
-        means "secret" secret = part(Feature::Secrets, || name().optional()), "none",
+        means "secret" secret if Secrets = name().optional(), "none",
             "the [secret](howto/secrets.md) that has such a file's content. What it knows of a registry goes before the file";
     }
     .strict()

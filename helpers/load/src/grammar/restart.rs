@@ -1,12 +1,11 @@
 //! `restart`: of a service, and of a group.
 
-use super::codec::{Codec, part};
+use super::codec::Codec;
 use super::confinement::signal_form;
 use super::mapping::{Mapping, keys};
 use super::values::{SHORTEST, choice, duration, duration_from, number, some_text};
 use crate::decode::quoted;
 use crate::schema::Kind;
-use kelson_spec::features::Feature;
 use kelson_spec::kernel;
 use kelson_spec::service::{Exhausted, ExitMatch, RestartPolicy, RestartScope, RestartSpec, ServiceKind};
 
@@ -60,9 +59,9 @@ pub fn restart(kind: ServiceKind, no_group: Option<&'static str>) -> Mapping<Res
             "`fail`: the service ends as `failed`. `delay`: it waits for the end of the interval and \
              then has a new budget",
         );
-        key "preventOn" prevent_on = part(Feature::Units, ends),
+        key "preventOn" prevent_on if Units = ends(),
             "ends after which it is not restarted, whatever `policy` says: `[3, SIGTERM]`";
-        key "forceOn" force_on = part(Feature::Units, ends),
+        key "forceOn" force_on if Units = ends(),
             "ends after which it is restarted, whatever `policy` says; `preventOn` comes first";
         key "scope" scope = scope,
             "what Kelson restarts when a check asks for it (`restartAfter`), or when the budget of \

@@ -1,13 +1,12 @@
 //! The kernel's bounds of a process, below `security`.
 
-use kelson_spec::features::Feature;
 use kelson_spec::service::{
     CallAnswer, Protection, Restriction, Sandbox, Security, Selection, ServiceSpec, SystemCalls,
 };
 use nix::errno::Errno;
 
 use super::at::At;
-use super::codec::{Codec, part};
+use super::codec::Codec;
 use super::mapping::{Mapping, keys};
 use super::seen::Seen;
 use super::values::{choice, word};
@@ -33,20 +32,20 @@ macro_rules! of_sandbox {
 pub fn with_sandbox(security: Mapping<Security>) -> Mapping<Security> {
     keys! {
         security;
-        key "protect" (of_sandbox!(protect)) =
-            part(Feature::Units, || each_once(choice(Protection::WORDS), "a list of parts of the machine")),
+        key "protect" (of_sandbox!(protect)) if Units =
+            each_once(choice(Protection::WORDS), "a list of parts of the machine"),
             "parts of the machine that the process can [neither change nor see](#protect)";
-        key "restrict" (of_sandbox!(restrict)) =
-            part(Feature::Units, || each_once(choice(Restriction::WORDS), "a list of things that it cannot do")),
+        key "restrict" (of_sandbox!(restrict)) if Units =
+            each_once(choice(Restriction::WORDS), "a list of things that it cannot do"),
             "[things that the process cannot do](#restrict)";
-        means "namespaces" (of_sandbox!(namespaces)) =
-            part(Feature::Units, || selection("namespaces", || choice(Selection::NAMESPACE_WORDS))),
+        means "namespaces" (of_sandbox!(namespaces)) if Units =
+            selection("namespaces", || choice(Selection::NAMESPACE_WORDS)),
             "all of them", "the kinds of namespaces that it can make and enter";
-        means "addressFamilies" (of_sandbox!(address_families)) = part(Feature::Units, || {
+        means "addressFamilies" (of_sandbox!(address_families)) if Units = {
             let bit = |(name, number)| (name, 1_u64.wrapping_shl(number));
             selection("addressFamilies", move || choice(Selection::FAMILY_WORDS.map(bit)))
-        }), "all of them", "the families of sockets that it can make";
-        key "systemCalls" (of_sandbox!(system_calls)) = part(Feature::Units, || Mapping::codec(system_calls)),
+        }, "all of them", "the families of sockets that it can make";
+        key "systemCalls" (of_sandbox!(system_calls)) if Units = Mapping::codec(system_calls),
             "the [system calls](#systemcalls) that it can make";
     }
 }

@@ -141,14 +141,14 @@ pub fn service_file() -> Mapping<ServiceSpec> {
     let files = "files of `KEY=VALUE` lines; a file with `-` before its path may be missing";
     let mapping = keys! {
         mapping;
-        key "environmentDefaults" (defaults_at) = part(Feature::Units, || variables(|_, _| None)),
+        key "environmentDefaults" (defaults_at) if Units = variables(|_, _| None),
             "variables that the [files](#environment-environmentfiles) and `environment` replace";
     };
     let mapping = keys! {
         environments(mapping, environment_at, Some(at!(inherit)), own, files);
-        key "expand" expand = part(Feature::Units, boolean),
+        key "expand" expand if Units = boolean(),
             "`true`: Kelson replaces [variables in the commands](#expand) of a process by their values";
-        key "secrets" secrets = part(Feature::Secrets, secrets), "the [secrets](howto/secrets.md) that it gets as files";
+        key "secrets" secrets if Secrets = secrets(), "the [secrets](howto/secrets.md) that it gets as files";
         key "type" (kind_at) = choice(kinds),
             "a `service` runs on; a `oneshot` is up once it has ended successfully";
         key "start" (start_at()) = start(),
@@ -158,24 +158,24 @@ pub fn service_file() -> Mapping<ServiceSpec> {
              skipped";
         key "after" (after_at) = references_first(after()),
             "services after which it starts, without a need for them: it waits while one of them is on its way";
-        key "before" (before_at) = part(Feature::Units, before),
+        key "before" (before_at) if Units = before(),
             "services that start after it, as if it stood in their `after`";
         key "depends" (depends_at) = references_first(requirements(Use::Depends)), "conditions that must all hold before each spawn";
         by "restart" restart = |spec, seen| restart(spec.kind, seen.and_then(no_group)),
             "by type", "whether and when Kelson starts it again";
-        key "success" (success_at) = part(Feature::Units, ends), "exit statuses and signals that count as success, besides status 0: `[3, SIGTERM]`";
+        key "success" (success_at) if Units = ends(), "exit statuses and signals that count as success, besides status 0: `[3, SIGTERM]`";
         means "group" group = name().optional(), "none", "the name of its group";
         by "lifecycle" lifecycle = |spec, seen| lifecycle(seen.and_then(|seen| known_kind(spec, seen))),
             "a main", "its part in that group";
         key "required" required = boolean(), "whether the host's health and the end of the boot wait for it";
-        key "partOf" part_of = part(Feature::Units, || others("partOf")),
+        key "partOf" part_of if Units = others("partOf"),
             "services whose stop or restart, asked for by an operator, [is one of this service too](#partof-refuses)";
-        key "conflicts" conflicts = part(Feature::Units, || others("conflicts")),
+        key "conflicts" conflicts if Units = others("conflicts"),
             "services that [do not run beside it](#conflicts)";
-        key "refuses" refuses = part(Feature::Units, refuses),
+        key "refuses" refuses if Units = refuses(),
             "requests of operators that Kelson refuses: `start`, `stop`";
         key "readiness" (readiness_at) = readiness(), "how it reports that it is ready";
-        means "watchdog" watchdog = part(Feature::Units, || duration_from(SHORTEST).optional()), "none",
+        means "watchdog" watchdog if Units = duration_from(SHORTEST).optional(), "none",
             "once it is ready, a `WATCHDOG=1` has to come to its notify socket [within this time](#watchdog) again and again";
         key "startTimeout" start_timeout = start_timeout(),
             "the longest time from the spawn until the service is ready, and until it is healthy for the \
@@ -183,7 +183,7 @@ pub fn service_file() -> Mapping<ServiceSpec> {
              `none`: no limit. It has no effect without readiness and such a check";
         key "health" health = checks(CheckOf::Service), "checks that must all pass for it to be up";
         by "hooks" hooks = |spec, seen| hooks(is_container(spec, seen)), "", "commands around each run";
-        key "reload" reload = part(Feature::Units, || Mapping::codec(reload)), "what `kelsonctl reload NAME` does";
+        key "reload" reload if Units = Mapping::codec(reload), "what `kelsonctl reload NAME` does";
         key "resumed" resumed = Mapping::codec(resumed),
             "what it gets after the machine was [resumed from a snapshot](#resumed)";
         key "onExit" on_exit = choice([("ignore", OnExit::Ignore), ("stop", OnExit::Stop)]),
@@ -235,11 +235,11 @@ pub fn service_file() -> Mapping<ServiceSpec> {
     };
     let mapping = keys! {
         attributes(mapping);
-        means "directories" directories = part(Feature::Units, || Mapping::codec(directories)), "none",
+        means "directories" directories if Units = Mapping::codec(directories), "none",
             "folders below `/run`, `/var/lib`, `/var/cache`, `/var/log` and `/etc` that it is given; not for a container";
-        means "sockets" sockets = part(Feature::Units, sockets), "none",
+        means "sockets" sockets if Units = sockets(), "none",
             "[sockets](#sockets) that PID 1 holds for it, across its restarts and PID 1's own; not for a container";
-        key "removeIpc" remove_ipc = part(Feature::Units, boolean),
+        key "removeIpc" remove_ipc if Units = boolean(),
             "`true`: with the service goes [what its user has left](#removeipc) in System V IPC, `/dev/shm` and `/dev/mqueue`";
         by "security" security = |spec, _| security(held(spec)), "", "privileges";
         key "api" api = choice(access), "the calls of PID 1 and logd that its processes may make";
