@@ -15,6 +15,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         "helper",
         "logd",
         "probe",
+        "agenda",
         "exec",
         "images",
         "metrics",
@@ -23,6 +24,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         "inspector",
         "configuration",
         "secrets",
+        "timers",
     ]
     .map(|name| format!("kelson/v1/{name}.proto"))
     .to_vec();

@@ -25,6 +25,7 @@ use kelson_proto::v1::machine_client::MachineClient;
 use kelson_proto::v1::metrics_client::MetricsClient;
 use kelson_proto::v1::secrets_client::SecretsClient;
 use kelson_proto::v1::services_client::ServicesClient;
+use kelson_proto::v1::timers_client::TimersClient;
 use tonic::codegen::http::Uri;
 
 pub use endpoint::{Endpoint, EndpointError, PORT};
@@ -126,6 +127,10 @@ impl Client {
 
     pub fn secrets(&self) -> SecretsClient<Link> {
         SecretsClient::with_origin(self.init.clone(), origin()).max_decoding_message_size(ANSWER_MAX)
+    }
+
+    pub fn timers(&self) -> TimersClient<Link> {
+        TimersClient::with_origin(self.init.clone(), origin()).max_decoding_message_size(ANSWER_MAX)
     }
 
     pub fn images(&self) -> ImagesClient<Link> {

@@ -28,6 +28,7 @@ mod route;
 mod secrets;
 mod services;
 mod socket;
+mod timers;
 mod vsock;
 
 use std::future::Future;
@@ -37,12 +38,14 @@ use kelson_proto::call::MESSAGE_MAX;
 use kelson_proto::v1::images_server::ImagesServer;
 use kelson_proto::v1::inspect_server::InspectServer;
 use kelson_proto::v1::secrets_server::SecretsServer;
+use kelson_proto::v1::timers_server::TimersServer;
 use kelson_services::Manager;
 use kelson_services::admission::Admission;
 use kelson_services::host::Host;
 use kelson_services::images::ImageStore;
 use kelson_services::inspect::Inspector;
 use kelson_services::node_health::NodeHealth;
+use kelson_services::timers::Timers;
 
 use tokio::sync::{mpsc, watch};
 
@@ -53,6 +56,7 @@ use inspect::InspectApi;
 pub use route::Route;
 use secrets::SecretsApi;
 pub use socket::bind;
+use timers::TimersApi;
 pub use vsock::Vsock;
 
 /// Makes a service of the API that not every build has.
@@ -86,6 +90,13 @@ pub fn inspect(inspector: Inspector) -> Part {
 /// The service Secrets.
 pub fn secrets(host: Host) -> Part {
     Box::new(|_, _| Route::to(SecretsServer::new(SecretsApi { host }).max_decoding_message_size(MESSAGE_MAX)))
+}
+
+/// The service Timers.
+pub fn timers(timers: &'static Timers) -> Part {
+    Box::new(move |_, _| {
+        Route::to(TimersServer::new(TimersApi { timers }).max_decoding_message_size(MESSAGE_MAX))
+    })
 }
 
 /// The parts of the server, and its admission.

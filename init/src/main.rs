@@ -104,6 +104,8 @@ const PERSONALITIES: &[(&CStr, Main)] = &[
     #[cfg(feature = "net")]
     (c"kelson-net", kelson_net::main),
     (c"kelson-task", |words| kelson_task::main(words).into()),
+    #[cfg(feature = "units")]
+    (c"kelson-timers", kelson_timers::main),
     #[cfg(feature = "timesync")]
     (c"kelson-timesync", kelson_timesync::main),
     (c"reboot", |words| ask::main(ask::REBOOT, words).into()),

@@ -89,6 +89,7 @@ pub const TABLE: &[Access] = &[
     may(Role::Admin, "/kelson.v1.Secrets/Set"),
     may(Role::Reader, "/kelson.v1.Secrets/List"),
     may(Role::Admin, "/kelson.v1.Secrets/Remove"),
+    may(Role::Reader, "/kelson.v1.Timers/List"),
     may(Role::Reader, "/kelson.v1.Images/List"),
     may(Role::Operator, "/kelson.v1.Images/Prune"),
     may(Role::Operator, "/kelson.v1.Images/Update"),

@@ -6,3 +6,4 @@ mod helper;
 pub mod logd;
 pub mod probe;
 pub mod program;
+pub mod timers;

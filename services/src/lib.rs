@@ -24,6 +24,7 @@ pub mod run_end;
 pub mod runners;
 pub mod service_runner;
 pub mod state_store;
+pub mod timers;
 
 /// The arguments and results of [`Manager::exec`].
 pub mod exec {

@@ -39,6 +39,7 @@ mod order;
 mod reload;
 mod resume;
 mod resumed;
+pub(crate) mod timers;
 mod view;
 
 use faulty::Mistakes;

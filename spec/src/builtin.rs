@@ -112,6 +112,15 @@ pub const BUILTINS: &[Builtin] = &[
         program: None,
     },
     Builtin {
+        name: "timers",
+        about: "knows when the schedules of services are due",
+        changes: Changes::Resources(
+            "timers is there as long as a service has a schedule and cannot be changed in this",
+        ),
+        feature: Some(Feature::Units),
+        program: None,
+    },
+    Builtin {
         name: TIMESYNC,
         about: "keeps the clock right, over the servers of [`time`](#time)",
         changes: Changes::Service,

@@ -7,6 +7,7 @@
 
 pub mod applied;
 pub mod builtin;
+pub mod calendar;
 pub mod container_network;
 pub mod devices;
 pub mod disk;

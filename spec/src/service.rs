@@ -13,6 +13,7 @@ mod hooks;
 mod nesting;
 mod output;
 mod sandbox;
+mod schedule;
 mod sockets;
 mod workload;
 
@@ -34,6 +35,7 @@ pub use ending::{ExitMatch, OnExit, StopMode, StopSpec};
 pub use hooks::{Hook, Hooks, Reload, Resumed};
 pub use output::{LogSpec, Stdout};
 pub use sandbox::{CallAnswer, Protection, Restriction, Sandbox, Selection, SystemCalls};
+pub use schedule::{Overlap, Schedule};
 pub use sockets::{Address, Listen, SocketOptions, SocketSpec, UnixKind, UnixPlace};
 pub use workload::{
     ContainerDevice, ContainerMount, ContainerNetwork, ContainerRuntime, ContainerSpec, ProcessSpec, Workload,
@@ -63,6 +65,9 @@ pub struct ServiceSpec {
     /// Its start waits for something on one of its sockets.
     #[cfg_attr(not(feature = "units"), serde(skip))]
     pub on_demand: bool,
+    /// See [`ServiceSpec::schedule`].
+    #[cfg(feature = "units")]
+    pub schedule: Option<Schedule>,
     /// Asked once at the start; if one does not hold, the service is skipped.
     pub when: Vec<Requirement>,
     /// All must hold at the same time before each spawn. Entries of the key `after` are among them.
@@ -126,6 +131,22 @@ impl ServiceSpec {
             || (self.file != other.file && *self == ServiceSpec { file: self.file.clone(), ..other.clone() })
     }
 
+    /// When the clock starts it; its `start` is manual then.
+    pub fn schedule(&self) -> Option<&Schedule> {
+        #[cfg(feature = "units")]
+        return self.schedule.as_ref();
+        #[cfg(not(feature = "units"))]
+        None
+    }
+
+    /// Does nothing in a build that lacks the feature.
+    pub fn set_schedule(&mut self, schedule: Option<Schedule>) {
+        #[cfg(feature = "units")]
+        (self.schedule = schedule);
+        #[cfg(not(feature = "units"))]
+        drop(schedule);
+    }
+
     /// A service that runs `command` as a process, with the default of every other key.
     pub fn process<T: Into<String>>(name: &str, command: impl IntoIterator<Item = T>) -> Self {
         ServiceSpec {
@@ -143,6 +164,8 @@ impl ServiceSpec {
             kind: ServiceKind::default(),
             start: StartMode::default(),
             on_demand: false,
+            #[cfg(feature = "units")]
+            schedule: None,
             when: Vec::new(),
             depends: Vec::new(),
             restart: RestartSpec::for_kind(ServiceKind::default()),

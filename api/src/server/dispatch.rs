@@ -13,6 +13,7 @@ use kelson_proto::v1::machine_server::MachineServer;
 use kelson_proto::v1::metrics_server::MetricsServer;
 use kelson_proto::v1::secrets_server::SecretsServer;
 use kelson_proto::v1::services_server::ServicesServer;
+use kelson_proto::v1::timers_server::TimersServer;
 use kelson_services::Manager;
 use kelson_services::admission::{Admission, Standing};
 use kelson_services::host::Host;
@@ -39,15 +40,17 @@ use super::reflection;
 use super::route::Route;
 use super::secrets::SecretsApi;
 use super::services::ServicesApi;
+use super::timers::TimersApi;
 use kelson_proto::access;
 use kelson_proto::call::MESSAGE_MAX;
 use kelson_services::spec::{Feature, MissingFeature};
 
 /// Services that only a build with this feature has.
-const NEEDS: [(&str, Feature); 5] = [
+const NEEDS: [(&str, Feature); 6] = [
     (ImagesServer::<ImagesApi>::NAME, Feature::Containerd),
     (InspectServer::<InspectApi>::NAME, Feature::Inspect),
     (SecretsServer::<SecretsApi>::NAME, Feature::Secrets),
+    (TimersServer::<TimersApi>::NAME, Feature::Units),
     (reflection::V1, Feature::Reflection),
     (reflection::V1_ALPHA, Feature::Reflection),
 ];

@@ -31,6 +31,7 @@ mod registries;
 mod requirement;
 mod restart;
 mod sandbox;
+mod schedule;
 mod secrets;
 mod seen;
 mod service;

@@ -12,6 +12,7 @@ use kelson_services::host::ReloadReport;
 use kelson_services::manager::Manager;
 use kelson_services::node_health::{HealthSpecs, NodeHealth};
 use kelson_services::state_store::{Kind, StateStore};
+use kelson_services::timers::{SUPPORTED, Timers};
 use kelson_spec::{GroupSpec, Loaded, MachineReload, MachineSpec};
 
 /// Cheap to clone.
@@ -20,12 +21,18 @@ pub(super) struct Configuration {
     /// Without the services, each of which is written down by itself.
     loaded: Arc<Mutex<Loaded>>,
     store: Option<StateStore>,
+    /// Get the schedules of services again when the files are read again.
+    timers: Option<&'static Timers>,
 }
 
 impl Configuration {
-    pub(super) fn new(loaded: &Loaded, store: Option<StateStore>) -> Configuration {
+    pub(super) fn new(
+        loaded: &Loaded,
+        store: Option<StateStore>,
+        timers: Option<&'static Timers>,
+    ) -> Configuration {
         let loaded = Loaded { services: Vec::new(), ..loaded.clone() };
-        Configuration { loaded: Arc::new(Mutex::new(loaded)), store }
+        Configuration { loaded: Arc::new(Mutex::new(loaded)), store, timers }
     }
 
     fn loaded(&self) -> MutexGuard<'_, Loaded> {
@@ -66,6 +73,9 @@ impl Configuration {
         next.warnings.iter().for_each(|warning| manager.host_event(&warning.to_string()));
         // Before it is written: a crash in between must not find the word of old checks for new ones.
         health.set_specs(specs);
+        if SUPPORTED && let Some(timers) = self.timers {
+            timers.arrange(manager.schedules());
+        }
         *self.loaded() = next;
         self.write();
         match machine {

@@ -10,6 +10,7 @@ use kelson_services::manager::Manager;
 use kelson_services::node_health::NodeHealth;
 use kelson_services::prober::Prober;
 use kelson_services::state_store::{Kind, StateStore};
+use kelson_services::timers::{SUPPORTED, Timers};
 use kelson_spec::Loaded;
 use kelson_spec::applied::Question;
 use kelson_spec::features::{Feature, MissingFeature, OWN};
@@ -46,6 +47,7 @@ pub(super) struct Context {
     pub(super) absent_disks: AbsentDisks,
     pub(super) collector: Collector,
     pub(super) prober: Option<Prober>,
+    pub(super) timers: Option<&'static Timers>,
     pub(super) intents: Intents,
     pub(super) requests: mpsc::Receiver<HostRequest>,
     /// The configuration files, while the host runs.
@@ -81,6 +83,13 @@ impl Context {
         self.later_mounts.services.notify_one();
         // Written down after all services are: a life that does not find it takes in what is missing.
         self.configuration.write();
+    }
+
+    /// From now on services are started by their schedules.
+    pub(super) fn arrange_timers(&self) {
+        if SUPPORTED && let Some(timers) = self.timers {
+            timers.arrange(self.manager.schedules());
+        }
     }
 
     /// A built-in service from PID 1's program of another version gives way to this version's. Clients of apid connect

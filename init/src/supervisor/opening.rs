@@ -85,6 +85,7 @@ impl Incarnation {
         };
         logd::show(&manager, &events, collector.clone(), reports);
         let prober = probing.show(&manager, &events);
+        let timers = parts::timers(options, &personalities, &loaded.machine, &manager, &events);
 
         let (host, requests) = self.host();
         let socket = options.runtime_dir.join("init.sock");
@@ -98,7 +99,7 @@ impl Incarnation {
         collector.admit_by(Arc::new(move |socket| judge.may_read_logs(socket)));
         let server = ServerOptions {
             manager: manager.clone(),
-            parts: images.into_iter().chain(parts::of_api(&personalities, &host)).collect(),
+            parts: images.into_iter().chain(parts::of_api(&personalities, &host, timers)).collect(),
             health: health.clone(),
             host,
             admission,
@@ -122,7 +123,7 @@ impl Incarnation {
             self.intents.remember_in(store);
         }
         let later_mounts = keep_read_only(manager.clone(), personalities.clone());
-        let configuration = Configuration::new(loaded, store.clone());
+        let configuration = Configuration::new(loaded, store.clone(), timers);
         let files = Files {
             personalities: personalities.clone(),
             options: Arc::new(options.clone()),
@@ -159,6 +160,7 @@ impl Incarnation {
             manager,
             collector,
             prober,
+            timers,
             intents: self.intents.clone(),
             requests,
             renewing: Arc::default(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use kelson_api::server::{self, Part};
 use kelson_image::{Puller, PullerOptions, Unpacker, UnpackerOptions};
 use kelson_runner::{CgroupRoot, Containerd};
-use kelson_services::builtins::{containerd, probe};
+use kelson_services::builtins::{containerd, probe, timers};
 use kelson_services::events::EventLog;
 use kelson_services::host::Host;
 use kelson_services::images::{ImageStore, PULLS, UNPACK};
@@ -15,6 +15,7 @@ use kelson_services::prober::{self, Prober};
 use kelson_services::runners::Containers;
 use kelson_services::service_runner::gate::Registry;
 use kelson_services::service_runner::host_context::RunnerFactory;
+use kelson_services::timers::{SUPPORTED, Timers};
 use kelson_spec::MachineSpec;
 use kelson_spec::features::{Feature, OWN};
 use kelson_spec::registries::RegistriesSpec;
@@ -117,8 +118,32 @@ impl Probing {
     }
 }
 
+/// Starts services by their schedules, as long as PID 1 is there. `None`: the build lacks the feature.
+pub(super) fn timers(
+    options: &Options,
+    personalities: &Personalities,
+    machine: &MachineSpec,
+    manager: &Manager,
+    events: &EventLog,
+) -> Option<&'static Timers> {
+    if SUPPORTED {
+        let launcher = personalities.helpers(timers::kind(machine, &options.state_dir));
+        let (handle, driver, reports) = Timers::new(launcher, manager.clone());
+        let handle: &Timers = Box::leak(Box::new(handle));
+        kelson_sys::spawn(driver);
+        timers::show(manager, events, handle, reports);
+        Some(handle)
+    } else {
+        None
+    }
+}
+
 /// Makes the other services of the API that the build has.
-pub(super) fn of_api(personalities: &Personalities, host: &Host) -> Vec<Part> {
+pub(super) fn of_api(
+    personalities: &Personalities,
+    host: &Host,
+    timers: Option<&'static Timers>,
+) -> Vec<Part> {
     let mut parts = Vec::new();
     if const { OWN.has(Feature::Inspect) } {
         let cgroups = personalities.processes.cgroups().map(CgroupRoot::path);
@@ -126,6 +151,9 @@ pub(super) fn of_api(personalities: &Personalities, host: &Host) -> Vec<Part> {
     }
     if const { OWN.has(Feature::Secrets) } {
         parts.push(server::secrets(host.clone()));
+    }
+    if SUPPORTED {
+        parts.extend(timers.map(server::timers));
     }
     if const { OWN.has(Feature::Reflection) } {
         parts.extend(server::reflection());

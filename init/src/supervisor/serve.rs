@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use kelson_services::builtins::program;
+use kelson_services::timers::SUPPORTED;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -51,11 +52,15 @@ pub(super) async fn serve(
     }
     let (manager, collector, prober) =
         (context.manager.clone(), context.collector.clone(), context.prober.clone());
+    let timers = context.timers;
     let stopping = async {
         let last: Vec<&str> = program::last().collect();
         let stopped = manager.stop_all(deadline, &last).await;
         if stopped.given_up.is_empty() {
             manager.host_event("all services are down");
+        }
+        if SUPPORTED && let Some(timers) = timers {
+            timers.shutdown(Instant::now().checked_add(PROBE_TIMEOUT).unwrap_or(deadline)).await;
         }
         // All checks have ended with their runs.
         if let Some(prober) = prober {

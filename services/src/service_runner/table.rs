@@ -134,6 +134,8 @@ impl ServiceState {
             ) => {}
             (_, Input::Stop { request_id, reason }) => return Some(self.stop(request_id, &reason, at)),
             (_, Input::StopFor(time)) => self.stop_for(time, at),
+            (AtRest(_), Input::Due) => self.due(at),
+            (way_up!() | Phase::Active(_) | Phase::Down(_) | Backoff { .. }, Input::Due) => {}
 
             // Its group.
             (AtRest(_), Input::GroupStart { text }) => self.group_start(&text, at),

@@ -32,6 +32,7 @@ pub fn rules() -> Rules {
         has_checks: false,
         checks_restart: false,
         hooks: Default::default(),
+        scheduled: false,
         memory_max: None,
     }
 }
@@ -716,6 +717,62 @@ fn what_cannot_succeed_is_not_tried_again_until_it_has_changed() {
         case.feed(Input::Start { request_id: 2 });
         assert_eq!(case.work, Work::Open);
     }
+}
+
+/// Its schedule would start it again.
+#[test]
+fn who_stops_one_that_rests_between_its_times_ends_that() {
+    for exit in [0, 1] {
+        let mut case = scheduled();
+        case.run();
+        case.feed(Input::Exited { run: 1, exit: Exit::Status(exit) });
+        case.cleared();
+        case.feed(Input::Closed(Ok(())));
+        assert_eq!((case.rests(), case.service.stopped()), (true, false));
+        case.feed(Input::Stop { request_id: 1, reason: StopReason::Shutdown });
+        assert!(!case.service.stopped());
+        assert_eq!(case.stop(), Answer::Done);
+        assert_eq!((case.service.state(), case.service.stopped()), (State::Stopped, true));
+    }
+}
+
+#[test]
+fn who_stops_one_while_a_run_is_cleaned_up_ends_its_times() {
+    for exit in [0, 1] {
+        for cleared in [false, true] {
+            let mut case = scheduled();
+            case.run();
+            case.feed(Input::Exited { run: 1, exit: Exit::Status(exit) });
+            if cleared {
+                case.cleared();
+            }
+            assert!(!case.rests());
+            assert_eq!(case.stop(), Answer::Done);
+            if !cleared {
+                case.cleared();
+            }
+            case.feed(Input::Closed(Ok(())));
+            assert_eq!((case.rests(), case.service.stopped()), (true, true), "{exit} {cleared}");
+            case.feed(Input::Due);
+            assert!(case.rests(), "a start that was on its way comes too late");
+        }
+    }
+}
+
+#[test]
+fn a_time_of_its_schedule_starts_one_at_rest_alone() {
+    let mut case = scheduled();
+    case.feed(Input::Due);
+    assert!(!case.rests());
+    let state = case.service.state();
+    case.feed(Input::Due);
+    assert_eq!(case.service.state(), state);
+}
+
+fn scheduled() -> Case {
+    let mut case = Case::new(Rules { kind: ServiceKind::Oneshot, scheduled: true, ..rules() });
+    case.rules.restart.policy = RestartPolicy::Once;
+    case
 }
 
 #[test]

@@ -17,6 +17,7 @@ use super::membership::{lifecycle, tie};
 use super::requirement::{Use, after, before, others, requirements};
 use super::restart::{ends, restart};
 use super::sandbox::compiled;
+use super::schedule::{self, schedule};
 use super::secrets::secrets;
 use super::seen::Seen;
 use super::sockets::{self, sockets, start, start_at};
@@ -153,6 +154,8 @@ pub fn service_file() -> Mapping<ServiceSpec> {
             "a `service` runs on; a `oneshot` is up once it has ended successfully";
         key "start" (start_at()) = start(),
             "`manual`: the boot does not start it; `onDemand`: what comes in on one of its [sockets](#sockets) does";
+        means "schedule" (schedule::at()) if Units = schedule().optional(), "none",
+            "[when the clock starts it](#schedule); the boot does not start it then";
         key "when" when = requirements(Use::When),
             "conditions that Kelson evaluates once, at the start; if one does not hold, the service is \
              skipped";
@@ -291,7 +294,8 @@ fn stop_as_written(spec: &ServiceSpec, extent: Extent) -> Json {
 }
 
 /// Keys of what runs.
-const OF_A_PROGRAM: [&str; 31] = [
+const OF_A_PROGRAM: [&str; 32] = [
+    "schedule",
     "environment",
     "environmentDefaults",
     "environmentFiles",
@@ -412,6 +416,7 @@ fn together(d: &mut Decoder<'_>, seen: &Seen<'_, '_>, spec: &mut ServiceSpec) {
     if const { OWN.has(Feature::Units) } {
         announce(spec);
         sockets::check(d, seen, spec);
+        schedule::check(d, seen, spec);
     }
     spec.name.clone_from(&d.stem);
     spec.file = d.file.to_owned();

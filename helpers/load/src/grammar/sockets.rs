@@ -28,12 +28,12 @@ pub enum Start {
 /// Where `start` belongs: a spec has no third mode, which another release would not know.
 pub fn start_at() -> At<ServiceSpec, Start> {
     At::new(
-        |spec: &ServiceSpec| {
-            Some(match (spec.start, spec.on_demand) {
-                (StartMode::Manual, _) => Start::Manual,
-                (StartMode::Auto, true) => Start::OnDemand,
-                (StartMode::Auto, false) => Start::Auto,
-            })
+        |spec: &ServiceSpec| match (spec.start, spec.on_demand) {
+            // Its schedule says so.
+            (StartMode::Manual, _) if spec.schedule().is_some() => None,
+            (StartMode::Manual, _) => Some(Start::Manual),
+            (StartMode::Auto, true) => Some(Start::OnDemand),
+            (StartMode::Auto, false) => Some(Start::Auto),
         },
         |spec, start| {
             spec.start = if start == Start::Manual { StartMode::Manual } else { StartMode::Auto };

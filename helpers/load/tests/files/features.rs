@@ -16,6 +16,8 @@ fn folder() -> Folder {
         "web",
         "name: web\nuser: www\nprocess: {command: [/bin/web]}\nsecrets: [db]\nexpand: true\nsuccess: [3]\nstop: {hangUp: true}\nreload: {signal: HUP}\numask: \"0027\"\ndirectories: {state: [web]}\nremoveIpc: true\nsockets: [{name: a, listen: /run/a}]\nsecurity: {hiddenPaths: [/home], privateTmp: true, privateUsers: true, bindPaths: [/srv:/mnt], devices: {}, protect: [clock], systemCalls: {deny: [mount]}}\nhealth: [{tcp: {port: 80}}, {exec: {command: [/bin/ask]}}, {http: {port: 80}}]\n",
     );
+    folder
+        .service("night", "name: night\nprocess: {command: [/bin/night]}\ntype: oneshot\nschedule: daily\n");
     folder.service("old", "name: old\nprocess: {command: [/bin/old]}\n");
     folder.group("shop", "health: [{grpc: {port: 80}}]\n");
     folder
@@ -56,6 +58,7 @@ fn each_key_is_rejected_with_the_feature_that_it_needs() {
             without("builtins.containerd", Feature::Containerd),
             without("builtins.probe", Feature::Probes),
             without("container", Feature::Containerd),
+            without("schedule", Feature::Units),
             without("secrets", Feature::Secrets),
             without("expand", Feature::Units),
             without("success", Feature::Units),

@@ -182,6 +182,7 @@ fn every_key_of_a_service_file_is_read() {
         kind: ServiceKind::Service,
         start: StartMode::Manual,
         on_demand: false,
+        schedule: None,
         when: vec![Requirement::Path("/dev/ttyS1".into())],
         depends: vec![
             service("db", ServiceEvent::Up),

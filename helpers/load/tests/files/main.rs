@@ -26,5 +26,6 @@ mod mistakes;
 mod order;
 mod probes;
 mod readiness;
+mod schedule;
 mod schema;
 mod sockets;

@@ -9,12 +9,14 @@ use kelson_load::schema::{Absent, Key, Kind, Mapping, json, tables};
 use kelson_spec::Loaded;
 use kelson_spec::duration_text;
 
-/// The other keys that a key needs to mean something: the mapping, the key, the other keys there.
-const COMPANY: [(&str, &str, &str); 13] = [
+/// The other keys that a key needs to mean something: the mapping, the key (empty: every one), the other keys there.
+const COMPANY: [(&str, &str, &str); 15] = [
     ("encryption", "format", "keyFile: /k, recoveryFile: /r"),
     ("service", "lifecycle", "group: g"),
     ("service", "watchdog", "readiness: notify"),
     ("service", "removeIpc", "user: \"1:1\""),
+    ("service", "schedule", "type: oneshot"),
+    ("schedule", "", "calendar: daily"),
     ("http", "ca", "scheme: https"),
     ("grpc", "ca", "scheme: https"),
     ("http", "verify", "scheme: https, ca: /etc/ca.pem"),
@@ -27,7 +29,7 @@ const COMPANY: [(&str, &str, &str); 13] = [
 ];
 
 /// Values that are right by themselves and wrong where the test puts them, with the reason that the decoder gives.
-const WRONG_HERE: [(&str, &str, &str); 22] = [
+const WRONG_HERE: [(&str, &str, &str); 20] = [
     ("conflicts", "db", "starts with the boot too"),
     ("soft", "", "soft is above hard"),
     ("options", "size=", "is an option of a tmpfs"),
@@ -45,8 +47,6 @@ const WRONG_HERE: [(&str, &str, &str); 22] = [
     ("user", "root", "has an owner"),
     ("ipv6Only", "true", "is no IPv6 address"),
     ("passCredentials", "true", "only messages of Unix sockets"),
-    ("address", "", "the program chooses its address"),
-    ("address", "", "no port of the host leads there"),
     ("maxDelay", "0s", "is less than"),
     ("format", "ifBlank", "a blank disk has no LABEL"),
     ("algorithm", "zstd", "algorithm belongs to zram"),
@@ -110,7 +110,11 @@ impl Site {
 
 /// The text of a mapping: what it must have, and `own` for `key`.
 fn body(mapping: &Mapping, key: Option<&str>, own: Option<String>) -> String {
-    let company = COMPANY.iter().find(|(of, with, _)| *of == mapping.name && Some(*with) == key);
+    let company = COMPANY.iter().find(|(of, with, other)| {
+        let is_with = |key: &str| !with.is_empty() && *with == key;
+        let is_any = with.is_empty() && key.is_none_or(|key| !other.starts_with(key));
+        *of == mapping.name && (is_any || key.is_some_and(is_with))
+    });
     let alone = key.is_some_and(|key| mapping.one_of.contains(&key));
     let event_of = mapping.name == "requirement" && matches!(key, Some("event" | "whenDown"));
     let mut entries: Vec<String> = Vec::new();

@@ -25,6 +25,8 @@ pub struct Rules {
     pub checks_restart: bool,
     /// Which hooks it has.
     pub hooks: HookKinds,
+    /// The clock starts it.
+    pub scheduled: bool,
     /// Bytes its processes may hold, for the sentence that tells that they reached it.
     pub memory_max: Option<u64>,
 }
@@ -83,6 +85,8 @@ pub enum Input {
     },
     /// An operator is about to stop it, for this time or (`None`) until somebody starts it.
     StopFor(Option<Duration>),
+    /// It is time for a start by its schedule.
+    Due,
     WhenHolds,
     WhenFails(String),
     GateHolds,
@@ -138,7 +142,8 @@ pub enum Input {
     },
     /// The new spec was taken back.
     OldSpec,
-    /// The new spec is another release's, and so is the program: what runs of the old one gives way. The text says why.
+    /// What runs gives way to another run: of the program of another release, or at a time of its schedule. The text says
+    /// why.
     Replace {
         text: String,
     },

@@ -96,6 +96,7 @@ fn inputs() -> Vec<(&'static str, Input)> {
         ("Stop (operator)", stop(StopReason::Operator)),
         ("Stop (group)", stop(StopReason::Group(text.clone()))),
         ("Stop (shutdown)", stop(StopReason::Shutdown)),
+        ("Due", Input::Due),
         ("StopFor", Input::StopFor(Some(NOW))),
         ("GroupStart", Input::GroupStart { text: text.clone() }),
         ("GroupRefused", Input::GroupRefused { text: text.clone() }),

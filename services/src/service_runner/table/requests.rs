@@ -5,12 +5,16 @@ use std::time::Duration;
 
 use kelson_conditions::sentence;
 use kelson_runner::restart::RestartHistory;
+use kelson_spec::features::{Feature, OWN};
 use kelson_spec::service::ServiceKind;
 
 use super::effect::Moment;
 use super::{After, Answer, Effect, Gate, Hold, Host, Outcome, Phase, Rest, ServiceState, StopReason, Work};
 use crate::model::{RestartReason, State};
 use crate::service_runner::words;
+
+/// Whether this build knows schedules.
+const SCHEDULES: bool = OWN.has(Feature::Units);
 
 impl ServiceState {
     /// A request that counts replaces the one before.
@@ -128,6 +132,7 @@ impl ServiceState {
         let text = words::stopped(reason, "");
         let during = |during: &str| After::stopped(reason, words::stopped(reason, during));
         let by_group = matches!(reason, StopReason::Group(_));
+        let ends_schedule = ends_schedule(reason, at);
         let undoes = self.has_to_undo(at);
         match &mut self.phase {
             Phase::Rest(_) if undoes => self.undo_finished(during(""), text, at),
@@ -168,22 +173,20 @@ impl ServiceState {
                 After::Rest {
                     outcome: outcome @ (Outcome::Finished | Outcome::Failed | Outcome::Skipped),
                     ..
-                } => {
+                } if !ends_schedule => {
                     down.hold.meet(reason);
                     return Answer::NothingToDo(format!("it has just {}", outcome.state().name()));
                 }
                 After::Decide(ended)
-                    if at.rules.kind == ServiceKind::Oneshot
+                    if !ends_schedule
+                        && at.rules.kind == ServiceKind::Oneshot
                         && ended.success(at.rules)
                         && (!by_group || down.hold == Hold::Somebody) =>
                 {
                     down.hold.meet(reason);
                     return Answer::NothingToDo("it has just finished".into());
                 }
-                After::Decide(_)
-                | After::Again(_)
-                | After::Gate
-                | After::Rest { outcome: Outcome::Refused(_) | Outcome::Stopped { asked: false }, .. } => {
+                After::Decide(_) | After::Again(_) | After::Gate | After::Rest { .. } => {
                     (down.after, down.shown) = (during(""), State::Stopping);
                     self.tell(text, at);
                 }
@@ -220,6 +223,7 @@ impl ServiceState {
                 true
             }
             Rest::Ended(Outcome::Stopped { asked: true }, _) => false,
+            Rest::Ended(..) if ends_schedule(reason, at) => true,
             // Somebody who does not want it to run keeps its group from starting it.
             Rest::Ended(_, hold) => {
                 hold.meet(reason);
@@ -260,6 +264,14 @@ impl ServiceState {
         }
     }
 
+    /// Its schedule starts it. An operator who stopped it meanwhile wins.
+    pub(super) fn due(&mut self, at: &mut Moment) {
+        if SCHEDULES && !self.closing() && !self.leaving && !self.stopped() {
+            at.note("its schedule starts it");
+            self.start(self.request_id, at);
+        }
+    }
+
     /// All of its group has stopped, and starts again. An operator who stopped it meanwhile wins.
     pub(super) fn group_start(&mut self, text: &str, at: &mut Moment) {
         if self.closing() || self.is_stopped() {
@@ -272,6 +284,11 @@ impl ServiceState {
         self.tries_after(format!("its group is restarted ({text})"));
         self.begin(true, at);
     }
+}
+
+/// Whether a stop means the schedule too, which would start the service again.
+fn ends_schedule(reason: &StopReason, at: &Moment) -> bool {
+    SCHEDULES && at.rules.scheduled && *reason == StopReason::Operator
 }
 
 impl Hold {

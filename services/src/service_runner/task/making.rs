@@ -164,6 +164,7 @@ pub(super) fn rules(spec: &ServiceSpec, own_check: bool) -> Rules {
             post: !spec.hooks.post.is_empty(),
             undo: !spec.hooks.undo.is_empty(),
         },
+        scheduled: spec.schedule().is_some(),
         memory_max: spec.resources.memory_max,
     }
 }
