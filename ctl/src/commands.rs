@@ -64,6 +64,7 @@ pub mod start;
 pub mod status;
 pub mod stop;
 pub mod support;
+pub mod timers;
 pub mod validate;
 pub mod version;
 pub mod wait;
@@ -119,6 +120,7 @@ commands! {
     Get: get,
     Signal: signal,
     Wait: wait,
+    Timers: timers,
     Health: health,
     Why: why,
     Graph: graph,

@@ -48,4 +48,5 @@ mod sockets;
 mod stdout;
 mod stock_client;
 mod stopping;
+mod timers;
 mod units;

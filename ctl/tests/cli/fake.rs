@@ -3,6 +3,7 @@
 mod configuration;
 mod health;
 mod inspect;
+mod timers;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -19,6 +20,7 @@ use kelson_proto::v1::logs_server::{Logs, LogsServer};
 use kelson_proto::v1::machine_server::{Machine, MachineServer};
 use kelson_proto::v1::metrics_server::{Metrics, MetricsServer};
 use kelson_proto::v1::services_server::{Services, ServicesServer};
+use kelson_proto::v1::timers_server::TimersServer;
 use kelson_proto::v1::*;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_stream::wrappers::{ReceiverStream, UnixListenerStream};
@@ -166,6 +168,7 @@ impl Fake {
                     .add_service(ConfigurationServer::new(shared.clone()))
                     .add_service(HealthServer::new(shared.clone()))
                     .add_service(MetricsServer::new(shared.clone()))
+                    .add_service(TimersServer::new(shared.clone()))
                     .add_optional_service(inspect)
                     .serve_with_incoming(listen("init.sock"));
                 let logs = Server::builder()

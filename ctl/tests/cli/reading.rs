@@ -214,6 +214,11 @@ fn questions_in_each_form() {
 }
 
 #[test]
+fn schedules() {
+    Fake::start(two()).transcript("timers");
+}
+
+#[test]
 fn the_health_of_a_group() {
     let status = culprit("", ServiceState::Unspecified, "status 500, wanted 200-399");
     let culprits = vec![Culprit { check: "front".to_owned(), ..status }];
