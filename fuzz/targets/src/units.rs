@@ -2,7 +2,7 @@
 
 use std::cell::OnceCell;
 
-use kelson_import::{SocketUnit, Source, Unit, service_with};
+use kelson_import::{PartUnit, Source, Unit, service_with};
 use kelson_load::{FileKind, Sources, load_file};
 
 use crate::input;
@@ -12,22 +12,21 @@ thread_local! {
     static FOLDER: OnceCell<Place> = const { OnceCell::new() };
 }
 
-/// A fragment, drop-ins and socket units, each after a line `=== NAME`; the name of the first is that of the unit.
+/// A fragment, drop-ins, socket units and timer units, each after a line `=== NAME`; the name of the first is that of the unit.
 pub fn file(data: &[u8]) {
     let files: Vec<(&str, String)> = input::files(data, "web.service")
         .into_iter()
         .map(|(name, text)| (name, String::from_utf8_lossy(text).into_owned()))
         .collect();
     let name = files.first().map_or("web.service", |(name, _)| *name);
-    let is_socket = |name: &str| name.ends_with(".socket");
     let all = || files.iter().map(|(name, text)| Source { name, text });
-    let sources = all().filter(|source| !is_socket(source.name)).collect();
-    let sockets = all().filter(|source| is_socket(source.name));
-    let sockets: Vec<SocketUnit<'_>> =
-        sockets.map(|source| SocketUnit { name: source.name, sources: vec![source] }).collect();
+    let sources = all().filter(|source| !PartUnit::is(source.name)).collect();
+    let parts = all().filter(|source| PartUnit::is(source.name));
+    let parts: Vec<PartUnit<'_>> =
+        parts.map(|source| PartUnit { name: source.name, sources: vec![source] }).collect();
     let instance = name.ends_with("@.service").then_some("a/b-c");
     let unit = Unit { name, instance, sources, specifiers: vec![('H', "edge".to_owned())] };
-    let done = match service_with(&unit, &sockets) {
+    let done = match service_with(&unit, &parts) {
         Ok(done) => done,
         Err(error) => return assert!(!error.to_string().is_empty()),
     };

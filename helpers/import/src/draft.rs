@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use kelson_load::Json;
 use kelson_spec::service::{
-    Hook, Requirement, ServiceKind, ServiceSpec, SocketOptions, StartMode, StopMode, Workload,
+    Hook, Requirement, Schedule, ServiceKind, ServiceSpec, SocketOptions, StartMode, StopMode, Workload,
 };
 use kelson_spec::units::NEVER;
 
@@ -58,6 +58,8 @@ pub struct Draft<'u> {
     pub of_sockets: SocketOptions,
     /// The programs before them.
     pub beside: Vec<Before>,
+    /// What the timer units that are read ask for.
+    pub schedule: Schedule,
     /// A stop kills what does not end in time.
     pub kills: bool,
     /// The program that runs the main one, with its arguments: it sets how that is scheduled.
@@ -92,6 +94,7 @@ impl<'u> Draft<'u> {
             socket: Socket::default(),
             of_sockets: SocketOptions::default(),
             beside: Vec::new(),
+            schedule: Schedule::default(),
             kills: true,
             scheduler: Vec::new(),
             earlier: Vec::new(),

@@ -17,7 +17,7 @@ pub fn finding(section: &str, key: &str, file: &str, line: u32, (fate, sentence)
 pub fn all(
     draft: &mut Draft<'_>,
     settings: &Settings,
-    judge: fn(&mut Draft<'_>, &Setting) -> (Fate, String),
+    judge: impl Fn(&mut Draft<'_>, &Setting) -> (Fate, String),
 ) -> Vec<Finding> {
     let passed = settings.passed.iter().map(|line| {
         finding("", "line", &line.file, line.line, (Fate::Approximated, line.mistake.to_string()))

@@ -9,6 +9,7 @@ mod install;
 mod limiting;
 mod service;
 mod socket;
+mod timer;
 mod unit;
 
 use crate::key::Key;
@@ -23,7 +24,7 @@ pub struct Part {
     pub keys: &'static [Key],
 }
 
-pub const PARTS: [Part; 10] = [
+pub const PARTS: [Part; 11] = [
     Part { section: "Unit", page: "systemd.unit(5)", title: "[Unit]", keys: &unit::KEYS },
     Part {
         section: "Unit",
@@ -68,6 +69,12 @@ pub const PARTS: [Part; 10] = [
         page: "systemd.socket(5)",
         title: "[Socket], of a unit that is given beside its service",
         keys: &socket::KEYS,
+    },
+    Part {
+        section: "Timer",
+        page: "systemd.timer(5)",
+        title: "[Timer], of a unit that is given beside its service",
+        keys: &timer::KEYS,
     },
 ];
 

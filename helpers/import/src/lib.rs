@@ -24,6 +24,7 @@ mod lifecycle;
 mod order;
 mod other_unit;
 pub mod page;
+mod part_unit;
 mod sandbox;
 mod settings;
 mod socket;
@@ -31,6 +32,7 @@ mod socket_units;
 mod sockets;
 mod specifiers;
 mod texts;
+mod timers;
 mod unit_file;
 mod unit_name;
 mod values;
@@ -46,8 +48,8 @@ use settings::{Setting, Settings};
 use unit_name::{UnitName, kelson_name};
 
 pub use finding::{Fate, Finding};
+pub use part_unit::PartUnit;
 pub use settings::Source;
-pub use socket_units::SocketUnit;
 
 /// A service unit as it lies on a disk.
 #[derive(Debug, Clone)]
@@ -125,11 +127,11 @@ pub fn service(unit: &Unit<'_>) -> Result<Translation, Error> {
     service_with(unit, &[])
 }
 
-/// Translates a unit with its socket units.
+/// Translates a unit with its socket units and timer units.
 ///
 /// # Errors
 /// Where there would be no service.
-pub fn service_with(unit: &Unit<'_>, sockets: &[SocketUnit<'_>]) -> Result<Translation, Error> {
+pub fn service_with(unit: &Unit<'_>, parts: &[PartUnit<'_>]) -> Result<Translation, Error> {
     let settings = Settings::read(unit.sources.iter().copied());
     let name = named(unit, &settings)?;
     if settings.all.is_empty() && settings.passed.is_empty() {
@@ -148,10 +150,13 @@ pub fn service_with(unit: &Unit<'_>, sockets: &[SocketUnit<'_>]) -> Result<Trans
         lifecycle::kind(&mut draft, kind);
     }
     lifecycle::no_restart(&mut draft);
+    let (timers, sockets): (Vec<PartUnit<'_>>, Vec<PartUnit<'_>>) =
+        parts.iter().cloned().partition(|part| part.name.ends_with(".timer"));
     draft.given_sockets = sockets.iter().map(|socket| socket.name.to_owned()).collect();
     findings.extend(judgement::all(&mut draft, &settings, judged));
     conditions::settle(&mut draft);
-    findings.extend(socket_units::translate(&mut draft, sockets));
+    findings.extend(socket_units::translate(&mut draft, &sockets));
+    findings.extend(timers::translate(&mut draft, &timers));
     let is_stop_alone = draft.is_oneshot()
         && settings.service_list("ExecStart").is_empty()
         && !settings.service_list("ExecStop").is_empty();

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use kelson_import::{SocketUnit, Source, Translation, Unit};
+use kelson_import::{PartUnit, Source, Translation, Unit};
 
 use super::outcome::{Imported, end, read, show};
 use crate::call::Call;
@@ -19,13 +19,14 @@ use crate::failure::Failure;
 /// Examples:
 ///   kelsonctl import systemd /lib/systemd/system/redis-server.service
 ///   kelsonctl import systemd uuidd.service uuidd.socket
+///   kelsonctl import systemd logrotate.service logrotate.timer
 ///   kelsonctl import systemd --instance 15-main postgresql@.service
 ///   kelsonctl import systemd --out /etc/kelson/services *.service
 ///   kelsonctl import systemd -o json web.service
 #[derive(Debug, Clone, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub struct Arguments {
-    /// Unit files: NAME.service, or NAME.socket beside its service
+    /// Unit files: NAME.service, and NAME.socket or NAME.timer beside it
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
     /// The instance of a template
@@ -49,16 +50,15 @@ fn specifier(text: &str) -> Result<(char, String), String> {
 
 pub fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
     let Arguments { files, instance, specifiers, out } = arguments;
-    let (sockets, services): (Vec<PathBuf>, Vec<PathBuf>) =
-        files.into_iter().partition(|path| path.extension().is_some_and(|end| end == "socket"));
-    let sockets: Vec<Socket> =
-        sockets.into_iter().map(|path| Socket::read(path, instance.as_deref())).collect();
+    let (parts, services): (Vec<PathBuf>, Vec<PathBuf>) =
+        files.into_iter().partition(|path| PartUnit::is(&file_name(path)));
+    let parts: Vec<Part> = parts.into_iter().map(|path| Part::read(path, instance.as_deref())).collect();
     let one = |path: &PathBuf| Imported {
         from: path.display().to_string(),
-        outcome: import(path, instance.as_deref(), &specifiers, &sockets),
+        outcome: import(path, instance.as_deref(), &specifiers, &parts),
     };
     let mut imported: Vec<Imported> = services.iter().map(one).collect();
-    imported.extend(sockets.iter().filter_map(|socket| socket.alone(&services)));
+    imported.extend(parts.iter().filter_map(|part| part.alone(&services)));
     show(call, &imported, out.as_deref())?;
     end(&imported, "unit")
 }
@@ -67,15 +67,15 @@ fn import(
     path: &Path,
     instance: Option<&str>,
     specifiers: &[(char, String)],
-    sockets: &[Socket],
+    parts: &[Part],
 ) -> Result<Translation, String> {
     let (name, texts) = (file_name(path), texts(path, instance)?);
     let unit = Unit { name: &name, instance, sources: sources(&texts), specifiers: specifiers.to_vec() };
     let named = Unit::sockets(&unit);
-    let of_it = sockets.iter().filter(|socket| {
-        named.contains(&socket.name) || socket.unit().is_ok_and(|unit| unit.service() == name)
-    });
-    let of_it: Vec<SocketUnit<'_>> = of_it.filter_map(|socket| socket.unit().ok()).collect();
+    let of_it = parts
+        .iter()
+        .filter(|part| named.contains(&part.name) || part.unit().is_ok_and(|unit| unit.service() == name));
+    let of_it: Vec<PartUnit<'_>> = of_it.filter_map(|part| part.unit().ok()).collect();
     kelson_import::service_with(&unit, &of_it).map_err(|error| error.to_string())
 }
 
@@ -94,20 +94,20 @@ fn sources(texts: &[(String, String)]) -> Vec<Source<'_>> {
     texts.iter().map(|(name, text)| Source { name, text }).collect()
 }
 
-/// A socket unit that was named beside services.
-struct Socket {
+/// A socket unit or timer unit that was named beside services.
+struct Part {
     path: PathBuf,
     name: String,
     texts: Result<Vec<(String, String)>, String>,
 }
 
-impl Socket {
-    fn read(path: PathBuf, instance: Option<&str>) -> Socket {
-        Socket { name: file_name(&path), texts: texts(&path, instance), path }
+impl Part {
+    fn read(path: PathBuf, instance: Option<&str>) -> Part {
+        Part { name: file_name(&path), texts: texts(&path, instance), path }
     }
 
-    fn unit(&self) -> Result<SocketUnit<'_>, &String> {
-        Ok(SocketUnit { name: &self.name, sources: sources(self.texts.as_ref()?) })
+    fn unit(&self) -> Result<PartUnit<'_>, &String> {
+        Ok(PartUnit { name: &self.name, sources: sources(self.texts.as_ref()?) })
     }
 
     /// Why it is part of no service file.

@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use kelson_import::{SocketUnit, Source, Unit, service, service_with};
+use kelson_import::{PartUnit, Source, Unit, service, service_with};
 
 fn golden() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
@@ -44,16 +44,14 @@ fn translated(folder: &Path) -> String {
         sources: files.iter().map(|(name, text)| Source { name, text }).collect(),
         specifiers: vec![('H', "edge-1".to_owned())],
     };
-    let sockets: Vec<(String, String)> = listing(folder)
+    let parts: Vec<(String, String)> = listing(folder)
         .into_iter()
-        .filter(|path| name(path).ends_with(".socket"))
+        .filter(|path| PartUnit::is(&name(path)))
         .map(|path| (name(&path), fs::read_to_string(path).unwrap()))
         .collect();
-    let sockets: Vec<SocketUnit<'_>> = sockets
-        .iter()
-        .map(|(name, text)| SocketUnit { name, sources: vec![Source { name, text }] })
-        .collect();
-    let done = match service_with(&unit, &sockets) {
+    let parts: Vec<PartUnit<'_>> =
+        parts.iter().map(|(name, text)| PartUnit { name, sources: vec![Source { name, text }] }).collect();
+    let done = match service_with(&unit, &parts) {
         Ok(done) => done,
         Err(error) => return format!("error: {error}\n"),
     };
