@@ -8,6 +8,7 @@
 
 mod api;
 mod archives;
+mod calendar;
 mod certificate;
 mod cgroup;
 mod compose;
@@ -70,6 +71,7 @@ pub const TARGETS: &[Target] = &[
     target("api_requests", api::requests, 4096, Some("names")),
     target("archive", archives::archive, 16384, Some("tar")),
     target("archive_documents", archives::documents, 8192, Some("oci")),
+    target("calendar", calendar::expression, 256, Some("calendar")),
     target("catalog", archives::catalog, 4096, Some("oci")),
     target("certificate", certificate::read, 2048, None),
     target("cgroup_files", cgroup::files, 2048, Some("cgroup")),
