@@ -3,7 +3,7 @@
 //! A socket of its own for each run says for certain which run speaks: no guess by PID or cgroup, which fails for a
 //! sender that has exited by the time its message is read. Messages of an earlier run go to a socket that nobody
 //! reads any more. Only the service's user (and root) may send. A program that root starts may have become any user by
-//! then: its socket takes messages of all, and has a name that its processes alone are told.
+//! then: its socket takes messages of all, and has a name that only its processes know.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
