@@ -25,7 +25,7 @@ macro_rules! replayed {
 }
 
 replayed! {
-    api_requests archive archive_documents catalog certificate cgroup_files compose_file configuration dhcp6_messages dhcp_packets
+    api_requests archive archive_documents calendar catalog certificate cgroup_files compose_file configuration dhcp6_messages dhcp_packets
     dns_answer inspect_files
     inspect_frames kernel_line kernel_log layer load_wire log_files logd_packets machine_file machine_words metadata_answer
     metrics_text minisign mountinfo netlink notify
