@@ -6,8 +6,8 @@ use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
 use nix::errno::Errno;
 use nix::sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, recvmsg, sendmsg};
 
-/// A run has two pipes, and a service up to three namespaces of its own.
-const MOST: usize = 3;
+/// A run has two pipes.
+const MOST: usize = 2;
 
 /// One message.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ pub fn send(socket: BorrowedFd<'_>, bytes: &[u8], descriptors: &[BorrowedFd<'_>]
     sendmsg::<()>(socket.as_raw_fd(), &[IoSlice::new(bytes)], control, flags, None).map(drop)
 }
 
-/// Takes one message off a socket, with at most three descriptors. It never waits.
+/// Takes one message off a socket, with at most two descriptors. It never waits.
 ///
 /// # Errors
 /// What the kernel says: EAGAIN if there is none. EMFILE: no descriptor was free for those that came along, and they are lost.

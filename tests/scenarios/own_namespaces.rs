@@ -31,13 +31,15 @@ fn y1_a_service_has_users_and_a_network_of_its_own() {
     };
     write("users", &format!("user: \"{user}:{user}\"\nsecurity: {{privateUsers: true}}"));
     write("root", "security: {privateUsers: true, privateNetwork: true, seccomp: unconfined}");
+    // All that can be made for a process.
+    write("all", "security: {privateUsers: true, privateNetwork: true, privateTmp: true, devices: {}}");
     // Its check asks in its network; nothing of the host listens there.
     let checked =
         "security: {privateNetwork: true}\nhealth: [{tcp: {port: 4321}, initialDelay: 0s, interval: 100ms}]";
     host.write_service("asked", &format!("process: {{command: [$PROGRAM, tcp=4321]}}\n{checked}"));
     host.write_service("unasked", &format!("process: {{command: [$PROGRAM, serve]}}\n{checked}"));
     host.ctl(&["reload"]).ok();
-    host.wait_all_up(&["users", "root", "asked"]);
+    host.wait_all_up(&["users", "root", "all", "asked"]);
     let refused = host.wait_for("unasked", "to be refused", |service| service.healthy == Some(false));
     assert!(refused.message.contains("refused"), "each has a port 4321 of its own: {refused:?}");
     // The root folder is root's, PID 1 too; the folder is its own.

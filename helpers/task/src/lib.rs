@@ -19,6 +19,7 @@ mod file_view;
 mod firewall;
 mod format;
 mod growth;
+mod hand_over;
 mod holders;
 mod identity;
 mod ipc;

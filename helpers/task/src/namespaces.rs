@@ -1,15 +1,15 @@
 //! The namespaces that a process enters: its view of the file system, a network and users of its own.
 
 use std::fs::{self, File};
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::OwnedFd;
 
 use kelson_spec::service::ViewRule;
+use kelson_sys::netlink;
 use kelson_sys::user_namespace::Held;
-use kelson_sys::{netlink, rights};
 use nix::errno::Errno;
 use nix::sched::{CloneFlags, setns, unshare};
 
-use crate::{device_access, file_view};
+use crate::{device_access, file_view, hand_over};
 
 /// Makes those for which there are rules, and sends them.
 pub fn make(rules: &[String], control: &OwnedFd) -> Result<String, String> {
@@ -24,10 +24,7 @@ pub fn make(rules: &[String], control: &OwnedFd) -> Result<String, String> {
     let devices = device_access::make(rules)?;
     let made = [file_view::make(rules)?, network, users].map(|made| made.map(OwnedFd::from));
     let made: Vec<OwnedFd> = made.into_iter().chain([devices]).flatten().collect();
-    let made: Vec<_> = made.iter().map(|namespace| namespace.as_fd()).collect();
-    rights::send(control.as_fd(), b"n", &made)
-        .map_err(|errno| format!("cannot send its namespaces: {}", errno.desc()))?;
-    Ok(String::new())
+    hand_over::send(control, &made, "namespaces").map(|()| String::new())
 }
 
 /// A network of the loopback interface alone. This process goes back to its own.

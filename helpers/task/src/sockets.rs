@@ -3,13 +3,12 @@
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
 use kelson_helper::task::SocketRequest;
 use kelson_spec::service::{Address, Listen, SocketSpec, UnixKind, UnixPlace};
-use kelson_sys::rights;
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, FcntlArg, OFlag, fcntl};
 use nix::sys::socket::sockopt::{IpFreebind, Ipv6V6Only, KeepAlive, PassCred, ReuseAddr, ReusePort};
@@ -21,6 +20,7 @@ use nix::sys::stat::{Mode, fchmod, umask};
 use nix::unistd::{Gid, Uid, fchown, fchownat, mkfifo};
 
 use crate::failure::at;
+use crate::hand_over;
 
 /// Of folders that are made for the file of a socket.
 const FOLDER: u32 = 0o755;
@@ -49,11 +49,7 @@ fn make_all(sockets: &[SocketSpec], control: &OwnedFd) -> Result<(), String> {
         made.push(one);
         Ok(())
     });
-    let sent = all.and_then(|()| {
-        made.iter()
-            .try_for_each(|socket| rights::send(control.as_fd(), b"s", &[socket.as_fd()]))
-            .map_err(|errno| format!("cannot send its sockets: {}", errno.desc()))
-    });
+    let sent = all.and_then(|()| hand_over::send(control, &made, "sockets"));
     if sent.is_err() {
         // That they could not be made is worth more than a file that stays.
         let _ = remove_all(sockets.get(..made.len()).unwrap_or_default());

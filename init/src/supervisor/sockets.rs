@@ -27,15 +27,11 @@ pub(super) async fn ask_for(
     let (ours, theirs) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, flags).map_err(cannot)?;
     let done = task::run_with(&**tasks, request, vec![(CONTROL, theirs)], CALL).await;
     done.map_err(|error| RunnerError::new(error.to_string()))?;
-    let mut made = Vec::with_capacity(count);
-    while made.len() < count {
-        let sent = rights::receive(ours.as_fd(), &mut [0; 1]).map_err(cannot)?.descriptors;
-        if sent.is_empty() {
-            return Err(cannot(Errno::ENODATA));
-        }
-        made.extend(sent);
-    }
-    Ok(made)
+    let next = |_| {
+        let sent = rights::receive(ours.as_fd(), &mut [0; 1]).map_err(cannot)?.descriptors.pop();
+        sent.ok_or_else(|| cannot(Errno::ENODATA))
+    };
+    (0..count).map(next).collect()
 }
 
 /// Makes sockets, in this order.

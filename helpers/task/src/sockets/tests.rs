@@ -1,9 +1,11 @@
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::os::fd::AsFd as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 
 use kelson_spec::service::SocketOptions;
+use kelson_sys::rights;
 use nix::sys::socket::{SockaddrIn, getsockname, getsockopt, socketpair};
 
 use super::*;
