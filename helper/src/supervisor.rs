@@ -24,7 +24,7 @@ use futures_util::future::BoxFuture;
 use kelson_proto::v1::{HelperPing, HelperPong, HelperStop};
 use kelson_sys::descriptor::Watched;
 use tokio::io::Interest;
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use crate::launch::{Launched, Launcher};
@@ -363,6 +363,14 @@ impl<O> Link<O> {
 
 /// Names this version of Kelson to the other end: PID 1 replaces a helper of another one.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Asks the driver of a helper for something, and waits until it is done. A driver that is gone has nothing left to do.
+pub async fn ask<C>(commands: &mpsc::UnboundedSender<C>, command: impl FnOnce(oneshot::Sender<()>) -> C) {
+    let (done, ended) = oneshot::channel();
+    if commands.send(command(done)).is_ok() {
+        let _ = ended.await;
+    }
+}
 
 /// The first message to each helper, and to one that is silent.
 pub fn ping() -> HelperPing {

@@ -81,10 +81,13 @@ impl Receiver {
         Receiver { buffer: vec![0; max].into_boxed_slice() }
     }
 
-    /// `Ok(None)`: the other end is closed. `InvalidData`: a packet that is none of ours; it is gone, go on. EMFILE: no
+    /// `Ok(None)`: the other end is closed, with or without what was sent to it. `InvalidData`: a packet that is none of ours; it is gone, go on. EMFILE: no
     /// descriptor was free for those that came along, and they are lost.
     pub fn receive<M: Message + Default>(&mut self, socket: BorrowedFd<'_>) -> io::Result<Option<Packet<M>>> {
-        let Received { length, descriptors, is_cut } = rights::receive(socket, &mut self.buffer)?;
+        let Received { length, descriptors, is_cut } = match rights::receive(socket, &mut self.buffer) {
+            Err(Errno::ECONNRESET) => return Ok(None),
+            received => received?,
+        };
         if length == 0 {
             return Ok(None);
         }

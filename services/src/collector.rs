@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use kelson_helper::supervisor::Status;
+use kelson_helper::supervisor::{self, Status};
 use kelson_helper::{BoxFuture, Launcher};
 pub use kept::{DescriptorStore, InheritedLog, KeptLog, forgetful};
 use nix::sys::resource::{Resource, getrlimit};
@@ -204,10 +204,7 @@ impl Collector {
     /// logd reads what is in the pipes, writes what it holds and ends; at `deadline` it is killed. No other is started
     /// after it.
     pub async fn shutdown(&self, deadline: Instant) {
-        let (done, ended) = oneshot::channel();
-        if self.commands.send(Command::Shutdown { deadline, done }).is_ok() {
-            let _ = ended.await;
-        }
+        supervisor::ask(&self.commands, |done| Command::Shutdown { deadline, done }).await;
     }
 }
 

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-use kelson_helper::supervisor::Status;
+use kelson_helper::supervisor::{self, Status};
 use kelson_helper::{BoxFuture, Launcher};
 use kelson_spec::service::{Check, NetworkProbe, Probe};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -195,10 +195,7 @@ impl Prober {
 
     /// All probes end; at `deadline` they are killed. None is started after that, and nothing is asked.
     pub async fn shutdown(&self, deadline: Instant) {
-        let (done, ended) = oneshot::channel();
-        if self.commands.send(Command::Shutdown { deadline, done }).is_ok() {
-            let _ = ended.await;
-        }
+        supervisor::ask(&self.commands, |done| Command::Shutdown { deadline, done }).await;
     }
 }
 

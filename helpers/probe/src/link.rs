@@ -81,9 +81,6 @@ impl Link {
                 Ok(None) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if transport::would_block(&error) => return Ok(None),
-                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {
-                    return Err(io::ErrorKind::UnexpectedEof.into());
-                }
                 Err(error) => return Err(error),
             }
         }

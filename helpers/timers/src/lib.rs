@@ -18,8 +18,9 @@ use std::time::Duration;
 
 use agenda::{Agenda, Now, Timer};
 use kelson_helper::random::Random;
+use kelson_helper::supervisor;
 use kelson_helper::transport::{self, FROM_HELPER, Receiver, TO_HELPER};
-use kelson_proto::v1::{HelperPong, TimerBegin, TimerDue, TimerNext, TimersCommand, TimersReport};
+use kelson_proto::v1::{TimerBegin, TimerDue, TimerNext, TimersCommand, TimersReport};
 use kelson_proto::v1::{timers_command::Command, timers_report::Report};
 use kelson_spec::service::Schedule;
 use kelson_spec::wire;
@@ -90,8 +91,6 @@ fn run(control: OwnedFd, folder: &Path) -> io::Result<()> {
                 }
                 Ok(None) => return Ok(()),
                 Err(error) if transport::would_block(&error) => break,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(()),
                 Err(error) => return Err(error),
             }
         }
@@ -112,7 +111,7 @@ fn run(control: OwnedFd, folder: &Path) -> io::Result<()> {
             Ok(_) | Err(Errno::EINTR) => {}
             Err(errno) => return Err(errno.into()),
         }
-        // What makes it readable is told by the clocks; only that the clock was set is told here alone.
+        // The clocks say whether a time has come; that the clock was set shows here alone.
         if nix::unistd::read(wall.as_fd(), &mut [0; 8]) == Err(Errno::ECANCELED) {
             helper.clock_set()?;
         }
@@ -155,10 +154,7 @@ impl Helper {
 
     fn command(&mut self, command: Option<Command>) -> io::Result<()> {
         match command {
-            Some(Command::Ping(ping)) => self.say(Report::Pong(HelperPong {
-                number: ping.number,
-                version: env!("CARGO_PKG_VERSION").to_owned(),
-            })),
+            Some(Command::Ping(ping)) => self.say(Report::Pong(supervisor::pong(&ping))),
             Some(Command::Begin(TimerBegin { service, schedule })) => {
                 let Ok(schedule) = wire::decode::<Schedule>(&schedule) else { return Ok(()) };
                 let kept = self.state.kept.get(&service).copied();
@@ -220,7 +216,7 @@ impl Helper {
         }))
     }
 
-    /// The helper goes on without its file: only downtime is not made up for then.
+    /// Without its file the helper works too, but nothing makes up for downtime.
     fn write(&mut self) -> io::Result<()> {
         let written = self.state.write();
         let was_unwritten = std::mem::replace(&mut self.unwritten, written.is_err());
