@@ -147,6 +147,11 @@ impl ServiceSpec {
         drop(schedule);
     }
 
+    /// Whether each of its ends is followed by another run.
+    pub fn never_ends(&self) -> bool {
+        self.kind == ServiceKind::Service && self.restart.policy == RestartPolicy::Forever
+    }
+
     /// A service that runs `command` as a process, with the default of every other key.
     pub fn process<T: Into<String>>(name: &str, command: impl IntoIterator<Item = T>) -> Self {
         ServiceSpec {

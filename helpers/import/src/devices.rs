@@ -51,11 +51,8 @@ fn is_private(draft: &Draft<'_>) -> bool {
 fn device(value: &str) -> Option<String> {
     let mut words = value.split_ascii_whitespace();
     let (device, access) = (words.next()?, words.next());
-    let is_path = device.starts_with("/dev/") && !device.split('/').any(|part| part == "..");
-    let name = device.strip_prefix("char-").or_else(|| device.strip_prefix("block-"));
-    let is_known = is_path || name.is_some_and(|name| !name.is_empty() && !name.contains('/'));
-    let is_access = access.is_none_or(|access| access.chars().all(|letter| "rwm".contains(letter)));
-    if !is_known || !is_access || device.contains(':') || words.next().is_some() {
+    let is_known = DeviceAccess::is_device(device, access.unwrap_or("rwm"));
+    if !is_known || device.contains(':') || words.next().is_some() {
         return None;
     }
     Some(match access {

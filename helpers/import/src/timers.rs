@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use kelson_spec::calendar::Calendar;
-use kelson_spec::service::{RestartPolicy, Schedule, ServiceKind, StartMode};
+use kelson_spec::service::{Schedule, StartMode};
 
 use crate::draft::Draft;
 use crate::finding::{Fate, Finding, Outcome};
@@ -11,10 +11,6 @@ use crate::judgement::finding;
 use crate::part_unit::{self, PartUnit};
 use crate::settings::Setting;
 use crate::values::{boolean, time_span};
-
-/// The most times of the calendar, and the shortest interval, that a service file takes.
-const MOST: usize = 32;
-const SHORTEST: Duration = Duration::from_secs(1);
 
 /// Translates the timer units of a service, and says of each of their keys what became of it.
 pub fn translate(draft: &mut Draft<'_>, units: &[PartUnit<'_>]) -> Vec<Finding> {
@@ -26,9 +22,7 @@ pub fn translate(draft: &mut Draft<'_>, units: &[PartUnit<'_>]) -> Vec<Finding> 
     }
     let schedule = std::mem::take(&mut draft.schedule);
     let Some(unit) = units.first().filter(|_| !schedule.is_empty()) else { return findings };
-    let always =
-        draft.spec.kind == ServiceKind::Service && draft.spec.restart.policy == RestartPolicy::Forever;
-    let loss = match (draft.spec.on_demand, always) {
+    let loss = match (draft.spec.on_demand, draft.spec.never_ends()) {
         (true, _) => Some("a connection starts the service, and so no schedule can"),
         (_, true) => Some("a service that is always restarted never ends, and has no schedule"),
         _ => None,
@@ -38,8 +32,9 @@ pub fn translate(draft: &mut Draft<'_>, units: &[PartUnit<'_>]) -> Vec<Finding> 
         return findings;
     }
     if draft.spec.start == StartMode::Auto {
-        let told = (Fate::Approximated, "the schedule starts the service, and the boot does not".to_owned());
-        findings.push(finding("Install", "WantedBy", unit.name, 0, told));
+        let change =
+            (Fate::Approximated, "the schedule starts the service, and the boot does not".to_owned());
+        findings.push(finding("Install", "WantedBy", unit.name, 0, change));
         draft.spec.start = StartMode::Manual;
     }
     draft.spec.set_schedule(Some(schedule));
@@ -53,13 +48,14 @@ pub fn calendar(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
             Err(wrong) => return wrong,
         };
         match Calendar::read(&text) {
-            Ok(_) if draft.schedule.calendar.len() < MOST => {
+            Ok(_) if draft.schedule.calendar.len() < Schedule::MOST => {
                 draft.schedule.calendar.push(text);
                 Outcome::as_table()
             }
-            Ok(_) => {
-                Outcome::rejected(format!("{text}: a schedule has {MOST} times of the calendar at most"))
-            }
+            Ok(_) => Outcome::rejected(format!(
+                "{text}: a schedule has {} times of the calendar at most",
+                Schedule::MOST
+            )),
             Err(why) => Outcome::rejected(format!("{text} {why}")),
         }
     };
@@ -91,7 +87,7 @@ pub fn after_boot(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
 }
 
 pub fn every(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
-    shortest(setting, &mut draft.schedule.every, SHORTEST)
+    shortest(setting, &mut draft.schedule.every, Schedule::SHORTEST)
 }
 
 pub fn jitter(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {

@@ -97,6 +97,17 @@ pub struct DeviceAccess {
     pub allow: Vec<String>,
 }
 
+impl DeviceAccess {
+    /// Whether `allow` can name this device, with this access.
+    pub fn is_device(device: &str, access: &str) -> bool {
+        let is_path = device.starts_with("/dev/") && !device.split('/').any(|part| part == "..");
+        let name = device.strip_prefix("char-").or_else(|| device.strip_prefix("block-"));
+        let is_name = name.is_some_and(|name| !name.is_empty() && !name.contains('/'));
+        let is_access = !access.is_empty() && access.chars().all(|letter| "rwm".contains(letter));
+        is_access && (is_path || is_name)
+    }
+}
+
 /// What a process has for itself, besides a view of the file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]

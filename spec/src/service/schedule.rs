@@ -62,6 +62,11 @@ impl Default for Schedule {
 }
 
 impl Schedule {
+    /// The most times of the calendar that it has.
+    pub const MOST: usize = 32;
+    /// The shortest time from one start to the next.
+    pub const SHORTEST: Duration = Duration::from_secs(1);
+
     /// Whether it names no time.
     pub fn is_empty(&self) -> bool {
         self.calendar.is_empty() && self.every.is_none() && self.after_boot.is_none()

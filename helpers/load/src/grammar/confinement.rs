@@ -189,30 +189,25 @@ fn device() -> Codec<String> {
     let kind = || form("device", "^(/dev/[^:]+|(char|block)-[^:/]+)(:[rwm]{1,3})?$", "/dev/net/tun");
     some_text().of_kind(move || Kind::Form(kind())).but(|text: &String| {
         let (device, access) = text.rsplit_once(':').unwrap_or((text, "rwm"));
-        let is_path = device.starts_with("/dev/")
-            && Path::new(device).components().all(|part| !matches!(part, Component::ParentDir));
-        let name = device.strip_prefix("char-").or_else(|| device.strip_prefix("block-"));
-        let is_name = name.is_some_and(|name| !name.is_empty() && !name.contains('/'));
-        let is_access = !access.is_empty() && access.chars().all(|letter| "rwm".contains(letter));
-        (!is_access || !is_path && !is_name).then(|| {
+        (!DeviceAccess::is_device(device, access)).then(|| {
             format!("{} is not a device; write such as /dev/net/tun, /dev/sda:r or char-rtc", quoted(text))
         })
     })
+}
+
+/// From the root, without `.` and `..`.
+fn is_plain(path: &str) -> bool {
+    let mut parts = Path::new(path).components();
+    path.starts_with('/') && parts.all(|part| matches!(part, Component::RootDir | Component::Normal(_)))
 }
 
 /// Pairs of paths with `:` between them, perhaps with `-` before the first.
 fn binds() -> Codec<Vec<String>> {
     let kind = || Kind::Form(form("paths", "^-?/[^:]*:/[^:]+$", "/srv/shop:/mnt"));
     let one = some_text().of_kind(kind).but(|text: &String| {
-        let plain = |path: &str| {
-            path.starts_with('/')
-                && Path::new(path)
-                    .components()
-                    .all(|part| matches!(part, Component::RootDir | Component::Normal(_)))
-        };
         let both = text.strip_prefix('-').unwrap_or(text).split_once(':');
         let is_right = both.is_some_and(|(source, target)| {
-            plain(source) && plain(target) && target != "/" && !target.contains(':')
+            is_plain(source) && is_plain(target) && target != "/" && !target.contains(':')
         });
         (!is_right).then(|| {
             format!(
@@ -229,10 +224,7 @@ fn view_paths(root: bool) -> Codec<Vec<String>> {
     let one =
         some_text().of_kind(|| Kind::Form(form("path", "^-?/", "-/srv/shop"))).but(move |text: &String| {
             let path = text.strip_prefix('-').unwrap_or(text);
-            let plain = Path::new(path)
-                .components()
-                .all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
-            match (path.starts_with('/'), plain && (root || path != "/")) {
+            match (path.starts_with('/'), is_plain(path) && (root || path != "/")) {
                 (false, _) => {
                     Some(format!("{} is not a path from the root; write it with / first", quoted(text)))
                 }

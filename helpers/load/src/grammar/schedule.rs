@@ -1,7 +1,5 @@
 //! `schedule`: the times at which a service is started.
 
-use std::time::Duration;
-
 use super::at::At;
 use super::codec::Codec;
 use super::mapping::{Mapping, keys};
@@ -10,10 +8,7 @@ use super::values::{any_word, boolean, choice, duration, duration_from};
 use crate::decode::{Decoder, quoted};
 use crate::schema::Kind;
 use kelson_spec::calendar::{CRON, Calendar};
-use kelson_spec::service::{Overlap, RestartPolicy, Schedule, ServiceKind, ServiceSpec, StartMode};
-
-const MOST: usize = 32;
-const SHORTEST: Duration = Duration::from_secs(1);
+use kelson_spec::service::{Overlap, Schedule, ServiceSpec, StartMode};
 
 /// `schedule: daily`, or a mapping.
 pub fn schedule() -> Codec<Schedule> {
@@ -39,7 +34,7 @@ fn mapping() -> Mapping<Schedule> {
         means "calendar" (of(false)) = times(calendar()), "none",
             "[times of the calendar](howto/timers.md#times-of-the-calendar) such as `Mon..Fri 03:00` or `daily`: one, or a list";
         means "cron" (of(true)) = times(cron()), "none", "the same as a line of crontab(5): `0 3 * * 1-5`";
-        means "every" every = duration_from(SHORTEST).optional(), "none", "so long after its last start by the schedule";
+        means "every" every = duration_from(Schedule::SHORTEST).optional(), "none", "so long after its last start by the schedule";
         means "afterBoot" after_boot = duration().optional(), "none", "so long after the boot, once for each boot";
         key "jitter" jitter = duration(), "each start is later by a random part of this";
         key "catchUp" catch_up = boolean(), "whether one start makes up for all that the host missed while it was down";
@@ -71,6 +66,7 @@ fn of(cron: bool) -> At<Schedule, Vec<String>> {
 
 /// One, or a list.
 fn times(one: Codec<String>) -> Codec<Vec<String>> {
+    const MOST: usize = Schedule::MOST;
     let list = one.clone().list_of(0..=MOST, "a list of times such as [daily, '12:00']");
     let kind = super::codec::either(&list, &one);
     list.of_kind(kind).around(move |d, node, list| match node.value {
@@ -106,7 +102,7 @@ pub fn check(d: &mut Decoder<'_>, seen: &Seen<'_, '_>, spec: &mut ServiceSpec) {
             "the schedule starts it, and the boot does not; leave start or schedule out",
         );
     }
-    if spec.kind == ServiceKind::Service && spec.restart.policy == RestartPolicy::Forever {
+    if spec.never_ends() {
         let text =
             "a service that is always restarted never ends; write type: oneshot, or restart: {policy: once}";
         seen.wrong_key(d, "schedule", text);

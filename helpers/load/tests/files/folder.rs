@@ -27,7 +27,7 @@ impl Folder {
         folder
     }
 
-    /// One with a single service, whose file goes on so after its name.
+    /// One with a single service; this stands after the name in its file.
     pub fn of(name: &str, text: &str) -> Self {
         let folder = Folder::new();
         folder.service(name, format!("name: {name}\n{text}"));
