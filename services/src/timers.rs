@@ -71,9 +71,9 @@ impl Timers {
         (Timers { standings, commands, status }, Box::pin(driver.run(launcher, queue)), reported)
     }
 
-    /// From now on these are the schedules; never waits.
-    pub fn arrange(&self, schedules: Schedules) {
-        let _ = self.commands.send(Command::Arrange(schedules));
+    /// From now on the schedules of all services are these that are known now; never waits.
+    pub fn arrange(&self) {
+        let _ = self.commands.send(Command::Arrange(self.standings.schedules()));
     }
 
     /// The services with a schedule, sorted by name.
@@ -92,10 +92,7 @@ impl Timers {
 
     /// Nothing is started any more; the helper is killed at `deadline`.
     pub async fn shutdown(&self, deadline: Instant) {
-        let (done, ended) = oneshot::channel();
-        if self.commands.send(Command::Shutdown { deadline, done }).is_ok() {
-            let _ = ended.await;
-        }
+        supervisor::ask(&self.commands, |done| Command::Shutdown { deadline, done }).await;
     }
 }
 

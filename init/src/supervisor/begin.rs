@@ -92,7 +92,7 @@ impl Incarnation {
             None => {
                 if context.intents.current().is_none() {
                     context.manager.begin();
-                    context.arrange_timers();
+                    context.configuration.arrange_timers();
                     context.await_disks();
                     context.collect_late_source(&self.sequence);
                 }

@@ -35,6 +35,13 @@ impl Configuration {
         Configuration { loaded: Arc::new(Mutex::new(loaded)), store, timers }
     }
 
+    /// From now on services are started by the schedules of their files.
+    pub(super) fn arrange_timers(&self) {
+        if SUPPORTED && let Some(timers) = self.timers {
+            timers.arrange();
+        }
+    }
+
     fn loaded(&self) -> MutexGuard<'_, Loaded> {
         self.loaded.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -73,9 +80,7 @@ impl Configuration {
         next.warnings.iter().for_each(|warning| manager.host_event(&warning.to_string()));
         // Before it is written: a crash in between must not find the word of old checks for new ones.
         health.set_specs(specs);
-        if SUPPORTED && let Some(timers) = self.timers {
-            timers.arrange(manager.schedules());
-        }
+        self.arrange_timers();
         *self.loaded() = next;
         self.write();
         match machine {

@@ -10,7 +10,7 @@ use kelson_services::manager::Manager;
 use kelson_services::node_health::NodeHealth;
 use kelson_services::prober::Prober;
 use kelson_services::state_store::{Kind, StateStore};
-use kelson_services::timers::{SUPPORTED, Timers};
+use kelson_services::timers::Timers;
 use kelson_spec::Loaded;
 use kelson_spec::applied::Question;
 use kelson_spec::features::{Feature, MissingFeature, OWN};
@@ -83,13 +83,6 @@ impl Context {
         self.later_mounts.services.notify_one();
         // Written down after all services are: a life that does not find it takes in what is missing.
         self.configuration.write();
-    }
-
-    /// From now on services are started by their schedules.
-    pub(super) fn arrange_timers(&self) {
-        if SUPPORTED && let Some(timers) = self.timers {
-            timers.arrange(self.manager.schedules());
-        }
     }
 
     /// A built-in service from PID 1's program of another version gives way to this version's. Clients of apid connect

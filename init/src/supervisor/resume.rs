@@ -91,7 +91,7 @@ impl Incarnation {
         if context.intents.current().is_none() {
             // Those that the boot had not come to yet; the others are past that.
             context.manager.begin();
-            context.arrange_timers();
+            context.configuration.arrange_timers();
             context.await_disks();
             context.collect_late_source(&self.sequence);
         }

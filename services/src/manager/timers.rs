@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, UNIX_EPOCH};
 
 use kelson_proto::v1::{Timer, TimerNext};
 use kelson_spec::service::{Overlap, Schedule};
@@ -26,7 +27,7 @@ struct Standing {
 
 impl Manager {
     /// The schedules of all services whose files are known.
-    pub fn schedules(&self) -> Schedules {
+    fn schedules(&self) -> Schedules {
         let entries = self.entries();
         let of = |(name, entry): (&Arc<str>, &super::Entry)| {
             Some((Arc::clone(name), entry.spec.as_ref()?.schedule().cloned()?))
@@ -120,20 +121,24 @@ impl Standings {
         });
     }
 
+    /// All that are known.
+    pub fn schedules(&self) -> Schedules {
+        self.manager.schedules()
+    }
+
     /// The services with a schedule, sorted by name.
     pub fn list(&self) -> Vec<Timer> {
-        let schedules = self.manager.schedules();
+        let schedules = self.schedules();
         let known = self.services();
-        let time = |micros: u64| prost_types::Timestamp {
-            seconds: i64::try_from(micros.checked_div(1_000_000).unwrap_or_default()).unwrap_or(i64::MAX),
-            nanos: i32::try_from(micros.checked_rem(1_000_000).unwrap_or_default().saturating_mul(1000))
-                .unwrap_or_default(),
+        let time = |micros: u64| {
+            let time = UNIX_EPOCH.checked_add(Duration::from_micros(micros));
+            time.map(prost_types::Timestamp::from)
         };
         let timer = |(name, schedule): (Arc<str>, Schedule)| {
             let next = known.get(&*name).and_then(|standing| standing.next.as_ref());
             Timer {
-                next: next.and_then(|next| next.next).map(time),
-                last: next.and_then(|next| next.last).map(time),
+                next: next.and_then(|next| next.next).and_then(time),
+                last: next.and_then(|next| next.last).and_then(time),
                 schedule: schedule.to_string(),
                 overlap: schedule.overlap.name().to_owned(),
                 state: self.manager.get(&name).map_or(0, |now| now.state.number()),

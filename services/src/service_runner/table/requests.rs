@@ -294,20 +294,14 @@ fn ends_schedule(reason: &StopReason, at: &Moment) -> bool {
 impl Hold {
     /// Applies a stop that has nothing left to stop to the next start.
     fn meet(&mut self, reason: &StopReason) {
-        match (reason, *self) {
-            (StopReason::Operator | StopReason::Cascade(_) | StopReason::Conflict(_), Hold::Free) => {
-                *self = Hold::Somebody;
-            }
-            (StopReason::Operator | StopReason::Cascade(_) | StopReason::Conflict(_), Hold::Group) => {
-                *self = Hold::Abandoned;
-            }
-            (StopReason::Group(_), Hold::Free) => *self = Hold::Group,
-            (
-                StopReason::Operator | StopReason::Cascade(_) | StopReason::Conflict(_),
-                Hold::Somebody | Hold::Abandoned,
-            )
-            | (StopReason::Group(_), Hold::Group | Hold::Somebody | Hold::Abandoned)
-            | (StopReason::Removed | StopReason::Shutdown, _) => {}
+        match reason {
+            StopReason::Operator | StopReason::Cascade(_) | StopReason::Conflict(_) => match *self {
+                Hold::Free => *self = Hold::Somebody,
+                Hold::Group => *self = Hold::Abandoned,
+                Hold::Somebody | Hold::Abandoned => {}
+            },
+            StopReason::Group(_) if *self == Hold::Free => *self = Hold::Group,
+            StopReason::Group(_) | StopReason::Removed | StopReason::Shutdown => {}
         }
     }
 
