@@ -37,7 +37,7 @@ fn a_service_runs_at_its_times_and_when_it_is_asked() {
     let before = starts(&host, "job");
     eventually("it runs again", || starts(&host, "job") > before);
 
-    // The next incarnation of PID 1 goes on.
+    // The next incarnation of PID 1 has the schedules too.
     host.ctl(&["reexec"]).ok();
     let before = starts(&host, "job");
     eventually("it runs again", || starts(&host, "job") > before + 1);

@@ -73,13 +73,13 @@ fn r7_a_missed_watchdog_is_an_end_of_its_own() {
     let watched = format!("{restart}\nwatchdog: 50ms");
     let mut host = Host::builder()
         .runs_with("misses", "'notify=READY=1', 'notify=WATCHDOG_USEC=50000', hang", &restart)
-        .runs_with("told", "'report-of=env.WATCHDOG_USEC', 'notify=READY=1', hang", &watched)
+        .runs_with("given", "'report-of=env.WATCHDOG_USEC', 'notify=READY=1', hang", &watched)
         .runs_with("fails", "'notify=READY=1', exit=1", &restart)
         .start();
-    for name in ["misses", "told"] {
+    for name in ["misses", "given"] {
         host.wait_for(name, "to have been restarted twice", |service| service.restarts >= 2);
     }
-    host.wait_log("told", "env.WATCHDOG_USEC 50000");
+    host.wait_log("given", "env.WATCHDOG_USEC 50000");
     let failed = host.wait_state("fails", "failed");
     assert!(failed.message.ends_with("; restart.policy is onWatchdog"), "{failed:?}");
     assert_eq!(failed.restarts, 0);
