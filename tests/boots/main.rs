@@ -38,10 +38,10 @@ mod timesync;
 mod user_namespace;
 mod vsock;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
-use kelson_tests::{Vm, paths};
+use kelson_tests::{Disk, Vm};
 
 /// The order in which these lines stand on the console.
 #[track_caller]
@@ -66,25 +66,6 @@ fn assert_clean(disk: &Path) {
     let state = String::from_utf8_lossy(&state.stdout).into_owned();
     assert!(state.contains("Filesystem state:         clean"), "{state}");
     assert!(!state.contains("needs_recovery"), "the journal was not written back:\n{state}");
-}
-
-/// A disk of this test alone; removed when the test has passed.
-struct Disk(PathBuf);
-
-impl Disk {
-    fn new(name: &str) -> Disk {
-        let file = paths::test_logs().join(format!("{name}.disk"));
-        let _ = std::fs::remove_file(&file);
-        Disk(file)
-    }
-}
-
-impl Drop for Disk {
-    fn drop(&mut self) {
-        if !std::thread::panicking() {
-            let _ = std::fs::remove_file(&self.0);
-        }
-    }
 }
 
 #[test]

@@ -40,7 +40,7 @@ pub struct VmBuilder {
     programs: Vec<(String, PathBuf)>,
     binaries: Vec<&'static str>,
     /// Further files of `$DIR`, with their permissions and texts.
-    files: Vec<(&'static str, u32, &'static str)>,
+    files: Vec<(String, u32, String)>,
     archives: Vec<(String, Vec<u8>)>,
     forwards: BTreeMap<u16, u16>,
     /// More arguments of `hack/vm`.
@@ -48,6 +48,8 @@ pub struct VmBuilder {
     console_reader: bool,
     longest: Option<Duration>,
     root_disk: Option<PathBuf>,
+    /// Of the root disk.
+    packages: Option<PathBuf>,
     reboots: bool,
 }
 
@@ -99,8 +101,8 @@ impl VmBuilder {
     }
 
     /// Adds a file below `$DIR`.
-    pub fn file(mut self, name: &'static str, mode: u32, text: &'static str) -> VmBuilder {
-        self.files.push((name, mode, text));
+    pub fn file(mut self, name: impl Into<String>, mode: u32, text: impl Into<String>) -> VmBuilder {
+        self.files.push((name.into(), mode, text.into()));
         self
     }
 
@@ -196,6 +198,17 @@ impl VmBuilder {
         self
     }
 
+    /// The packages of Debian on the root disk: a list for `hack/disk`.
+    pub fn packages(mut self, list: &Path) -> VmBuilder {
+        self.packages = Some(list.to_owned());
+        self
+    }
+
+    /// The memory of the machine in MiB.
+    pub fn memory(self, mebibytes: u32) -> VmBuilder {
+        self.arguments(["--memory".as_ref(), mebibytes.to_string().as_ref()])
+    }
+
     /// A reboot boots it again; otherwise one ends it.
     pub fn reboots(mut self) -> VmBuilder {
         self.reboots = true;
@@ -232,12 +245,8 @@ impl VmBuilder {
         let longest = self.longest.unwrap_or(Duration::from_secs(600)).as_secs();
         command.args(["--port", &port.to_string(), "--timeout", &longest.to_string()]).arg("--log").arg(&log);
         if let Some(file) = &self.root_disk {
-            let mut make = Command::new(top.join("hack/disk"));
-            if !self.demo {
-                make.arg("--config").arg(&config);
-            }
-            let made = make.arg(file).output().expect("hack/disk can be started");
-            assert!(made.status.success(), "hack/disk: {}", String::from_utf8_lossy(&made.stderr));
+            let config = (!self.demo).then(|| ["--config".as_ref(), config.as_os_str()]);
+            make_disk(self.packages.as_deref(), config.iter().flatten().copied().chain([file.as_os_str()]));
             command.arg("--root-disk").arg(file);
         } else if !self.demo {
             command.arg("--config").arg(&config);
@@ -366,7 +375,13 @@ impl Vm {
     /// Returns once it answers over TLS.
     #[track_caller]
     pub fn wait_answer(&mut self) {
-        until("the machine to answer", BOOT_PATIENCE, || {
+        self.wait_answer_for(BOOT_PATIENCE);
+    }
+
+    /// As [`Vm::wait_answer`], for a machine that takes longer to boot.
+    #[track_caller]
+    pub fn wait_answer_for(&mut self, patience: Duration) {
+        until("the machine to answer", patience, || {
             if let Some(status) = self.child.try_wait().expect("it is our child") {
                 panic!("the machine ended before it answered, {status}: {}", self.said());
             }
@@ -517,15 +532,25 @@ impl Vm {
     /// Returns once QEMU has ended; whether it was after a clean power off.
     #[track_caller]
     pub fn wait_end(&mut self) -> bool {
-        self.wait_status() == Some(0)
+        self.wait_end_for(BOOT_PATIENCE)
+    }
+
+    /// As [`Vm::wait_end`], for a machine that runs longer.
+    #[track_caller]
+    pub fn wait_end_for(&mut self, patience: Duration) -> bool {
+        self.wait_status_for(patience) == Some(0)
     }
 
     /// Returns once QEMU has ended, with the status of hack/vm: that of QEMU, where the machine has isa-debug-exit.
     #[track_caller]
     pub fn wait_status(&mut self) -> Option<i32> {
+        self.wait_status_for(BOOT_PATIENCE)
+    }
+
+    #[track_caller]
+    fn wait_status_for(&mut self, patience: Duration) -> Option<i32> {
         let child = &mut self.child;
-        let status =
-            until("the machine to end", BOOT_PATIENCE, || child.try_wait().expect("it is our child"));
+        let status = until("the machine to end", patience, || child.try_wait().expect("it is our child"));
         self.ended = true;
         status.code()
     }
@@ -555,6 +580,20 @@ impl Drop for Vm {
         }
         let _ = fs::remove_dir_all(&self.dir);
     }
+}
+
+/// The folder of Debian with the packages of a list, as `hack/disk` puts it on a root disk.
+#[track_caller]
+pub fn debian(packages: &Path) -> PathBuf {
+    make_disk(Some(packages), ["--tree".as_ref()]).trim().into()
+}
+
+/// Runs `hack/disk` and returns its output.
+#[track_caller]
+fn make_disk<'a>(packages: Option<&Path>, arguments: impl IntoIterator<Item = &'a OsStr>) -> String {
+    let mut make = Command::new(paths::top().join("hack/disk"));
+    make.args(packages.iter().flat_map(|list| ["--packages".as_ref(), list.as_os_str()])).args(arguments);
+    Output::of(make, "hack/disk").ok().stdout
 }
 
 /// At most this many tests have machines running at the same time: `.config/nextest.toml`. A machine waits for about half
