@@ -69,6 +69,28 @@ const ALIASES: [(&str, &str, &str, &str); 16] = [
     ("Service", "BlockIOAccounting", "Service", "IOAccounting"),
 ];
 
+/// Keys of units that one is ordered by or depends on: systemd only adds to them, and an empty value resets none.
+const NEVER_RESET: [(&str, &str); 18] = [
+    ("Unit", "After"),
+    ("Unit", "Before"),
+    ("Unit", "BindsTo"),
+    ("Unit", "Conflicts"),
+    ("Unit", "JoinsNamespaceOf"),
+    ("Unit", "OnFailure"),
+    ("Unit", "OnSuccess"),
+    ("Unit", "PartOf"),
+    ("Unit", "PropagatesReloadTo"),
+    ("Unit", "PropagatesStopTo"),
+    ("Unit", "ReloadPropagatedFrom"),
+    ("Unit", "Requires"),
+    ("Unit", "RequiresMountsFor"),
+    ("Unit", "Requisite"),
+    ("Unit", "StopPropagatedFrom"),
+    ("Unit", "Upholds"),
+    ("Unit", "Wants"),
+    ("Service", "Sockets"),
+];
+
 impl Settings {
     /// Reads the fragment, and the drop-ins after it.
     pub fn read<'t>(sources: impl IntoIterator<Item = Source<'t>>) -> Settings {
@@ -107,7 +129,9 @@ impl Settings {
             self.all.len().saturating_sub(1)
         });
         if let Some(setting) = self.all.get_mut(place) {
-            setting.values.push(value.to_owned());
+            if !value.is_empty() || !NEVER_RESET.contains(&(section, key)) {
+                setting.values.push(value.to_owned());
+            }
             file.clone_into(&mut setting.file);
             setting.line = line;
         }
@@ -157,6 +181,16 @@ mod tests {
         let start = settings.get("Service", "ExecStart").unwrap();
         assert_eq!((start.file.as_str(), start.line), ("b", 3));
         assert_eq!(settings.passed, [Passed { file: "b".into(), line: 7, mistake: Mistake::NoAssignment }]);
+    }
+
+    #[test]
+    fn an_empty_value_resets_no_dependency() {
+        let text = "[Unit]\nAfter=a\nAfter=\nAfter=b\nWants=\nConditionPathExists=/a\nConditionPathExists=\n";
+        let settings = Settings::read([Source { name: "a", text }]);
+        assert_eq!(settings.units("Unit", "After"), ["a", "b"]);
+        let of = |key| settings.get("Unit", key).unwrap();
+        assert_eq!((of("Wants").last(), of("Wants").list().len()), ("", 0));
+        assert_eq!(of("ConditionPathExists").list().len(), 0);
     }
 
     #[test]
