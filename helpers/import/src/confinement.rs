@@ -129,8 +129,17 @@ pub fn protect_system(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
         (text, _) if boolean(text) == Some(false) => Outcome::kept("nothing is protected"),
         ("strict", None) => {
             draft.spec.security.read_only_root = true;
-            view::add(&mut draft.spec.security.view.writable, ["/dev", "/proc", "/sys"]);
-            Outcome::kept("`security: {readOnlyRoot: true}`, with /dev, /proc and /sys in `writablePaths`")
+            let writable = &mut draft.spec.security.view.writable;
+            view::add(writable, ["/dev", "/proc", "/sys"]);
+            // systemd leaves the homes to ProtectHome= alone.
+            let home = draft.settings.service("ProtectHome");
+            if home.is_empty() || boolean(home) == Some(false) {
+                view::add(writable, view::HOMES);
+            }
+            Outcome::kept(
+                "`security: {readOnlyRoot: true}`, with /dev, /proc, /sys and without `ProtectHome=` the homes in \
+                 `writablePaths`",
+            )
         }
         ("strict", Some(key)) => {
             Outcome::rejected(format!("every file can be written; `readOnlyRoot` has no exception for {key}"))

@@ -252,8 +252,12 @@ pub fn finish(draft: &mut Draft<'_>) {
     let security = &mut draft.spec.security;
     // systemd restricts nothing that a unit does not name.
     security.seccomp = Seccomp::Unconfined;
-    // A filter needs it, unless root installs that.
-    let is_filtered = security.sandbox != Sandbox::default();
+    // A filter needs it, unless root installs that. These are views of files, which need none.
+    let mut filtered = security.sandbox.clone();
+    filtered.protect.retain(|protection| {
+        !matches!(protection, Protection::ControlGroups | Protection::Processes | Protection::KernelFiles)
+    });
+    let is_filtered = filtered != Sandbox::default();
     let has_calls = security.sandbox.system_calls != Sandbox::default().system_calls;
     security.no_new_privileges = is_asked_for || has_calls || is_filtered && !is_root;
     if security.view.private_devices {

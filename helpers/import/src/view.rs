@@ -6,7 +6,8 @@ use crate::settings::Setting;
 use crate::values::boolean;
 use crate::words::words;
 
-const HOMES: [&str; 3] = ["-/home", "-/root", "-/run/user"];
+/// The folders of `ProtectHome=`.
+pub const HOMES: [&str; 3] = ["-/home", "-/root", "-/run/user"];
 
 /// Adds paths that are not there yet.
 pub fn add<'p>(to: &mut Vec<String>, paths: impl IntoIterator<Item = &'p str>) {
@@ -36,7 +37,7 @@ pub fn protect_home(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
         }
         ("tmpfs", _) => {
             add(&mut view.hidden, HOMES);
-            Outcome::approximated("the folders are empty, and nothing can be bound into them")
+            Outcome::approximated("the folders are empty and read-only, and nothing can be bound into them")
         }
         (_, Some(true)) => {
             add(&mut view.hidden, HOMES);
