@@ -51,7 +51,7 @@ pub const KEYS: [Key; 68] = [
     nearly(
         "EnvironmentFile",
         environment_file,
-        "`environmentFiles`: Kelson reads them with the service file, not at each start, and a line of theirs does not go on in the next",
+        "`environmentFiles`: Kelson reads them with the service file, not at each start; a line of theirs does not go on in the next, and one that begins with `;` or has no `=` is a mistake, where systemd passes over it",
     ),
     nearly("PassEnvironment", pass_environment, "`environment: {inherit: […]}`: the variables of `init`"),
     kept("UnsetEnvironment", unset_environment, "variables that nothing sets"),
