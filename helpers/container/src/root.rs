@@ -29,6 +29,9 @@ pub fn enter(request: &Request, users: Option<&Users>) -> Result<(), ContainerEr
     let none: Option<&str> = None;
     mount(none, "/", none, MsFlags::MS_REC | asked, none)
         .at(|| "cannot cut off the container's mounts".to_owned())?;
+    if asked == MsFlags::MS_SHARED {
+        keep_here(Path::new(&request.rootfs.point))?;
+    }
     overlay(&request.rootfs, users)?;
     let tree =
         Tree::at(Path::new(&request.rootfs.point)).at(|| "cannot open the container's root".to_owned())?;
@@ -50,6 +53,17 @@ pub fn enter(request: &Request, users: Option<&Users>) -> Result<(), ContainerEr
         change(root.root().as_fd(), read_only, false).at(what)?;
     }
     Ok(())
+}
+
+/// Makes the mount that holds a path private. Otherwise the root of the container would be mounted on the host too, and the
+/// kernel lets no process change its root to one below a shared mount.
+fn keep_here(path: &Path) -> Result<(), ContainerError> {
+    let none: Option<&str> = None;
+    let private = |path: &Path| mount(none, path, none, MsFlags::MS_PRIVATE, none);
+    // EINVAL: the path is no mount point. ENOENT: it is made later.
+    let is_none = |done: &nix::Result<()>| matches!(done, Err(Errno::EINVAL | Errno::ENOENT));
+    let done = path.ancestors().map(private).find(|done| !is_none(done));
+    done.unwrap_or(Err(Errno::EINVAL)).at(|| format!("cannot make the mount of {} private", path.display()))
 }
 
 /// Mounts the layers. Their names are relative to their folder: the kernel takes a page of options.
