@@ -8,21 +8,19 @@ pub mod keys;
 mod limits;
 mod network;
 mod order;
-pub mod part;
 mod program;
 mod storage;
-mod value;
 mod variables;
 
+use draft::Context;
 pub use draft::File;
-use draft::{Context, Draft};
 use keys::{SERVICE, TOP};
-use value::{Unreadable, Value};
-use variables::Lookup;
+use variables::{Lookup, replaced};
 
 use crate::Translation;
 use crate::finding::{Fate, Finding};
 use crate::unit_name::kelson_name;
+use crate::yaml::{Unreadable, Value};
 
 /// What becomes of a file.
 #[derive(Debug, Clone, PartialEq)]
@@ -89,7 +87,7 @@ fn translated(file: &File<'_>) -> Result<Project, Error> {
     }
     let mut lookup = Given { given: file.variables, missing: Vec::new() };
     let root = root.ok_or_else(|| Error::NoServices(name()))?;
-    let root = Value::new(&root, &mut lookup)
+    let root = Value::new(&root, &mut |text| replaced(text, &mut lookup))
         .map_err(|Unreadable { line, why }| Error::Syntax(name(), line, why.to_string()))?;
     let own = root.get("name").and_then(Value::text).filter(|name| !name.is_empty());
     let file = File { project: own.unwrap_or(file.project), ..*file };
@@ -97,7 +95,7 @@ fn translated(file: &File<'_>) -> Result<Project, Error> {
     if context.services().is_empty() {
         return Err(Error::NoServices(name()));
     }
-    let mut of_file = Draft::new(&context, "", "compose");
+    let mut of_file = draft::draft(&context, "", "compose");
     TOP.read(&mut of_file, &root);
     for variable in lookup.missing {
         let sentence =
@@ -110,7 +108,7 @@ fn translated(file: &File<'_>) -> Result<Project, Error> {
 
 fn service(context: &Context<'_>, name: &str, value: &Value) -> Translation {
     let service = kelson_name(name);
-    let mut draft = Draft::new(context, name, &service);
+    let mut draft = draft::draft(context, name, &service);
     if service != name {
         let sentence = format!("the service is called {service}, and others reach it by that name alone");
         draft.find("name", value.line, Fate::Approximated, sentence);

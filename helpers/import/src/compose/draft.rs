@@ -2,14 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use kelson_load::Json;
-use kelson_spec::service::{
-    ContainerNetwork, ContainerSpec, RestartPolicy, RestartSpec, ServiceKind, ServiceSpec, Workload,
-};
+use kelson_spec::service::{ContainerNetwork, RestartPolicy, RestartSpec, ServiceKind};
 
-use super::value::Value;
-use crate::finding::{Fate, Finding};
-use crate::written::insert;
+use crate::format::Format;
+use crate::yaml::Value;
 
 /// A compose file as it lies on a disk.
 #[derive(Debug, Clone, Copy)]
@@ -60,80 +56,30 @@ impl Context<'_> {
     }
 }
 
-/// The state of the translation of one service. The functions of the table write into it.
+/// Docker Compose's.
 #[derive(Debug)]
-pub struct Draft<'c> {
-    pub context: &'c Context<'c>,
-    /// As the file calls it.
-    pub name: &'c str,
-    pub spec: ServiceSpec,
-    pub container: ContainerSpec,
-    /// As the file has them: only a host can read them.
-    pub environment_files: Vec<String>,
-    pub findings: Vec<Finding>,
-    /// The keys above the one that is read.
-    path: Vec<String>,
+pub enum Compose {}
+
+impl Format for Compose {
+    const FILES: &'static str = "compose files";
+    const OF_OTHERS: Option<&'static str> = Some("x-");
+    type Context<'c> = Context<'c>;
 }
 
-impl<'c> Draft<'c> {
-    pub fn new(context: &'c Context<'c>, name: &'c str, service: &str) -> Self {
-        let mut spec = ServiceSpec::process(service, Vec::<String>::new());
-        let finishes = context.services().iter().any(|(_, other)| waits_for_the_end(other, name));
-        spec.kind = if finishes { ServiceKind::Oneshot } else { ServiceKind::Service };
-        spec.restart = RestartSpec { policy: RestartPolicy::Once, ..RestartSpec::for_kind(spec.kind) };
-        // Docker lets setuid programs of an image have their effect.
-        spec.security.no_new_privileges = false;
-        let mut container = ContainerSpec::new("");
-        container.network = ContainerNetwork::Bridge;
-        Draft {
-            context,
-            name,
-            spec,
-            container,
-            environment_files: Vec::new(),
-            findings: Vec::new(),
-            path: Vec::new(),
-        }
-    }
+pub type Draft<'c> = crate::container::Draft<'c, Compose>;
+pub type Part = crate::part::Part<Compose>;
 
-    /// Does work at a key of the mapping that is read.
-    pub fn at<T>(&mut self, key: &str, work: impl FnOnce(&mut Self) -> T) -> T {
-        self.path.push(key.to_owned());
-        let done = work(self);
-        self.path.pop();
-        done
-    }
-
-    /// What became of the key that is read.
-    pub fn judge(&mut self, line: u32, (fate, sentence): (Fate, String)) {
-        let key = self.path.join(".");
-        self.find(&key, line, fate, sentence);
-    }
-
-    pub fn find(&mut self, key: &str, line: u32, fate: Fate, sentence: String) {
-        let finding = Finding {
-            section: self.name.to_owned(),
-            key: key.to_owned(),
-            file: self.context.file.name.to_owned(),
-            line,
-            fate,
-            sentence,
-        };
-        self.findings.push(finding);
-    }
-
-    /// The service file.
-    pub fn finished(mut self) -> (Json, Vec<Finding>) {
-        self.spec.workload = Workload::Container(self.container);
-        let Json::Map(mut entries) = kelson_load::written(&self.spec) else {
-            return (Json::Null, self.findings);
-        };
-        if !self.environment_files.is_empty() {
-            let files = Json::texts(self.environment_files.iter().map(String::as_str));
-            insert(&mut entries, "environmentFiles", files);
-        }
-        (Json::Map(entries), self.findings)
-    }
+/// The service of this name, before its keys are read.
+pub fn draft<'c>(context: &'c Context<'c>, name: &'c str, service: &str) -> Draft<'c> {
+    let mut draft = Draft::of(context, context.file.name, name, service);
+    let finishes = context.services().iter().any(|(_, other)| waits_for_the_end(other, name));
+    let spec = &mut draft.spec;
+    spec.kind = if finishes { ServiceKind::Oneshot } else { ServiceKind::Service };
+    spec.restart = RestartSpec { policy: RestartPolicy::Once, ..RestartSpec::for_kind(spec.kind) };
+    // Docker lets setuid programs of an image have their effect.
+    spec.security.no_new_privileges = false;
+    draft.container.network = ContainerNetwork::Bridge;
+    draft
 }
 
 /// Whether a service starts once another has ended.

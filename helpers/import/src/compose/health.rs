@@ -4,12 +4,11 @@ use std::time::Duration;
 
 use kelson_spec::service::{Check, Probe};
 
-use super::draft::Draft;
+use super::draft::{Draft, Part};
 use super::order::timed;
-use super::part::Part;
-use super::value::{Kind, Value};
 use crate::finding::Outcome;
 use crate::key::{kept, moot};
+use crate::yaml::{Kind, Value};
 
 /// What Docker has where the file says nothing.
 const INTERVAL: Duration = Duration::from_secs(30);

@@ -1,6 +1,6 @@
 //! The tables of keys of the Compose specification.
 
-use super::part::Part;
+use super::draft::Part;
 use super::{health, limits, network, order, program, storage};
 use crate::key::Neutral::{Empty, No, Words};
 use crate::key::{kept, lost, moot, nearly};

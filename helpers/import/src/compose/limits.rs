@@ -3,14 +3,13 @@
 use kelson_spec::kernel::{ALL_CAPABILITIES, CONTAINER_CAPABILITIES, LIMITS, capability};
 use kelson_spec::service::{ContainerRuntime, ResourceLimit, Seccomp};
 
-use super::draft::Draft;
-use super::part::Part;
-use super::value::{Kind, Value};
+use super::draft::{Draft, Part};
 use crate::attributes::cpu_set;
 use crate::finding::Outcome;
 use crate::key::Neutral::Empty;
 use crate::key::{kept, lost};
 use crate::values::size;
+use crate::yaml::{Kind, Value};
 
 /// The bounds of a service file.
 const LEAST_MEMORY: u64 = 64 << 10;

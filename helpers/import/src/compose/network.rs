@@ -7,8 +7,8 @@ use kelson_spec::container_network::{PortSpec, Protocol};
 use kelson_spec::service::ContainerNetwork;
 
 use super::draft::Draft;
-use super::value::{Kind, Value};
 use crate::finding::Outcome;
+use crate::yaml::{Kind, Value};
 
 /// The most ports of one range.
 const MOST_PORTS: usize = 256;

@@ -5,13 +5,12 @@ use std::time::Duration;
 use kelson_spec::kernel::parse_signal;
 use kelson_spec::service::{Requirement, RestartPolicy, ServiceEvent, ServiceKind, StartMode, WhenDown};
 
-use super::draft::Draft;
-use super::part::Part;
-use super::value::{Kind, Value};
+use super::draft::{Draft, Part};
 use crate::finding::Outcome;
 use crate::key::{kept, nearly};
 use crate::unit_name::kelson_name;
 use crate::values::{LONGEST, time_span};
+use crate::yaml::{Kind, Value};
 
 const MOST_ATTEMPTS: u32 = 1_000_000;
 

@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use kelson_spec::registries::PullPolicy;
 
 use super::draft::Draft;
-use super::value::{Kind, Value};
+use crate::container::registry_name;
 use crate::finding::Outcome;
 use crate::values::size;
 use crate::words::words;
+use crate::yaml::{Kind, Value};
 
 /// The sizes that a log file may have, in bytes.
 const LEAST_LOG: u64 = 4 << 10;
@@ -27,14 +28,9 @@ fn text(draft: &mut Draft<'_>, value: &Value, put: fn(&mut Draft<'_>, &str) -> O
     }
 }
 
-/// Docker takes a name without a registry from its own.
 pub fn image(draft: &mut Draft<'_>, value: &Value) -> Outcome {
     text(draft, value, |draft, name| {
-        draft.container.image = match name.split_once('/').map(|(first, _)| first) {
-            None => format!("docker.io/library/{name}"),
-            Some(host) if host.contains(['.', ':']) || host == "localhost" => name.to_owned(),
-            Some(_) => format!("docker.io/{name}"),
-        };
+        draft.container.image = registry_name(name);
         Outcome::as_table()
     })
 }
@@ -142,8 +138,8 @@ pub fn environment(draft: &mut Draft<'_>, value: &Value) -> Outcome {
         };
         match value.or_else(given) {
             Some(value) => {
-                draft.spec.environment.retain(|(known, _)| known != name);
-                draft.spec.environment.push((name.to_owned(), value.to_owned()));
+                let value = value.to_owned();
+                draft.set(name, &value);
             }
             None => {
                 let text = format!("{name} is not set: give its value with --variable {name}=VALUE");

@@ -6,22 +6,11 @@ use kelson_spec::service::{ContainerDevice, ContainerMount};
 
 use super::draft::Draft;
 use super::limits::bytes;
-use super::value::{Kind, Value};
 use crate::finding::Outcome;
+use crate::yaml::{Kind, Value};
 
 /// The folder of named volumes, each in a folder of its project.
 const VOLUMES: &str = "/var/lib/volumes";
-
-fn mount(draft: &mut Draft<'_>, source: PathBuf, target: &str, options: Vec<String>) -> Outcome {
-    let target = PathBuf::from(target);
-    if !target.is_absolute() || target == Path::new("/") {
-        return Outcome::rejected(format!("{} is no place in a container", target.display()));
-    }
-    // The last one counts.
-    draft.container.mounts.retain(|known| known.target != target);
-    draft.container.mounts.push(ContainerMount { source, target, options });
-    Outcome::as_table()
-}
 
 pub fn volumes(draft: &mut Draft<'_>, value: &Value) -> Outcome {
     if value.items().is_empty() && !value.is_empty() {
@@ -65,8 +54,7 @@ fn volume(draft: &mut Draft<'_>, item: &Value) -> Outcome {
                 "tmpfs" => {
                     let size = item.get("tmpfs").and_then(|tmpfs| tmpfs.get("size")).and_then(bytes);
                     let size = size.map(|size| format!("size={size}"));
-                    mount(
-                        draft,
+                    draft.mount(
                         PathBuf::from(ContainerMount::TMPFS),
                         text("target"),
                         size.into_iter().collect(),
@@ -84,7 +72,7 @@ fn bound(draft: &mut Draft<'_>, source: &str, target: &str, mut options: Vec<Str
     options.push("rbind".to_owned());
     if source.starts_with(['/', '.']) {
         let path = draft.context.path(source);
-        return mount(draft, path, target, options);
+        return draft.mount(path, target, options);
     }
     if source.starts_with('~') {
         return Outcome::rejected(format!("{source}: the home is known to a shell alone; write its path"));
@@ -99,7 +87,7 @@ fn bound(draft: &mut Draft<'_>, source: &str, target: &str, mut options: Vec<Str
     match (of("driver"), bound_to, options_of) {
         ("" | "local", Some(device), Some(with)) if with.get("o").and_then(Value::text) == Some("bind") => {
             let path = draft.context.path(device);
-            mount(draft, path, target, options)
+            draft.mount(path, target, options)
         }
         ("" | "local", _, None) => {
             let name = if of("name").is_empty() {
@@ -110,7 +98,7 @@ fn bound(draft: &mut Draft<'_>, source: &str, target: &str, mut options: Vec<Str
             let path = Path::new(VOLUMES).join(name);
             let sentence =
                 format!("{source} is the folder {}: make it, and copy what is in the volume", path.display());
-            mount(draft, path, target, options).and(Outcome::approximated(sentence))
+            draft.mount(path, target, options).and(Outcome::approximated(sentence))
         }
         _ => Outcome::rejected(format!("{source}: no driver of volumes is there")),
     }
@@ -121,7 +109,7 @@ pub fn tmpfs(draft: &mut Draft<'_>, value: &Value) -> Outcome {
     for text in value.texts().unwrap_or_default() {
         let (target, options) = text.split_once(':').unwrap_or((text, ""));
         let options = options.split(',').filter(|word| !word.is_empty()).map(size_in_bytes).collect();
-        outcome = outcome.and(mount(draft, PathBuf::from(ContainerMount::TMPFS), target, options));
+        outcome = outcome.and(draft.mount(PathBuf::from(ContainerMount::TMPFS), target, options));
     }
     outcome
 }
@@ -136,7 +124,7 @@ pub fn shm_size(draft: &mut Draft<'_>, value: &Value) -> Outcome {
     match bytes(value) {
         Some(bytes) => {
             let options = ["mode=1777".to_owned(), format!("size={bytes}"), "noexec".to_owned()];
-            mount(draft, PathBuf::from(ContainerMount::TMPFS), "/dev/shm", options.to_vec())
+            draft.mount(PathBuf::from(ContainerMount::TMPFS), "/dev/shm", options.to_vec())
         }
         None => Outcome::rejected("this is no size"),
     }
@@ -164,7 +152,7 @@ fn files(draft: &mut Draft<'_>, value: &Value, section: &str, place: fn(&str) ->
         outcome = outcome.and(match file {
             Some(file) => {
                 let path = draft.context.path(file);
-                mount(draft, path, &target, vec!["ro".to_owned()])
+                draft.mount(path, &target, vec!["ro".to_owned()])
             }
             None => Outcome::rejected(format!(
                 "{name}: no file of the host is named; write `file` at the top level"

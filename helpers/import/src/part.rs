@@ -1,26 +1,27 @@
 //! A table of keys, and how a mapping is read by it.
 
-use super::draft::Draft;
-use super::value::Value;
+use crate::container::Draft;
 use crate::finding::{Fate, Outcome};
+use crate::format::Format;
 use crate::key::Neutral;
+use crate::yaml::Value;
 
 /// Reads the value of a key into the service.
-pub type Read = fn(&mut Draft<'_>, &Value) -> Outcome;
+pub type Read<F> = fn(&mut Draft<'_, F>, &Value) -> Outcome;
 
-pub type Key = crate::key::Key<Read>;
+pub type Key<F> = crate::key::Key<Read<F>>;
 
 /// The keys of one kind of mapping.
-#[derive(Debug, Clone, Copy)]
-pub struct Part {
+#[derive(Debug)]
+pub struct Part<F: Format> {
     /// Of the documents.
     pub title: &'static str,
-    pub keys: &'static [Key],
+    pub keys: &'static [Key<F>],
 }
 
-impl Part {
+impl<F: Format> Part<F> {
     /// Reads each key of a mapping by its row.
-    pub fn read(&self, draft: &mut Draft<'_>, value: &Value) -> Outcome {
+    pub fn read(&self, draft: &mut Draft<'_, F>, value: &Value) -> Outcome {
         if value.entries().is_empty() && !value.is_empty() {
             return Outcome::rejected("this is no mapping of keys to values");
         }
@@ -33,15 +34,15 @@ impl Part {
         Outcome::as_table()
     }
 
-    fn judged(&self, draft: &mut Draft<'_>, name: &str, value: &Value) -> (Fate, String) {
-        if name.starts_with("x-") {
+    fn judged(&self, draft: &mut Draft<'_, F>, name: &str, value: &Value) -> (Fate, String) {
+        if F::OF_OTHERS.is_some_and(|prefix| name.starts_with(prefix)) {
             return (Fate::Kept, "for other programs: Docker does not read it either".to_owned());
         }
         let Some(key) = self.keys.iter().find(|key| key.name == name) else {
             let names = self.keys.iter().map(|key| key.name);
             let near = kelson_spec::near::near(name, names);
             let hint = near.map(|near| format!("; did its author mean {near}?")).unwrap_or_default();
-            return (Fate::Rejected, format!("compose files have no key {name} here{hint}"));
+            return (Fate::Rejected, format!("{} have no key {name} here{hint}", F::FILES));
         };
         match key.read {
             Some(read) => read(draft, value).summary(key.fate, key.sentence),
@@ -53,7 +54,7 @@ impl Part {
     }
 }
 
-fn is_neutral(key: &Key, value: &Value) -> bool {
+fn is_neutral<F: Format>(key: &Key<F>, value: &Value) -> bool {
     match key.neutral {
         Neutral::Empty => value.is_empty(),
         Neutral::No => value.is_empty() || value.text() == Some("false"),

@@ -1,8 +1,8 @@
-//! A value of a compose file: with the values of its variables, and with what `<<` takes from elsewhere.
+//! A value of a YAML file: with the values of its variables, and with what `<<` takes from elsewhere.
+
+use std::convert::Infallible;
 
 use kelson_load::tree::{Node, Value as Content};
-
-use super::variables::{Lookup, VariableError, replaced};
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Value {
@@ -21,32 +21,41 @@ pub enum Kind {
 
 /// A value that could not be read, with its line.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unreadable {
+pub struct Unreadable<E> {
     pub line: u32,
-    pub why: VariableError,
+    pub why: E,
 }
 
 impl Value {
-    /// Of a part of the file.
+    /// Of a part of a file without variables.
+    pub fn plain(node: &Node) -> Value {
+        match Value::new(node, &mut |text| Ok::<String, Infallible>(text.to_owned())) {
+            Ok(value) => value,
+            Err(unreadable) => match unreadable.why {},
+        }
+    }
+
+    /// Of a part of the file; `replaced` gives each text the values of its variables.
     ///
     /// # Errors
     /// Where a variable cannot be replaced.
-    pub fn new(node: &Node, lookup: &mut dyn Lookup) -> Result<Value, Unreadable> {
+    pub fn new<E>(
+        node: &Node,
+        replaced: &mut dyn FnMut(&str) -> Result<String, E>,
+    ) -> Result<Value, Unreadable<E>> {
         let line = node.at.line;
         let content = match &node.value {
             Content::Null => Kind::Null,
-            Content::Scalar(text) => {
-                Kind::Text(replaced(text, lookup).map_err(|why| Unreadable { line, why })?)
-            }
+            Content::Scalar(text) => Kind::Text(replaced(text).map_err(|why| Unreadable { line, why })?),
             Content::Sequence(items) => {
-                Kind::List(items.iter().map(|item| Value::new(item, lookup)).collect::<Result<_, _>>()?)
+                Kind::List(items.iter().map(|item| Value::new(item, replaced)).collect::<Result<_, _>>()?)
             }
             Content::Mapping(entries) => {
                 let (mut own, mut merged): (Vec<(String, Value)>, Vec<Value>) = Default::default();
                 for entry in entries {
                     // Docker replaces variables in values alone.
                     let key = entry.key.scalar().unwrap_or_default();
-                    let value = Value::new(&entry.value, lookup)?;
+                    let value = Value::new(&entry.value, replaced)?;
                     if key == "<<" {
                         merged.push(value);
                     } else {
