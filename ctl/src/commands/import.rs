@@ -3,6 +3,7 @@
 mod compose;
 mod outcome;
 mod systemd;
+mod talos;
 
 use crate::call::{Call, Run};
 use crate::failure::Failure;
@@ -16,6 +17,7 @@ use crate::failure::Failure;
 /// Examples:
 ///   kelsonctl import systemd /lib/systemd/system/redis-server.service
 ///   kelsonctl import compose --out /etc/kelson/services compose.yaml
+///   kelsonctl import talos nut-client.yaml config.yaml
 #[derive(Debug, Clone, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub struct Arguments {
@@ -27,6 +29,7 @@ pub struct Arguments {
 enum Kind {
     Compose(compose::Arguments),
     Systemd(systemd::Arguments),
+    Talos(talos::Arguments),
 }
 
 impl Run for Arguments {
@@ -36,6 +39,7 @@ impl Run for Arguments {
         match self.kind {
             Kind::Compose(arguments) => compose::run(call, arguments),
             Kind::Systemd(arguments) => systemd::run(call, arguments),
+            Kind::Talos(arguments) => talos::run(call, arguments),
         }
     }
 }

@@ -92,6 +92,25 @@ fn units_of_systemd_become_service_files() {
 }
 
 #[test]
+fn extension_services_of_talos_become_service_files() {
+    let folder = configuration(&[
+        (
+            "client.yaml",
+            "name: client\ncontainer:\n  entrypoint: ./client\n  environment: [A=1]\ndepends:\n  - service: cri\n  - configuration: true\n\
+             restart: always\n",
+        ),
+        (
+            "config.yaml",
+            "kind: ExtensionServiceConfig\nname: client\nconfigFiles:\n  - {content: x, mountPath: /etc/client.conf}\n---\nkind: \
+             ContainerConfig\nname: web\nimage: nginx\n---\nmachine: {}\n",
+        ),
+        ("bad.yaml", "name: bad\ncontainer: {entrypoint: /a}\n"),
+        ("services/none", ""),
+    ]);
+    local("import-talos", &folder);
+}
+
+#[test]
 fn elsewhere_users_and_files_are_those_of_the_root_or_not_checked() {
     let folder = configuration(&[(
         "services/web.yaml",

@@ -38,6 +38,7 @@ mod sources;
 mod spawns;
 mod state;
 mod superblock;
+mod talos;
 mod task;
 mod time;
 mod uevent;
@@ -113,6 +114,7 @@ pub const TARGETS: &[Target] = &[
     target("state_files", state::files, 8192, None),
     target("state_records", state::records, 4096, None),
     target("superblock", superblock::disk, 70000, None),
+    target("talos_files", talos::files, 4096, Some("talos")),
     target("task_answer", task::answer, 1024, None),
     target("task_words", task::words, 1024, Some("task")),
     target("uevent", uevent::message, 4096, None),

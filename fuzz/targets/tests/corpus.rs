@@ -29,7 +29,7 @@ replayed! {
     dns_answer inspect_files
     inspect_frames kernel_line kernel_log layer load_wire log_files logd_packets machine_file machine_words metadata_answer
     metrics_text minisign mountinfo netlink notify
-    partition_table path_frames probe_frames registry_documents registry_words router_options sealed_secret seed serial_page service_file signatures smbios spawns state_files state_records superblock task_answer
+    partition_table path_frames probe_frames registry_documents registry_words router_options sealed_secret seed serial_page service_file signatures smbios spawns state_files state_records superblock talos_files task_answer
     task_words uevent unit_file
     unpack_reports
 }

@@ -1,4 +1,4 @@
-//! Files of other programs as service files: units of systemd, and files of Docker Compose.
+//! Files of other programs as service files: units of systemd, files of Docker Compose, and extension services of Talos.
 //!
 //! Text goes in, a service file and findings come out: the crate reads no file and asks no host. [`keys`] is the table of
 //! all keys of a service unit, and what becomes of each.
@@ -34,6 +34,7 @@ mod socket;
 mod socket_units;
 mod sockets;
 mod specifiers;
+pub mod talos;
 mod texts;
 mod timers;
 mod unit_file;

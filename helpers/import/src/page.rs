@@ -6,6 +6,7 @@ use crate::compose::keys::PARTS as COMPOSE;
 use crate::finding::Fate;
 use crate::key::Key;
 use crate::keys::PARTS;
+use crate::talos::keys::PARTS as TALOS;
 
 /// The keys of a table.
 fn table<R>(page: &mut String, keys: &[Key<R>], sign: &str) {
@@ -45,6 +46,45 @@ pub fn compose_keys() -> String {
     }
     page
 }
+
+/// `docs/coming-from/talos-keys.md`.
+pub fn talos_keys() -> String {
+    let fates: Vec<Fate> = TALOS.iter().flat_map(|part| part.keys).map(|key| key.fate).collect();
+    let mut page = format!("{TALOS_HEAD}{}", counts(&fates));
+    for part in TALOS {
+        let _ = writeln!(page, "\n## {}\n", part.title);
+        table(&mut page, part.keys, "");
+    }
+    page
+}
+
+const TALOS_HEAD: &str = "# Keys of Talos's services
+
+<!-- Written by hack/docs --renew, from the tables of helpers/import/src/talos. -->
+
+This is what [`kelsonctl import talos`](talos.md#translate-the-files) makes of each key of an extension service, of its `ExtensionServiceConfig`, and of a `ContainerConfig`.
+The keys are those of Talos's main branch in August 2026, before the release of Talos 1.15.
+
+- **kept**: the service file does what the key asks for, or the key asks for nothing that a service could miss.
+- **approximated**: it does so with the difference that the table names.
+- **rejected**: something is lost, and the table says what.
+
+The table tells what becomes of most values.
+The command judges the values of the files that it reads, and says so.
+
+Talos does these things without a key, and the translation writes them into the service file:
+
+- A service starts again after 5 seconds: `restart: {delay: 5s, maxDelay: 5s}`.
+- An extension service has a read-only root, all capabilities but `sys_module` and `sys_boot`, and `oomScoreAdjust: -600`.
+  If the service needs fewer capabilities, take the others out.
+- A `ContainerConfig` has no network, no capabilities and a read-only root.
+
+These differ, and no key changes them:
+
+- An extension service of Talos can open every device, and a container of Kelson the usual ones and those in `container: {devices: …}`.
+- An extension service of Talos shares the IPC namespace of the host, and a container of Kelson has one of its own.
+
+";
 
 const COMPOSE_HEAD: &str = "# Keys of compose files
 

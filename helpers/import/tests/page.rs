@@ -17,4 +17,5 @@ fn is_new(name: &str, page: &str) {
 fn the_pages_of_keys_are_those_of_the_tables() {
     is_new("systemd-keys.md", &kelson_import::page::keys());
     is_new("compose-keys.md", &kelson_import::page::compose_keys());
+    is_new("talos-keys.md", &kelson_import::page::talos_keys());
 }

@@ -41,6 +41,7 @@ mod swap;
 mod time;
 mod values;
 
+pub use container::MOUNT_OPTIONS;
 pub use group::{group, group_file};
 pub use machine::{DecodedMachine, machine, machine_file};
 pub use mapping::Mapping;

@@ -30,10 +30,10 @@ mod store;
 pub mod tree;
 
 pub use calls::{is_known as is_system_call, members as system_calls};
-pub use environment::parse as environment_file;
+pub use environment::{name_mistake as variable_mistake, parse as environment_file};
 pub use folder::single::{FileKind, LoadedFile, is_configuration, load_file};
 pub use folder::{load, load_with};
-pub use grammar::{error_number, written};
+pub use grammar::{MOUNT_OPTIONS, error_number, written};
 pub use json::Json;
 #[cfg(feature = "describe")]
 pub use origins::{Origin, origins};

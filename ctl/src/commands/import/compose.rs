@@ -2,13 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
+use kelson_import::Fate;
 use kelson_import::compose::{File, Project, project};
-use kelson_import::{Fate, Finding};
 
-use super::outcome::{Imported, end, read, show};
+use super::outcome::{Imported, end, read, show, tell_finding};
 use crate::call::Call;
 use crate::failure::Failure;
-use crate::output::escape;
 
 /// Translate a file of Docker Compose
 ///
@@ -52,10 +51,10 @@ pub fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
         services.into_iter().map(|done| Imported { from: from.clone(), outcome: Ok(done) }).collect();
     show(call, &imported, arguments.out.as_deref())?;
     if call.is_table() {
-        for finding in findings.iter().filter(|finding| finding.fate != Fate::Kept) {
-            let Finding { file, line, key, fate, sentence, .. } = finding;
-            call.note(&escape(&format!("{file}:{line}: {key}: {}: {sentence}", fate.name())));
-        }
+        findings
+            .iter()
+            .filter(|finding| finding.fate != Fate::Kept)
+            .for_each(|finding| tell_finding(call, finding));
     }
     end(&imported, "service")?;
     match findings.iter().any(|finding| finding.fate == Fate::Rejected) {

@@ -115,12 +115,15 @@ fn tell(call: &Call, imported: &Imported) {
     match &imported.outcome {
         Err(error) => call.note(&escape(error)),
         Ok(done) => {
-            for finding in done.findings.iter().filter(|finding| finding.fate != Fate::Kept) {
-                let Finding { file, line, key, fate, sentence, .. } = finding;
-                call.note(&escape(&format!("{file}:{line}: {key}: {}: {sentence}", fate.name())));
-            }
+            let told = done.findings.iter().filter(|finding| finding.fate != Fate::Kept);
+            told.for_each(|finding| tell_finding(call, finding));
         }
     }
+}
+
+pub fn tell_finding(call: &Call, finding: &Finding) {
+    let Finding { file, line, key, fate, sentence, .. } = finding;
+    call.note(&escape(&format!("{file}:{line}: {key}: {}: {sentence}", fate.name())));
 }
 
 /// The end of the command; `what` is what files hold.

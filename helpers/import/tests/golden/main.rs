@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod compose;
+mod talos;
 
 use std::fmt::Write as _;
 use std::fs;

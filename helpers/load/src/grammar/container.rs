@@ -19,7 +19,7 @@ use kelson_spec::service::{
 use kelson_spec::units;
 
 /// Options of a mount by the names that runtimes know. Those of one row exclude each other.
-const OPTIONS: [&[&str]; 9] = [
+pub const MOUNT_OPTIONS: [&[&str]; 9] = [
     &["ro", "rw"],
     &["bind", "rbind"],
     &["nosuid", "suid"],
@@ -113,7 +113,7 @@ fn mount() -> Mapping<ContainerMount> {
         .read_by(|d, node| d.mount_source(node))
         .of_kind(|| Kind::Either(vec![Kind::Form(form("path", "^/", "/srv")), Kind::Choice(vec!["tmpfs"])]));
     let kind = || {
-        let words = Kind::Choice(OPTIONS.iter().copied().flatten().copied().collect());
+        let words = Kind::Choice(MOUNT_OPTIONS.iter().copied().flatten().copied().collect());
         let of_tmpfs = form("option of a tmpfs", "^(size|mode|uid|gid|nr_inodes)=.", "size=64Mi");
         Kind::List(Box::new(Kind::Either(vec![words, Kind::Form(of_tmpfs)])), 0..=usize::MAX)
     };
@@ -275,8 +275,8 @@ impl Decoder<'_> {
             };
             return self.refuse(node, message);
         }
-        let Some(row) = OPTIONS.iter().find(|row| row.contains(&text.as_str())) else {
-            let known = OPTIONS.iter().copied().flatten().copied();
+        let Some(row) = MOUNT_OPTIONS.iter().find(|row| row.contains(&text.as_str())) else {
+            let known = MOUNT_OPTIONS.iter().copied().flatten().copied();
             let hint = match near(&text, known) {
                 Some(near) => format!("; did you mean {near}?"),
                 None => "; such are ro, rw, bind, rbind, nosuid, nodev, noexec, noatime".to_owned(),
