@@ -43,6 +43,7 @@ mod network;
 mod refused;
 mod registry;
 mod stopping;
+mod talos;
 mod trust;
 mod users;
 mod v1_crashes;
