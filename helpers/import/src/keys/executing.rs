@@ -15,7 +15,7 @@ const LOG_NAME: &str = "the log of a service has the name of the service";
 
 pub const KEYS: [Key; 68] = [
     kept("WorkingDirectory", working_directory, "`process: {workingDirectory: …}`"),
-    kept("User", user, "`user`"),
+    kept("User", user, "`user`; `SHELL` is /bin/sh, also of a user without a login shell"),
     kept("Group", group, "`user: USER:GROUP`"),
     lost(
         "SupplementaryGroups",
