@@ -2,6 +2,7 @@
 //! The consoles stay in `out/test-logs`.
 
 mod daemons;
+mod reference;
 
 use std::path::PathBuf;
 use std::process::Command;

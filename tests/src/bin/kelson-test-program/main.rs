@@ -36,6 +36,7 @@
 //! | `owner=PATH` | `owner PATH UID:GID MODE` |
 //! | `chown=PATH:ID` | gives a file to the user and the group of this number |
 //! | `try=PATH` | `PATH: written`, or what keeps it from being written |
+//! | `attempt=NAME` | `NAME: allowed`, or what keeps it from one of the things that a sandbox forbids (`bounds.rs`) |
 //! | `device=MAJOR:MINOR` | `device MAJOR:MINOR: opened`, of a node that it makes, or what keeps it from that |
 //! | `escape` | `escape ATTEMPT: done`, or what keeps it from leaving its container in that way |
 //! | `overwrite-programs` | writes into the programs of all other processes that it can open so, for ever |
