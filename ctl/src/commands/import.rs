@@ -1,6 +1,7 @@
 //! `import`: files of other programs as files of Kelson, without a host.
 
 mod compose;
+mod drop_in;
 mod outcome;
 mod systemd;
 mod talos;

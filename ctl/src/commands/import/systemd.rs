@@ -1,11 +1,10 @@
 //! `import systemd`: service units, with their drop-ins.
 
-use std::ffi::OsString;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use kelson_import::{PartUnit, Source, Translation, Unit};
 
+use super::drop_in::drop_ins;
 use super::outcome::{Imported, end, read, show};
 use crate::call::Call;
 use crate::failure::Failure;
@@ -13,8 +12,10 @@ use crate::failure::Failure;
 /// Translate service units of systemd
 ///
 /// Drop-ins are read from the folder FILE.d beside each file, in the order of
-/// their names; those of an instance also from NAME@INSTANCE.service.d. Standard
-/// error tells what is not kept. The exit status is 1 if something is lost.
+/// their names, and from the other folders that systemd reads for it: if the file
+/// is in a folder of units such as /lib/systemd/system, also below /etc and /run.
+/// Standard error tells what is not kept. The exit status is 1 if something is
+/// lost.
 ///
 /// Examples:
 ///   kelsonctl import systemd /lib/systemd/system/redis-server.service
@@ -124,28 +125,4 @@ impl Part {
         };
         Some(Imported { from: self.path.display().to_string(), outcome: Err(error) })
     }
-}
-
-/// The drop-ins of a unit in the order of their names, whatever folder they are in. Of two of the same name that of the
-/// instance counts.
-fn drop_ins(path: &Path, name: &str, instance: Option<&str>) -> Result<Vec<PathBuf>, String> {
-    let mut folders = vec![format!("{name}.d")];
-    if let (Some(template), Some(instance)) = (name.strip_suffix("@.service"), instance) {
-        folders.push(format!("{template}@{instance}.service.d"));
-    }
-    let mut found = std::collections::BTreeMap::<OsString, PathBuf>::new();
-    for folder in folders {
-        let folder = path.with_file_name(folder);
-        let entries = match std::fs::read_dir(&folder) {
-            Ok(entries) => entries,
-            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => continue,
-            Err(error) => return Err(format!("{}: {error}", folder.display())),
-        };
-        for entry in entries.flatten() {
-            if entry.path().extension().is_some_and(|end| end == "conf") {
-                found.insert(entry.file_name(), entry.path());
-            }
-        }
-    }
-    Ok(found.into_values().collect())
 }
