@@ -34,6 +34,7 @@ mod sources;
 mod suspend;
 mod swap;
 mod ticks;
+mod timers;
 mod timesync;
 mod user_namespace;
 mod vsock;

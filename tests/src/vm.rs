@@ -41,6 +41,8 @@ pub struct VmBuilder {
     binaries: Vec<&'static str>,
     /// Further files of `$DIR`, with their permissions and texts.
     files: Vec<(String, u32, String)>,
+    /// Files of this computer, by their names below `$DIR`.
+    copies: Vec<(&'static str, &'static str)>,
     archives: Vec<(String, Vec<u8>)>,
     forwards: BTreeMap<u16, u16>,
     /// More arguments of `hack/vm`.
@@ -100,6 +102,12 @@ impl VmBuilder {
         self
     }
 
+    /// Adds a file of this computer below `$DIR`.
+    pub fn copy(mut self, name: &'static str, from: &'static str) -> VmBuilder {
+        self.copies.push((name, from));
+        self
+    }
+
     /// Adds a file below `$DIR`.
     pub fn file(mut self, name: impl Into<String>, mode: u32, text: impl Into<String>) -> VmBuilder {
         self.files.push((name.into(), mode, text.into()));
@@ -147,6 +155,12 @@ impl VmBuilder {
     /// machine does not depend on this computer.
     pub fn instructions(self) -> VmBuilder {
         self.arguments(["--instructions".as_ref()])
+    }
+
+    /// As [`VmBuilder::instructions`], and the clock skips the time in which the machine rests. Nothing outside keeps up with
+    /// it: the test reads the console.
+    pub fn skip_idle(self) -> VmBuilder {
+        self.arguments(["--skip-idle".as_ref()])
     }
 
     /// Lets the test decide whether the console is read: [`Vm::read_console`].
@@ -331,6 +345,9 @@ impl VmBuilder {
             fs::create_dir_all(file.parent().expect("a folder")).expect("the test's folder is writable");
             fs::write(&file, text).expect("the folder is writable");
             fs::set_permissions(&file, fs::Permissions::from_mode(*mode)).expect("the file is ours");
+        }
+        for (name, from) in &self.copies {
+            fs::copy(from, config.join(name)).unwrap_or_else(|error| panic!("{from}: {error}"));
         }
         // They travel with the configuration.
         for name in self.binaries.iter().chain(&["kelson-test-program"]) {

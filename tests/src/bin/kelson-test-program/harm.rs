@@ -7,7 +7,7 @@ use std::os::fd::AsRawFd as _;
 use std::os::unix::net::UnixDatagram;
 use std::ptr;
 
-use crate::{die, or_die};
+use crate::{die, number, or_die};
 
 pub(crate) fn fill(path: &str) {
     let mut file = or_die(path, fs::OpenOptions::new().create(true).append(true).open(path));
@@ -24,12 +24,17 @@ pub(crate) fn fill(path: &str) {
     }
 }
 
-pub(crate) fn set_clock(seconds: i64) {
+/// By so many seconds, or with `@` before them to so many since 1970.
+pub(crate) fn set_clock(value: &str) {
+    let (is_absolute, seconds) = match value.strip_prefix('@') {
+        Some(seconds) => (true, number::<i64>(seconds)),
+        None => (false, number::<i64>(value)),
+    };
     // SAFETY: timespec is plain numbers, for which all zeroes is a value; the calls read and write it alone.
     let set = unsafe {
         let mut now: libc::timespec = std::mem::zeroed();
         libc::clock_gettime(libc::CLOCK_REALTIME, &raw mut now);
-        now.tv_sec += seconds;
+        now.tv_sec = if is_absolute { seconds } else { now.tv_sec + seconds };
         libc::clock_settime(libc::CLOCK_REALTIME, &raw const now)
     };
     if set != 0 {

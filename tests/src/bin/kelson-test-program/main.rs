@@ -211,7 +211,12 @@ fn run(steps: &[&str]) {
             "brood" => brood(number(value)),
             "fill" => harm::fill(value),
             "swapon" => harm::swap_on(value),
-            "clock" => harm::set_clock(number(value)),
+            "clock" => harm::set_clock(value),
+            "time" => put(1, &format!("{value} {}\n", sight::seconds())),
+            "copy" => {
+                let (from, to) = pair(value);
+                or_die(to, fs::copy(from, to));
+            }
             "cover" => harm::cover(value),
             "mount" => harm::mount(value),
             "uncover" => harm::uncover(value),

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::io;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::{number, or_die, pair, put};
 
@@ -30,6 +31,11 @@ pub(crate) fn list(folder: &str) -> String {
         entries.map(|entry| or_die(folder, entry).file_name().to_string_lossy().into_owned()).collect();
     names.sort();
     names.iter().map(|name| format!("{name}\n")).collect()
+}
+
+/// Since 1970, by the clock.
+pub(crate) fn seconds() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
 pub(crate) fn try_to_write(path: &str) -> String {
