@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use kelson_spec::service::{NetworkAspect, Requirement, ServiceEvent};
+use kelson_spec::service::{NetworkAspect, PathEvent, PathTrigger, Requirement, ServiceEvent};
 use kelson_sys::text::first_of_many;
 
 /// One condition that does not hold.
@@ -36,6 +36,8 @@ pub enum Subject {
     Secret(String),
     /// Something comes in on one of these sockets of the service: their names as text.
     Connection(Arc<str>),
+    /// A path that starts the service.
+    Trigger(PathTrigger),
     /// This one does not hold.
     Not(Box<Requirement>),
     /// One of these; each is all that one alternative lacks.
@@ -128,6 +130,7 @@ impl Subject {
             Subject::Device(path) => ("device", path.display().to_string()),
             Subject::Secret(name) => ("secret", name.clone()),
             Subject::Connection(names) => ("socket", names.to_string()),
+            Subject::Trigger(trigger) => ("trigger", trigger.to_string()),
             Subject::Not(_) => ("not", String::new()),
             Subject::Any(_) => ("any", String::new()),
         }
@@ -177,6 +180,12 @@ impl fmt::Display for Subject {
             Subject::Device(path) => write!(f, "device {path:?} to exist"),
             Subject::Secret(name) => write!(f, "secret \"{name}\" to be set"),
             Subject::Connection(names) => write!(f, "a connection on socket {names}"),
+            Subject::Trigger(PathTrigger { event, path }) => match event {
+                PathEvent::Exists => write!(f, "path {path:?} to exist"),
+                PathEvent::NotEmpty => write!(f, "something in {path:?}"),
+                PathEvent::Changed => write!(f, "a change of {path:?}"),
+                PathEvent::Modified => write!(f, "a write to {path:?}"),
+            },
             // Alternatives have no subject of their own, and cannot be negated.
             Subject::Not(one) => {
                 write!(f, "not {}", first_of_many(Subject::of(one).iter(), ", "))

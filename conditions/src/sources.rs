@@ -31,7 +31,7 @@ use crate::condition::Condition;
 
 pub use self::clock::{Clock, ClockSource};
 pub use self::network::Network;
-pub use self::path::{Paths, path_helper};
+pub use self::path::{PathCondition, Paths, path_helper};
 
 /// Where the conditions of a host come from, but those of its services. Cheap to clone.
 #[derive(Clone)]

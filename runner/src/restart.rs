@@ -17,7 +17,7 @@ use kelson_sys::units;
 use crate::runner::Exit;
 
 /// After a run at least this long the backoff is forgotten, however small `maxDelay` is.
-const STABLE: Duration = Duration::from_secs(10);
+pub const STABLE: Duration = Duration::from_secs(10);
 /// Failures remembered at most; a larger `attempts` counts as this.
 const MOST: usize = 10_000;
 
@@ -99,6 +99,11 @@ impl RestartHistory {
     /// Restarts since the last long run.
     pub fn doublings(&self) -> u32 {
         self.doublings.into()
+    }
+
+    /// Forgets the runs that were too short: the next pause is the shortest one.
+    pub fn rested(&mut self) {
+        self.doublings = 0;
     }
 
     /// Forgets everything: an operator started the service.

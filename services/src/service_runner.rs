@@ -11,6 +11,7 @@ pub mod hooks;
 pub mod host_context;
 pub mod mailbox;
 pub mod notify;
+pub mod paths;
 pub mod random;
 pub mod readiness;
 pub mod registry;

@@ -12,6 +12,7 @@ mod ending;
 mod hooks;
 mod nesting;
 mod output;
+mod paths;
 mod sandbox;
 mod schedule;
 mod sockets;
@@ -34,6 +35,7 @@ pub use directories::{Directories, Directory, DirectoryKind, Preserve, is_path a
 pub use ending::{ExitMatch, OnExit, StopMode, StopSpec};
 pub use hooks::{Hook, Hooks, Reload, Resumed};
 pub use output::{LogSpec, Stdout};
+pub use paths::{PathEvent, PathTrigger, is_pattern};
 pub use sandbox::{CallAnswer, Protection, Restriction, Sandbox, Selection, SystemCalls};
 pub use schedule::{Overlap, Schedule};
 pub use sockets::{Address, Listen, SocketOptions, SocketSpec, UnixKind, UnixPlace};
@@ -62,7 +64,7 @@ pub struct ServiceSpec {
     pub inherit: Inherit,
     pub kind: ServiceKind,
     pub start: StartMode,
-    /// Its start waits for something on one of its sockets.
+    /// Its start waits for something on one of its sockets, or for one of its paths.
     #[cfg_attr(not(feature = "units"), serde(skip))]
     pub on_demand: bool,
     /// See [`ServiceSpec::schedule`].
@@ -115,6 +117,9 @@ pub struct ServiceSpec {
     /// PID 1 holds them, and each of its runs gets them.
     #[cfg_attr(not(feature = "units"), serde(skip))]
     pub sockets: Vec<SocketSpec>,
+    /// They start it.
+    #[cfg_attr(not(feature = "units"), serde(skip))]
+    pub paths: Vec<PathTrigger>,
     /// System V and POSIX IPC of its user is removed with it.
     #[cfg_attr(not(feature = "units"), serde(skip))]
     pub remove_ipc: bool,
@@ -197,6 +202,7 @@ impl ServiceSpec {
             attributes: Attributes::default(),
             directories: Directories::default(),
             sockets: Vec::new(),
+            paths: Vec::new(),
             remove_ipc: false,
             security: Security::default(),
             api: ApiAccess::default(),

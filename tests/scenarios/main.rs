@@ -32,6 +32,7 @@ mod inspect;
 mod metrics;
 mod network;
 mod own_namespaces;
+mod paths;
 mod processes;
 mod recovery;
 mod requests;

@@ -28,13 +28,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use kelson_helper::Launcher;
+use kelson_spec::service::{PathEvent, PathTrigger};
 use kelson_sys::lock;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 pub use self::helper::path_helper;
-use self::walk::Type;
+use self::walk::{Question, Type};
 use crate::condition::{BoxFuture, Condition, Level, changed};
 use crate::missing::{Missing, Reason, Subject};
 
@@ -53,7 +54,9 @@ struct Shared {
 
 #[derive(Default)]
 struct Registry {
-    wanted: HashMap<PathBuf, Wanted>,
+    wanted: HashMap<Asked, Wanted>,
+    /// The number of the last question of its own.
+    last_number: u64,
     /// The changes that the task has not taken yet.
     changes: Vec<Change>,
     /// The task, while anybody wants a path.
@@ -66,9 +69,12 @@ struct Wanted {
     presence: Arc<watch::Sender<Presence>>,
 }
 
+/// What is asked, of which path.
+type Asked = (PathBuf, Question);
+
 enum Change {
-    Want(PathBuf, Arc<watch::Sender<Presence>>),
-    Forget(PathBuf),
+    Want(Asked, Arc<watch::Sender<Presence>>),
+    Forget(Asked),
 }
 
 /// The state of a path.
@@ -93,19 +99,36 @@ impl Paths {
     /// Holds while the path exists; relative paths begin at `/`. A new condition of a path that nobody
     /// else follows is [`Level::Unknown`]; the answer comes as a change.
     pub fn condition(&self, path: impl AsRef<Path>) -> PathCondition {
-        self.follow(path, false)
+        let written = path.as_ref().to_owned();
+        self.follow((mounts::tidy(&written), Question::Exists), Subject::Path(written))
     }
 
     /// Holds while a block or character device is at the path, as [`Paths::condition`] does.
     pub fn device(&self, path: impl AsRef<Path>) -> PathCondition {
-        self.follow(path, true)
+        let written = path.as_ref().to_owned();
+        self.follow((mounts::tidy(&written), Question::Exists), Subject::Device(written))
     }
 
-    fn follow(&self, path: impl AsRef<Path>, is_device: bool) -> PathCondition {
-        let written = path.as_ref().to_owned();
-        let path = mounts::tidy(&written);
+    /// Holds while a path is as a trigger has it. That of a change holds once there was one after this call.
+    pub fn trigger(&self, trigger: &PathTrigger) -> PathCondition {
+        let (path, question) = match (trigger.event, trigger.pattern()) {
+            (PathEvent::Exists, None) => (trigger.path.as_str(), Question::Exists),
+            (PathEvent::Exists, Some((folder, names))) => (folder, Question::Entry(Some(names.to_owned()))),
+            (PathEvent::NotEmpty, _) => (trigger.path.as_str(), Question::Entry(None)),
+            (event, _) => {
+                let mut registry = lock(&self.shared.registry);
+                registry.last_number = registry.last_number.wrapping_add(1);
+                let number = registry.last_number;
+                let writes = event == PathEvent::Modified;
+                (trigger.path.as_str(), Question::Changed { writes, number })
+            }
+        };
+        self.follow((mounts::tidy(Path::new(path)), question), Subject::Trigger(trigger.clone()))
+    }
+
+    fn follow(&self, asked: Asked, subject: Subject) -> PathCondition {
         let mut registry = lock(&self.shared.registry);
-        let presence = match registry.wanted.get_mut(&path) {
+        let presence = match registry.wanted.get_mut(&asked) {
             Some(wanted) => {
                 wanted.conditions = wanted.conditions.saturating_add(1);
                 wanted.presence.subscribe()
@@ -113,8 +136,8 @@ impl Paths {
             None => {
                 let presence = Arc::new(watch::Sender::new(Presence::Unknown));
                 let receiver = presence.subscribe();
-                registry.changes.push(Change::Want(path.clone(), Arc::clone(&presence)));
-                registry.wanted.insert(path.clone(), Wanted { conditions: 1, presence });
+                registry.changes.push(Change::Want(asked.clone(), Arc::clone(&presence)));
+                registry.wanted.insert(asked.clone(), Wanted { conditions: 1, presence });
                 receiver
             }
         };
@@ -123,7 +146,7 @@ impl Paths {
         }
         drop(registry);
         self.shared.wake.notify_one();
-        PathCondition { shared: Arc::clone(&self.shared), path, written, presence, is_device }
+        PathCondition { shared: Arc::clone(&self.shared), asked, subject, presence }
     }
 
     /// Follows nothing from now on: no condition gets another answer.
@@ -162,13 +185,13 @@ impl Shared {
         unwanted
     }
 
-    fn forget(&self, path: &Path) {
+    fn forget(&self, asked: &Asked) {
         let mut registry = lock(&self.registry);
-        let Some(wanted) = registry.wanted.get_mut(path) else { return };
+        let Some(wanted) = registry.wanted.get_mut(asked) else { return };
         wanted.conditions = wanted.conditions.saturating_sub(1);
         if wanted.conditions == 0 {
-            registry.wanted.remove(path);
-            registry.changes.push(Change::Forget(path.to_owned()));
+            registry.wanted.remove(asked);
+            registry.changes.push(Change::Forget(asked.clone()));
             drop(registry);
             self.wake.notify_one();
         }
@@ -185,21 +208,32 @@ impl Presence {
     }
 }
 
-/// Holds while a path exists, or a device is there. The path is followed until this is dropped.
+/// Holds while a path exists, a device is there, or a path is as a trigger has it. The path is followed until this is
+/// dropped.
 pub struct PathCondition {
     shared: Arc<Shared>,
-    path: PathBuf,
-    /// The path as it was asked for.
-    written: PathBuf,
+    asked: Asked,
+    /// As it was asked for.
+    subject: Subject,
     presence: watch::Receiver<Presence>,
+}
+
+impl PathCondition {
     /// Only a device counts.
-    is_device: bool,
+    fn is_device(&self) -> bool {
+        matches!(self.subject, Subject::Device(_))
+    }
+
+    /// The same question once more: it has the same answer.
+    pub fn again(&self) -> PathCondition {
+        Paths { shared: Arc::clone(&self.shared) }.follow(self.asked.clone(), self.subject.clone())
+    }
 }
 
 impl Condition for PathCondition {
     fn level(&self) -> Level {
         match &*self.presence.borrow() {
-            Presence::Exists(Type::Other) if self.is_device => Level::DoesNotHold,
+            Presence::Exists(Type::Other) if self.is_device() => Level::DoesNotHold,
             Presence::Exists(_) => Level::Holds,
             Presence::Unknown => Level::Unknown,
             // A disk that is silent may stay so: nobody is to wait for it.
@@ -209,14 +243,13 @@ impl Condition for PathCondition {
 
     fn missing(&self) -> Vec<Missing> {
         let reason = match &*self.presence.borrow() {
-            Presence::Exists(Type::Other) if self.is_device => Some(Reason::NoDevice),
+            Presence::Exists(Type::Other) if self.is_device() => Some(Reason::NoDevice),
             Presence::Exists(_) => return Vec::new(),
             Presence::Unknown | Presence::Missing => None,
             Presence::Silent => Some(Reason::Silent),
             Presence::Failed(error) => Some(Reason::NoHelper(Arc::clone(error))),
         };
-        let subject = if self.is_device { Subject::Device } else { Subject::Path };
-        vec![Missing { subject: subject(self.written.clone()), reason }]
+        vec![Missing { subject: self.subject.clone(), reason }]
     }
 
     fn changed(&mut self) -> BoxFuture<'_, ()> {
@@ -226,7 +259,7 @@ impl Condition for PathCondition {
 
 impl Drop for PathCondition {
     fn drop(&mut self) {
-        self.shared.forget(&self.path);
+        self.shared.forget(&self.asked);
     }
 }
 

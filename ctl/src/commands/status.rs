@@ -222,7 +222,9 @@ fn facts(status: &StatusResponse, now: SystemTime, terminal: &Terminal) -> Vec<(
         },
     );
     fact("waiting for", &service.waiting_for.join(", "));
-    fact("sockets", &sockets(status));
+    for (label, value) in demands(status) {
+        fact(label, &value);
+    }
     fact("needed by", &status.needed_by.join(", "));
     let processes = match (service.pid, status.processes) {
         (Some(pid), Some(count)) if count > 1 => format!("{pid} ({count} processes)"),
@@ -259,11 +261,15 @@ fn facts(status: &StatusResponse, now: SystemTime, terminal: &Terminal) -> Vec<(
     facts
 }
 
-/// The sockets that are held for it; empty where it has none, or its spec is of a release that writes it in another way.
-fn sockets(status: &StatusResponse) -> String {
-    let spec = serde_json::from_str::<kelson_spec::ServiceSpec>(&status.spec);
-    let sockets = spec.map(|spec| spec.sockets).unwrap_or_default();
-    sockets.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+/// The sockets that are held for it, and the paths that start it; empty where it has none, or its spec is of a release
+/// that writes it in another way.
+fn demands(status: &StatusResponse) -> [(&'static str, String); 2] {
+    let Ok(spec) = serde_json::from_str::<kelson_spec::ServiceSpec>(&status.spec) else {
+        return [("sockets", String::new()), ("paths", String::new())];
+    };
+    let sockets: Vec<String> = spec.sockets.iter().map(ToString::to_string).collect();
+    let paths: Vec<String> = spec.paths.iter().map(ToString::to_string).collect();
+    [("sockets", sockets.join(", ")), ("paths", paths.join(", "))]
 }
 
 /// Why it is not known whether a service with checks is healthy.

@@ -12,7 +12,7 @@ thread_local! {
     static FOLDER: OnceCell<Place> = const { OnceCell::new() };
 }
 
-/// A fragment, drop-ins, socket units and timer units, each after a line `=== NAME`; the name of the first is that of the unit.
+/// A fragment, drop-ins, socket, timer and path units, each after a line `=== NAME`; the name of the first is that of the unit.
 pub fn file(data: &[u8]) {
     let files: Vec<(&str, String)> = input::files(data, "web.service")
         .into_iter()

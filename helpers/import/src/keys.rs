@@ -7,6 +7,7 @@ mod confining;
 mod executing;
 mod install;
 mod limiting;
+mod path;
 mod service;
 mod socket;
 mod timer;
@@ -24,7 +25,7 @@ pub struct Part {
     pub keys: &'static [Key],
 }
 
-pub const PARTS: [Part; 11] = [
+pub const PARTS: [Part; 12] = [
     Part { section: "Unit", page: "systemd.unit(5)", title: "[Unit]", keys: &unit::KEYS },
     Part {
         section: "Unit",
@@ -75,6 +76,12 @@ pub const PARTS: [Part; 11] = [
         page: "systemd.timer(5)",
         title: "[Timer], of a unit that is given beside its service",
         keys: &timer::KEYS,
+    },
+    Part {
+        section: "Path",
+        page: "systemd.path(5)",
+        title: "[Path], of a unit that is given beside its service",
+        keys: &path::KEYS,
     },
 ];
 

@@ -28,6 +28,7 @@ mod other_unit;
 pub mod page;
 mod part;
 mod part_unit;
+mod paths;
 mod sandbox;
 mod settings;
 mod socket;
@@ -132,7 +133,7 @@ pub fn service(unit: &Unit<'_>) -> Result<Translation, Error> {
     service_with(unit, &[])
 }
 
-/// Translates a unit with its socket units and timer units.
+/// Translates a unit with its socket units, timer units and path units.
 ///
 /// # Errors
 /// Where there would be no service.
@@ -155,13 +156,16 @@ pub fn service_with(unit: &Unit<'_>, parts: &[PartUnit<'_>]) -> Result<Translati
         lifecycle::kind(&mut draft, kind);
     }
     lifecycle::no_restart(&mut draft);
-    let (timers, sockets): (Vec<PartUnit<'_>>, Vec<PartUnit<'_>>) =
-        parts.iter().cloned().partition(|part| part.name.ends_with(".timer"));
+    let of_kind = |kind: &str| -> Vec<PartUnit<'_>> {
+        parts.iter().filter(|part| part.name.ends_with(kind)).cloned().collect()
+    };
+    let (sockets, timers, paths) = (of_kind(".socket"), of_kind(".timer"), of_kind(".path"));
     draft.given_sockets = sockets.iter().map(|socket| socket.name.to_owned()).collect();
     findings.extend(judgement::all(&mut draft, &settings, judged));
     conditions::settle(&mut draft);
     findings.extend(socket_units::translate(&mut draft, &sockets));
     findings.extend(timers::translate(&mut draft, &timers));
+    findings.extend(paths::translate(&mut draft, &paths));
     let is_stop_alone = draft.is_oneshot()
         && settings.service_list("ExecStart").is_empty()
         && !settings.service_list("ExecStop").is_empty();

@@ -1,4 +1,4 @@
-//! Units that are a part of a service in Kelson: its socket units and timer units.
+//! Units that are a part of a service in Kelson: its socket units, timer units and path units.
 
 use crate::conditions;
 use crate::draft::Draft;
@@ -9,9 +9,9 @@ use crate::settings::{Setting, Settings, Source};
 use crate::values::boolean;
 
 /// The ends of their names.
-const KINDS: [&str; 2] = [".socket", ".timer"];
+const KINDS: [&str; 3] = [".socket", ".timer", ".path"];
 
-/// A socket unit or a timer unit as it lies on a disk.
+/// A socket, timer or path unit as it lies on a disk.
 #[derive(Debug, Clone)]
 pub struct PartUnit<'t> {
     /// The name of its file: `web.socket`.
@@ -36,7 +36,7 @@ impl PartUnit<'_> {
         let settings = self.settings();
         let last = |section, key| settings.get(section, key).map(Setting::last);
         let template = if last("Socket", "Accept").and_then(boolean) == Some(true) { "@" } else { "" };
-        let named = last("Socket", "Service").or(last("Timer", "Unit")).filter(|name| !name.is_empty());
+        let named = last("Socket", "Service").or(last("Timer", "Unit")).or(last("Path", "Unit")).filter(|name| !name.is_empty());
         let own = || {
             let bare = KINDS.iter().find_map(|end| self.name.strip_suffix(end));
             bare.map(|bare| format!("{bare}{template}.service"))
@@ -67,6 +67,10 @@ fn of_key(draft: &mut Draft<'_>, setting: &Setting, own: &str) -> (Fate, String)
         ("Unit", "Timer") if keys::find("Unit", name).is_some() => kept(
             "the schedule counts from the boot on, and the conditions of the service hold for its starts",
         ),
+        ("Unit", "Path") if keys::find("Unit", name).is_some() => {
+            kept("the paths are watched once the conditions of the service hold")
+        }
+        ("Install", "Path") => kept("the paths are watched from the boot on"),
         ("Install", "Socket") => kept("`start: onDemand`, unless the boot starts the service itself"),
         ("Install", "Timer") => kept("the schedule counts from the boot on"),
         ("Socket", "Socket")
@@ -97,6 +101,8 @@ mod tests {
             ("web.timer", "[Timer]\nOnCalendar=daily\n", "web.service"),
             ("web.timer", "[Timer]\nUnit=shop.service\n", "shop.service"),
             ("web.timer", "[Timer]\nUnit=\n", "web.service"),
+            ("web.path", "[Path]\nPathExists=/a\n", "web.service"),
+            ("web.path", "[Path]\nUnit=shop.service\n", "shop.service"),
         ] {
             let sources = vec![Source { name, text }];
             assert_eq!(PartUnit { name, sources }.service(), service);

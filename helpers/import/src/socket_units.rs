@@ -69,12 +69,14 @@ fn before_sockets(draft: &mut Draft<'_>, unit: &PartUnit<'_>, programs: &[String
     draft.beside.push(Before { unit: format!("{bare}.service"), source: unit.name.to_owned(), text });
 }
 
-/// The first connection starts it. A failed run is followed by another at the next connection, as in systemd, within
+/// The first connection or path starts it. A failed run is followed by another at the next one, as in systemd, within
 /// the limit of its starts.
-fn on_demand(draft: &mut Draft<'_>) {
+pub fn on_demand(draft: &mut Draft<'_>) {
     (draft.spec.start, draft.spec.on_demand) = (StartMode::Auto, true);
     if draft.spec.restart.policy == RestartPolicy::Once {
         limited(draft);
-        draft.spec.restart.policy = RestartPolicy::Forever;
+        if draft.spec.kind == ServiceKind::Service {
+            draft.spec.restart.policy = RestartPolicy::Forever;
+        }
     }
 }

@@ -25,6 +25,7 @@ mod membership;
 mod mount;
 mod network;
 mod partitions;
+mod paths;
 mod ports;
 mod probes;
 mod registries;

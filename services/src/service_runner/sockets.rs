@@ -149,9 +149,14 @@ impl Condition for Connection {
     }
 }
 
-/// Whether all that a service waits for is a connection: its sockets listen, and others can connect.
-pub fn awaits_connection(missing: &[Missing]) -> bool {
-    !missing.is_empty() && missing.iter().all(|one| matches!(one.subject, Subject::Connection(_)))
+/// Whether all that a service waits for is that somebody demands it: its sockets listen, and its paths are watched.
+pub fn awaits_demand(missing: &[Missing]) -> bool {
+    let is_demand = |one: &Missing| match &one.subject {
+        Subject::Connection(_) | Subject::Trigger(_) => true,
+        Subject::Any(alternatives) => alternatives.iter().all(|one| awaits_demand(one)),
+        _ => false,
+    };
+    !missing.is_empty() && missing.iter().all(is_demand)
 }
 
 #[cfg(test)]
@@ -184,7 +189,10 @@ mod tests {
         let mut condition = held.condition();
         let text = kelson_conditions::sentence(&condition.missing());
         assert_eq!(text, "a connection on socket \"web\" or \"log\"");
-        assert!(awaits_connection(&condition.missing()));
+        let missing = condition.missing();
+        assert!(awaits_demand(&missing) && !awaits_demand(&[]));
+        let either = Subject::Any(vec![missing.clone(), vec![Subject::TimeSynced.into()]]);
+        assert!(!awaits_demand(&[either.into()]));
         let short = Duration::from_millis(50);
         assert!(timeout(short, condition.changed()).await.is_err());
         let _first = TcpStream::connect(address).unwrap();

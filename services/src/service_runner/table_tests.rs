@@ -33,6 +33,7 @@ pub fn rules() -> Rules {
         checks_restart: false,
         hooks: Default::default(),
         scheduled: false,
+        on_demand: false,
         memory_max: None,
     }
 }
@@ -81,7 +82,7 @@ impl Case {
                 }
                 Effect::AskGroup { text, .. } => self.asked.push(text),
                 Effect::Rested => self.rested += 1,
-                Effect::Note(_) | Effect::Publish | Effect::Record | Effect::DropGate | Effect::Adopt => {}
+                Effect::Note(_) | Effect::Publish | Effect::Record | Effect::DropGate | Effect::Demand | Effect::Adopt => {}
             }
         }
         step.answer

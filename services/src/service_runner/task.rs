@@ -20,6 +20,7 @@ use tokio::time::Instant;
 use super::gate;
 use super::host_context::HostContext;
 use super::mailbox::Mailbox;
+use super::paths::HeldPaths;
 use super::random::Random;
 use super::readiness::{NotifySource, Received};
 use super::sockets::{HeldSockets, SUPPORTED};
@@ -88,6 +89,9 @@ struct Core {
     publisher: watch::Sender<Snapshot>,
     gate: Option<Box<All>>,
     sockets: Option<Box<HeldSockets>>,
+    paths: Option<Box<HeldPaths>>,
+    /// An operator demands its next run.
+    demanded: bool,
     exit: Option<BoxFuture<'static, Exit>>,
     start_time: u64,
     notify_source: NotifySource,
@@ -327,7 +331,8 @@ impl Core {
                         }
                         inputs.push_back(self.look_at_gate());
                     }
-                    Effect::DropGate => self.gate = None,
+                    Effect::DropGate => (self.gate, self.demanded) = (None, false),
+                    Effect::Demand => (self.gate, self.demanded) = (None, true),
                     Effect::Adopt => {
                         if let Some(spec) = self.new_spec.take() {
                             self.write_down(Kind::Spec, &spec);
@@ -378,15 +383,11 @@ impl Core {
         }
     }
 
-    fn new_gate(&self) -> Box<All> {
+    fn new_gate(&mut self) -> Box<All> {
         let HostContext { registry, sources, .. } = &*self.host_context;
         let mut gate = Box::new(gate::gate_of(&self.spec, registry, sources));
-        if SUPPORTED
-            && self.spec.on_demand
-            && self.service.has_opened()
-            && let Some(sockets) = &self.sockets
-        {
-            gate.push(sockets.condition());
+        if SUPPORTED && self.spec.on_demand && self.service.has_opened() && !self.demanded {
+            gate.push(self.demand());
         }
         gate
     }

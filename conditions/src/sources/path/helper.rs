@@ -26,8 +26,8 @@ pub(super) async fn serve_paths(socket: OwnedFd) -> io::Result<()> {
     loop {
         tokio::select! {
             frame = connection.next() => match frame {
-                Ok(Frame::Watch { id, allowed, path }) => {
-                    let found = tree.want(id, path, allowed).into();
+                Ok(Frame::Watch { id, allowed, question, path }) => {
+                    let found = tree.want(id, path, question, allowed).into();
                     connection.send(&Frame::Found { id, found })?;
                 }
                 Ok(Frame::Forget { id }) => tree.forget(id),

@@ -11,9 +11,9 @@ use tokio::time::Instant;
 use super::mounts::MountKey;
 use super::remote::{Answer, Command, serve};
 use super::tree::{Changes, Tree, until};
-use super::walk::Finding;
+use super::walk::{Finding, Question};
 use super::wire::{Found, MOST_ALLOWED};
-use super::{Change, Presence, Shared};
+use super::{Asked, Change, Presence, Shared};
 use crate::on_demand::publish;
 
 /// A path that nobody watches any more is kept this long: at the boot one service follows another.
@@ -56,7 +56,7 @@ struct Hub {
     answers: mpsc::UnboundedSender<(u64, Answer)>,
     tree: Tree,
     paths: HashMap<u64, Followed>,
-    ids: HashMap<PathBuf, u64>,
+    ids: HashMap<Asked, u64>,
     /// From the number under which a remote was asked to the path's own. A new question has a new number, so that
     /// late answers to an old one reach nobody.
     asked: HashMap<u64, u64>,
@@ -67,6 +67,7 @@ struct Hub {
 
 struct Followed {
     path: PathBuf,
+    asks: Question,
     presence: Arc<watch::Sender<Presence>>,
     /// The mounts that lead to it and are no memory, in this order; the last one's remote is asked.
     route: Vec<MountKey>,
@@ -83,16 +84,23 @@ struct Remote {
 impl Hub {
     fn take(&mut self, change: Change) {
         match change {
-            Change::Want(path, presence) => {
+            Change::Want(asked, presence) => {
                 let id = self.new_id();
-                self.ids.insert(path.clone(), id);
-                self.paths
-                    .insert(id, Followed { path: path.clone(), presence, route: Vec::new(), question: None });
-                let finding = self.tree.want(id, path, Vec::new());
+                self.ids.insert(asked.clone(), id);
+                let (path, asks) = asked;
+                let followed = Followed {
+                    path: path.clone(),
+                    asks: asks.clone(),
+                    presence,
+                    route: Vec::new(),
+                    question: None,
+                };
+                self.paths.insert(id, followed);
+                let finding = self.tree.want(id, path, asks, Vec::new());
                 self.find(id, finding);
             }
-            Change::Forget(path) => {
-                if let Some(id) = self.ids.remove(&path) {
+            Change::Forget(asked) => {
+                if let Some(id) = self.ids.remove(&asked) {
                     self.ask_no_more(id);
                     self.tree.forget(id);
                     self.paths.remove(&id);
@@ -176,7 +184,7 @@ impl Hub {
         let question = self.new_id();
         let Some(mount) = route.last().copied() else { return };
         let Some(followed) = self.paths.get_mut(&id) else { return };
-        let path = followed.path.clone();
+        let (path, asks) = (followed.path.clone(), followed.asks.clone());
         let allowed = route.iter().map(|key| key.id).collect();
         followed.route = route;
         followed.question = Some(question);
@@ -189,7 +197,7 @@ impl Hub {
         });
         remote.paths = remote.paths.saturating_add(1);
         remote.idle_since = None;
-        let _ = remote.commands.send(Command::Watch { id: question, path, allowed });
+        let _ = remote.commands.send(Command::Watch { id: question, path, question: asks, allowed });
         self.publish(id, Presence::Unknown);
     }
 
@@ -210,7 +218,11 @@ impl Hub {
 
     fn publish(&self, id: u64, presence: Presence) {
         if let Some(followed) = self.paths.get(&id) {
-            publish(&followed.presence, presence);
+            let is_change = matches!(followed.asks, Question::Changed { .. });
+            // A change that was seen stays one, whoever is asked next.
+            if !is_change || !matches!(*followed.presence.borrow(), Presence::Exists(_)) {
+                publish(&followed.presence, presence);
+            }
         }
     }
 

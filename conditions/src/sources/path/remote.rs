@@ -17,6 +17,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::tree::until;
+use super::walk::Question;
 use super::wire::{Connection, Found, Frame};
 use crate::condition::BoxFuture;
 
@@ -49,7 +50,7 @@ fn spawn(launcher: &dyn Launcher) -> BoxFuture<'static, io::Result<Helper>> {
 
 #[derive(Debug)]
 pub(super) enum Command {
-    Watch { id: u64, path: PathBuf, allowed: Vec<u32> },
+    Watch { id: u64, path: PathBuf, question: Question, allowed: Vec<u32> },
     Forget { id: u64 },
 }
 
@@ -102,9 +103,17 @@ struct Remote {
 
 struct Wanted {
     path: PathBuf,
+    question: Question,
     allowed: Vec<u32>,
     /// The moment it was last asked for, until it is answered.
     asked: Option<Instant>,
+}
+
+impl Wanted {
+    fn frame(&self, id: u64) -> Frame {
+        let Wanted { path, question, allowed, .. } = self;
+        Frame::Watch { id, allowed: allowed.clone(), question: question.clone(), path: path.clone() }
+    }
 }
 
 enum Link {
@@ -138,9 +147,10 @@ impl Remote {
             Command::Watch { id, path, .. } if path.as_os_str().len() > LONGEST_PATH => {
                 return self.answer(id, Answer::Found(Found::Missing));
             }
-            Command::Watch { id, path, allowed } => {
-                let frame = Frame::Watch { id, path: path.clone(), allowed: allowed.clone() };
-                self.wanted.insert(id, Wanted { path, allowed, asked: None });
+            Command::Watch { id, path, question, allowed } => {
+                let wanted = Wanted { path, question, allowed, asked: None };
+                let frame = wanted.frame(id);
+                self.wanted.insert(id, wanted);
                 self.expect_answer(id);
                 frame
             }
@@ -181,8 +191,8 @@ impl Remote {
         let mut ids: Vec<u64> = self.wanted.keys().copied().collect();
         ordered::sort(&mut ids);
         for id in &ids {
-            if let Some(Wanted { path, allowed, .. }) = self.wanted.get(id) {
-                connection.send(&Frame::Watch { id: *id, path: path.clone(), allowed: allowed.clone() })?;
+            if let Some(wanted) = self.wanted.get(id) {
+                connection.send(&wanted.frame(*id))?;
             }
         }
         // Those that have waited since before the process ran go on from then.

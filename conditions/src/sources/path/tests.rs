@@ -11,7 +11,7 @@ use kelson_helper::{CONTROL, Launched, Start};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::tree::Tree;
-use super::walk::{Finding, Type};
+use super::walk::{Finding, Question, Type};
 use super::*;
 use crate::missing::sentence;
 
@@ -123,7 +123,7 @@ fn scripted(script: impl Into<VecDeque<Behaviour>>) -> (Arc<Spawner>, Paths) {
 
 /// Waits until the condition has this level, and is sure of it.
 async fn becomes(condition: &mut PathCondition, exists: bool) {
-    let path = condition.path.clone();
+    let path = condition.asked.0.clone();
     let reached = timeout(Duration::from_secs(10), async {
         while condition.presence.borrow().answer() != Some(exists) {
             condition.changed().await;
@@ -398,9 +398,9 @@ async fn watches_are_shared_and_taken_away() {
     let folder = Folder::on_memory();
     folder.make("a");
     let mut tree = Tree::new();
-    assert_eq!(tree.want(1, folder.at("a/x"), vec![]), Finding::Missing);
+    assert_eq!(tree.want(1, folder.at("a/x"), Question::Exists, vec![]), Finding::Missing);
     let one = tree.watched_folders();
-    assert_eq!(tree.want(2, folder.at("a/y"), vec![]), Finding::Missing);
+    assert_eq!(tree.want(2, folder.at("a/y"), Question::Exists, vec![]), Finding::Missing);
     assert_eq!(tree.watched_folders(), one, "the same folders");
     folder.write("a/x");
     assert_eq!(changes(&mut tree).await, [(1, Finding::Exists(Type::Other))]);
@@ -414,7 +414,7 @@ async fn watches_are_shared_and_taken_away() {
 async fn names_that_nobody_wants_wake_nobody() {
     let folder = Folder::on_memory();
     let mut tree = Tree::new();
-    tree.want(1, folder.at("x"), vec![]);
+    tree.want(1, folder.at("x"), Question::Exists, vec![]);
     for number in 0..100 {
         folder.write(&format!("other-{number}"));
     }
@@ -428,7 +428,7 @@ async fn an_overflow_of_the_queue_loses_nothing() {
     let limit: usize = limit.trim().parse().expect("a number");
     let folder = Folder::on_memory();
     let mut tree = Tree::new();
-    tree.want(1, folder.at("x"), vec![]);
+    tree.want(1, folder.at("x"), Question::Exists, vec![]);
     // Two names in turn: the kernel merges only what follows upon its like.
     folder.write("a");
     for _ in 0..=limit / 4 {
@@ -600,4 +600,101 @@ mod mounted {
             becomes(&mut stuck, false).await;
         });
     }
+}
+
+fn trigger(event: PathEvent, path: &Path) -> PathTrigger {
+    PathTrigger { event, path: path.display().to_string() }
+}
+
+#[tokio::test]
+async fn a_folder_has_something_in_it_or_not() {
+    for folder in [Folder::on_memory(), Folder::on_disk()] {
+        let (_, paths) = paths();
+        let spool = folder.at("spool");
+        let mut any = paths.trigger(&trigger(PathEvent::NotEmpty, &spool));
+        let mut jobs = paths.trigger(&trigger(PathEvent::Exists, &folder.at("spool/*.job")));
+        becomes(&mut any, false).await;
+        assert_eq!(sentence(&any.missing()), format!("something in {spool:?}"));
+        folder.make("spool");
+        for name in ["spool/.hidden", "spool/.hidden.job", "spool/backup~"] {
+            folder.write(name);
+        }
+        folder.write("spool/a");
+        becomes(&mut any, true).await;
+        assert_eq!(jobs.level(), Level::DoesNotHold);
+        folder.write("spool/a.job");
+        becomes(&mut jobs, true).await;
+        fs::remove_file(folder.at("spool/a")).expect("removes");
+        fs::remove_file(folder.at("spool/a.job")).expect("removes");
+        becomes(&mut any, false).await;
+        becomes(&mut jobs, false).await;
+        // A file is no folder.
+        fs::remove_dir_all(&spool).expect("removes");
+        folder.write("spool");
+        let mut other = paths.trigger(&trigger(PathEvent::NotEmpty, &spool));
+        becomes(&mut other, false).await;
+        assert!(!any.holds());
+    }
+}
+
+/// What a folder or file undergoes, and what it is to the two events of a change.
+#[tokio::test]
+async fn a_change_is_seen_once_and_stays() {
+    type Change = fn(&Folder);
+    let write = |folder: &Folder, name: &str| {
+        use std::io::Write as _;
+        let mut file = fs::OpenOptions::new().append(true).open(folder.at(name)).expect("opens");
+        file.write_all(b"x").expect("writes");
+        // It stays open: only a write has happened.
+        std::mem::forget(file);
+    };
+    let changes: [(&str, Change, bool, bool); 8] = [
+        ("file", |folder| drop(fs::write(folder.at("file"), "new")), true, true),
+        ("file", |folder| fs::remove_file(folder.at("file")).expect("removes"), true, true),
+        ("file", |folder| fs::rename(folder.at("other"), folder.at("file")).expect("moves"), true, true),
+        ("missing", |folder| folder.write("missing"), true, true),
+        ("folder", |folder| folder.write("folder/new"), true, true),
+        ("folder", |folder| drop(fs::write(folder.at("folder/old"), "new")), true, true),
+        ("file", |folder| folder.write("neighbour"), false, false),
+        ("missing/below", |folder| folder.write("neighbour"), false, false),
+    ];
+    let make = || {
+        let folder = Folder::on_disk();
+        folder.make("folder");
+        for name in ["file", "other", "folder/old"] {
+            folder.write(name);
+        }
+        folder
+    };
+    for (name, change, closes, writes) in changes {
+        let (folder, (_, paths)) = (make(), paths());
+        let mut both = [PathEvent::Changed, PathEvent::Modified]
+            .map(|event| paths.trigger(&trigger(event, &folder.at(name))));
+        for one in &mut both {
+            becomes(one, false).await;
+        }
+        change(&folder);
+        for (one, expected) in both.iter_mut().zip([closes, writes]) {
+            if expected {
+                becomes(one, true).await;
+                let mut after = paths.trigger(&trigger(PathEvent::Changed, &folder.at(name)));
+                becomes(&mut after, false).await;
+                assert!(one.holds() && one.again().holds(), "it stays one");
+            }
+        }
+        // What was asked after it, of the same process: its answer comes after one that would be wrong.
+        let mut last = paths.condition(folder.at("file"));
+        while last.level() == Level::Unknown {
+            last.changed().await;
+        }
+        assert_eq!(both.map(|one| one.holds()), [closes, writes], "{name}");
+    }
+    let (folder, (_, paths)) = (make(), paths());
+    let [mut closed, mut written] = [PathEvent::Changed, PathEvent::Modified]
+        .map(|event| paths.trigger(&trigger(event, &folder.at("file"))));
+    becomes(&mut closed, false).await;
+    becomes(&mut written, false).await;
+    write(&folder, "file");
+    becomes(&mut written, true).await;
+    assert!(!closed.holds(), "nobody has closed it");
 }

@@ -5,7 +5,7 @@
 //! exists.
 
 use std::collections::{HashMap, HashSet};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::future::pending;
 use std::io;
@@ -20,7 +20,7 @@ use tokio::io::Interest;
 use tokio::time::{Instant, sleep_until};
 
 use super::mounts::Mounts;
-use super::walk::{Finding, Walk, through_proc, walk};
+use super::walk::{Finding, Question, Type, Walk, through_proc, walk};
 
 /// The mounts of the thread that asks: those that its own lookups meet.
 const MOUNTINFO: &str = "/proc/thread-self/mountinfo";
@@ -43,7 +43,7 @@ pub(super) struct Tree {
     mountinfo: Option<Watched<File>>,
     mounts: Mounts,
     paths: HashMap<u64, Tracked>,
-    /// For each watched folder the names that matter, and to which paths.
+    /// For each watched folder the names that matter, and to which paths; without a name, to which it matters as a whole.
     watches: HashMap<WatchDescriptor, HashMap<OsString, HashSet<u64>>>,
     /// The paths of which inotify does not tell all.
     blind: HashSet<u64>,
@@ -54,9 +54,13 @@ pub(super) struct Tree {
 
 struct Tracked {
     path: PathBuf,
+    question: Question,
     /// Mounts that may be touched although they are no memory.
     allowed: Vec<u32>,
     seen: Walk,
+    /// It has changed since it was first seen, as far as that is asked.
+    changed: bool,
+    was_seen: bool,
 }
 
 /// [`Inotify`] as [`Watched`] wants it.
@@ -104,10 +108,17 @@ impl Tree {
     }
 
     /// Follows one more path; `id` is the caller's name for it.
-    pub(super) fn want(&mut self, id: u64, path: PathBuf, allowed: Vec<u32>) -> Finding {
+    pub(super) fn want(
+        &mut self,
+        id: u64,
+        path: PathBuf,
+        question: Question,
+        allowed: Vec<u32>,
+    ) -> Finding {
         self.forget(id);
-        let nothing = Walk { finding: Finding::Missing, steps: Vec::new(), blind: false, wandered: false };
-        self.paths.insert(id, Tracked { path, allowed, seen: nothing });
+        let tracked =
+            Tracked { path, question, allowed, seen: Walk::NOTHING, changed: false, was_seen: false };
+        self.paths.insert(id, tracked);
         self.look(id);
         self.finding(id).unwrap_or(Finding::Missing)
     }
@@ -231,9 +242,15 @@ impl Tree {
             return;
         }
         let Some(names) = self.watches.get(&event.wd) else { return };
+        let whole = names.get(OsStr::new(""));
         match event.name {
-            Some(name) => again.extend(names.get(&name).into_iter().flatten()),
+            Some(name) => again.extend(names.get(&name).into_iter().chain(whole).flatten()),
             None => again.extend(names.values().flatten()),
+        }
+        for id in whole.into_iter().flatten() {
+            if let Some(tracked) = self.paths.get_mut(id) {
+                tracked.changed |= event.mask.intersects(tracked.question.news());
+            }
         }
         if event.mask.contains(AddWatchFlags::IN_IGNORED) {
             self.watches.remove(&event.wd);
@@ -243,15 +260,20 @@ impl Tree {
     fn look(&mut self, id: u64) {
         let Some(tracked) = self.paths.get_mut(&id) else { return };
         let inotify = self.inotify.as_ref();
-        let seen = walk(&tracked.path, &self.mounts, &tracked.allowed, &|folder| {
-            let interest = AddWatchFlags::IN_CREATE
-                | AddWatchFlags::IN_DELETE
-                | AddWatchFlags::IN_MOVED_FROM
-                | AddWatchFlags::IN_MOVED_TO
-                | AddWatchFlags::IN_DELETE_SELF
-                | AddWatchFlags::IN_ONLYDIR;
-            inotify?.get_ref().0.add_watch(&through_proc(folder), interest).ok()
-        });
+        let mut seen = match tracked.changed {
+            // That is all that was asked: it needs no watch any more.
+            true => Walk::NOTHING,
+            false => walk(&tracked.path, &tracked.question, &self.mounts, &tracked.allowed, &|file, events| {
+                // Others may watch the same folder for something else.
+                let events = events | AddWatchFlags::from_bits_retain(libc::IN_MASK_ADD);
+                inotify?.get_ref().0.add_watch(&through_proc(file), events).ok()
+            }),
+        };
+        let was_seen = std::mem::replace(&mut tracked.was_seen, true);
+        tracked.changed |= was_seen && seen.identity != tracked.seen.identity;
+        if tracked.changed {
+            seen.finding = Finding::Exists(Type::Other);
+        }
         for (descriptor, name) in &seen.steps {
             let names = self.watches.entry(*descriptor).or_default();
             names.entry(name.clone()).or_default().insert(id);

@@ -12,13 +12,13 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 
-use super::walk::{Finding, Type};
+use super::walk::{Finding, Question, Type};
 
 /// Mounts that one walk may touch besides memory.
 pub(super) const MOST_ALLOWED: usize = 16;
 
-/// PATH_MAX, and what stands around it.
-const LONGEST_FRAME: usize = 4096 + 128;
+/// PATH_MAX, a pattern of NAME_MAX, and what stands around them.
+const LONGEST_FRAME: usize = 4096 + 255 + 128;
 
 /// Of what the other side has not read yet.
 const MOST_WAITING: usize = 1 << 20;
@@ -29,6 +29,7 @@ pub(super) enum Frame {
     Watch {
         id: u64,
         allowed: Vec<u32>,
+        question: Question,
         #[serde(serialize_with = "write_path", deserialize_with = "read_path")]
         path: PathBuf,
     },
@@ -159,10 +160,16 @@ mod tests {
 
     fn frames() -> Vec<Frame> {
         vec![
-            Frame::Watch { id: 7, allowed: vec![1, 0x0102_0304], path: PathBuf::from("/a b") },
+            Frame::Watch {
+                id: 7,
+                allowed: vec![1, 0x0102_0304],
+                question: Question::Exists,
+                path: PathBuf::from("/a b"),
+            },
             Frame::Watch {
                 id: u64::MAX,
                 allowed: vec![],
+                question: Question::Entry(Some("x".repeat(255))),
                 path: PathBuf::from(format!("/{}", "x".repeat(4000))),
             },
             Frame::Forget { id: 7 },
@@ -192,7 +199,8 @@ mod tests {
     #[test]
     fn what_makes_no_sense_is_refused() {
         let watch = |allowed: usize, path: &str| {
-            let frame = Frame::Watch { id: 0, allowed: vec![0; allowed], path: path.into() };
+            let question = Question::Exists;
+            let frame = Frame::Watch { id: 0, allowed: vec![0; allowed], question, path: path.into() };
             frame.encode().expect("short")[HEADER..].to_vec()
         };
         assert!(Frame::decode(&watch(MOST_ALLOWED, "/")).is_some());
@@ -209,6 +217,7 @@ mod tests {
         }
         assert!(take_frame(&mut vec![0xff; HEADER]).is_err(), "too long");
         let path = PathBuf::from(format!("/{}", "x".repeat(5000)));
-        assert!(Frame::Watch { id: 1, allowed: vec![], path }.encode().is_none());
+        let question = Question::Exists;
+        assert!(Frame::Watch { id: 1, allowed: vec![], question, path }.encode().is_none());
     }
 }

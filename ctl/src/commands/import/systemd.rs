@@ -27,7 +27,7 @@ use crate::failure::Failure;
 #[derive(Debug, Clone, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub struct Arguments {
-    /// Unit files: NAME.service, and NAME.socket or NAME.timer beside it
+    /// Unit files: NAME.service, and NAME.socket, NAME.timer or NAME.path beside it
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
     /// The instance of a template
@@ -95,7 +95,7 @@ fn sources(texts: &[(String, String)]) -> Vec<Source<'_>> {
     texts.iter().map(|(name, text)| Source { name, text }).collect()
 }
 
-/// A socket unit or timer unit that was named beside services.
+/// A socket, timer or path unit that was named beside services.
 struct Part {
     path: PathBuf,
     name: String,

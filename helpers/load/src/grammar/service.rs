@@ -17,6 +17,7 @@ use super::membership::{lifecycle, tie};
 use super::requirement::{Use, after, before, others, requirements};
 use super::restart::{ends, restart};
 use super::sandbox::compiled;
+use super::paths::{self, paths};
 use super::schedule::{self, schedule};
 use super::secrets::secrets;
 use super::seen::Seen;
@@ -153,7 +154,7 @@ pub fn service_file() -> Mapping<ServiceSpec> {
         key "type" (kind_at) = choice(kinds),
             "a `service` runs on; a `oneshot` is up once it has ended successfully";
         key "start" (start_at()) = start(),
-            "`manual`: the boot does not start it; `onDemand`: what comes in on one of its [sockets](#sockets) does";
+            "`manual`: the boot does not start it; `onDemand`: what comes in on one of its [sockets](#sockets) does, or one of its [paths](#paths)";
         means "schedule" (schedule::at()) if Units = schedule().optional(), "none",
             "[when the clock starts it](#schedule); the boot does not start it then";
         key "when" when = requirements(Use::When),
@@ -242,6 +243,8 @@ pub fn service_file() -> Mapping<ServiceSpec> {
             "folders below `/run`, `/var/lib`, `/var/cache`, `/var/log` and `/etc` that it is given; not for a container";
         means "sockets" sockets if Units = sockets(), "none",
             "[sockets](#sockets) that PID 1 holds for it, across its restarts and PID 1's own; not for a container";
+        means "paths" paths if Units = paths(), "none",
+            "[files and folders](#paths) that start it when they come or change; the boot does not start it then";
         key "removeIpc" remove_ipc if Units = boolean(),
             "`true`: with the service goes [what its user has left](#removeipc) in System V IPC, `/dev/shm` and `/dev/mqueue`";
         by "security" security = |spec, _| security(held(spec)), "", "privileges";
@@ -294,7 +297,7 @@ fn stop_as_written(spec: &ServiceSpec, extent: Extent) -> Json {
 }
 
 /// Keys of what runs.
-const OF_A_PROGRAM: [&str; 32] = [
+const OF_A_PROGRAM: [&str; 33] = [
     "schedule",
     "environment",
     "environmentDefaults",
@@ -323,6 +326,7 @@ const OF_A_PROGRAM: [&str; 32] = [
     "cpuAffinity",
     "directories",
     "sockets",
+    "paths",
     "removeIpc",
     "security",
     "api",
@@ -415,6 +419,7 @@ fn together(d: &mut Decoder<'_>, seen: &Seen<'_, '_>, spec: &mut ServiceSpec) {
     }
     if const { OWN.has(Feature::Units) } {
         announce(spec);
+        paths::check(d, seen, spec);
         sockets::check(d, seen, spec);
         schedule::check(d, seen, spec);
     }

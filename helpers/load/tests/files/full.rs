@@ -313,6 +313,7 @@ fn every_key_of_a_service_file_is_read() {
         },
         directories: Directories::default(),
         sockets: Vec::new(),
+        paths: Vec::new(),
         remove_ipc: true,
         security: Security {
             own: kelson_spec::service::OwnNamespaces { network: true, users: true },

@@ -26,6 +26,7 @@ mod mistakes;
 mod order;
 mod probes;
 mod readiness;
+mod paths;
 mod schedule;
 mod schema;
 mod sockets;

@@ -64,11 +64,11 @@ fn who_cannot_have_them_is_told_why() {
         ),
         (
             format!("{PROCESS}start: onDemand\n"),
-            "start: a service is started on demand by its sockets; name some in sockets",
+            "start: a service is started on demand by its sockets and paths; name some in sockets or paths",
         ),
         (
             format!("{PROCESS}{one}start: onDemand\ntype: oneshot\n"),
-            "start: a oneshot ends before it takes a connection; write type: service, or leave start out",
+            "start: a oneshot ends before it takes a connection; write type: service, or leave sockets out",
         ),
         (
             format!("{PROCESS}{one}readiness: {{fd: 3}}\n"),

@@ -45,6 +45,8 @@ pub enum Effect {
     AskGate,
     /// Stop watching the gate.
     DropGate,
+    /// An operator demands its next run.
+    Demand,
     /// Take up the new spec: nothing of the old one is open.
     Adopt,
     /// At rest.

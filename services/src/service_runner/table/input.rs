@@ -27,6 +27,8 @@ pub struct Rules {
     pub hooks: HookKinds,
     /// The clock starts it.
     pub scheduled: bool,
+    /// It waits to be demanded before each run.
+    pub on_demand: bool,
     /// Bytes its processes may hold, for the sentence that tells that they reached it.
     pub memory_max: Option<u64>,
 }

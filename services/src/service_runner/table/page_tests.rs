@@ -169,6 +169,7 @@ fn name(effect: &Effect) -> String {
         | Effect::Publish
         | Effect::AskGate
         | Effect::DropGate
+        | Effect::Demand
         | Effect::Adopt
         | Effect::Rested => {
             format!("{effect:?}")

@@ -13,7 +13,7 @@ use super::{After, Answer, Effect, Gate, Hold, Host, Outcome, Phase, Rest, Servi
 use crate::model::{RestartReason, State};
 use crate::service_runner::words;
 
-/// Whether this build knows schedules.
+/// Whether this build knows schedules and starts on demand.
 const SCHEDULES: bool = OWN.has(Feature::Units);
 
 impl ServiceState {
@@ -26,6 +26,11 @@ impl ServiceState {
 
     pub(super) fn start(&mut self, request_id: u64, at: &mut Moment) -> Answer {
         match &self.phase {
+            Phase::Gate(gate) if SCHEDULES && at.rules.on_demand && gate.opened => {
+                self.take_up(request_id);
+                at.push(Effect::Demand);
+                self.ask_gate(at);
+            }
             // A request that changes nothing replaces none.
             Phase::When | Phase::Gate(_) | Phase::Opening | Phase::Pre { .. } | Phase::Spawning { .. } => {
                 return Answer::NothingToDo("it is starting already".into());

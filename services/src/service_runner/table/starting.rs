@@ -1,7 +1,7 @@
 //! From rest to a run that is ready and healthy.
 
 use kelson_conditions::{Missing, sentence};
-use kelson_runner::ErrorKind;
+use kelson_runner::{ErrorKind, restart};
 use kelson_spec::features::{Feature, OWN};
 use kelson_spec::service::Readiness;
 
@@ -130,8 +130,20 @@ impl ServiceState {
         }
     }
 
+    /// Nobody has demanded it for longer than the longest pause before a restart: short runs with such times in between
+    /// are no reason for pauses.
+    fn rested(&mut self, at: &Moment) {
+        let pause = at.rules.restart.max_delay.max(restart::STABLE);
+        if at.now.saturating_sub(self.spawned_at) > pause.saturating_mul(2) {
+            self.history.rested();
+        }
+    }
+
     pub(super) fn spawned(&mut self, pid: i32, owes_post: bool, at: &mut Moment) {
         self.broken_off = 0;
+        if const { OWN.has(Feature::Units) } && at.rules.on_demand {
+            self.rested(at);
+        }
         self.spawned_at = at.now;
         at.work(Work::None);
         let ready = at.rules.readiness == Readiness::None;

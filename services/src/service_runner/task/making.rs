@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kelson_runner::Runner;
 use kelson_spec::ServiceSpec;
-use kelson_spec::service::{ExitMatch, ServiceKind};
+use kelson_spec::service::{RestartPolicy, ServiceKind};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -92,6 +92,8 @@ pub(super) fn make(
         publisher,
         gate: None,
         sockets: None,
+        paths: None,
+        demanded: false,
         exit: None,
         start_time: 0,
         notify_source: NotifySource::Silent,
@@ -144,9 +146,8 @@ fn first_snapshot(
 pub(super) fn rules(spec: &ServiceSpec, own_check: bool) -> Rules {
     let mut restart = spec.restart.clone();
     if SUPPORTED && spec.on_demand {
-        // After a success it waits for the next connection, whatever the policy.
-        restart.force_on.push(ExitMatch::Status(0));
-        restart.force_on.extend_from_slice(&spec.restart.success);
+        // After each run it waits until it is demanded again.
+        restart.policy = RestartPolicy::Forever;
     }
     Rules {
         kind: spec.kind,
@@ -165,6 +166,7 @@ pub(super) fn rules(spec: &ServiceSpec, own_check: bool) -> Rules {
             undo: !spec.hooks.undo.is_empty(),
         },
         scheduled: spec.schedule().is_some(),
+        on_demand: spec.on_demand,
         memory_max: spec.resources.memory_max,
     }
 }

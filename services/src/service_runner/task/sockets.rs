@@ -1,11 +1,15 @@
-//! The sockets that are held for the runs of a service.
+//! The sockets that are held for the runs of a service, and what starts it on demand.
 
 use std::os::fd::OwnedFd;
 
+use kelson_conditions::{Any, Condition};
+use kelson_runner::restart::is_success;
 use kelson_runner::{BoxFuture, RunnerError};
+use kelson_spec::service::RestartPolicy;
 
 use super::{Core, Next};
-use crate::service_runner::sockets::{HeldSockets, SUPPORTED, awaits_connection};
+use crate::service_runner::paths::HeldPaths;
+use crate::service_runner::sockets::{HeldSockets, SUPPORTED, awaits_demand};
 use crate::service_runner::table::{After, Down, Input, Phase, Work};
 
 impl Core {
@@ -52,22 +56,62 @@ impl Core {
         }
         let runs_again =
             matches!(self.service.phase, Phase::Down(Down { after: After::Gate | After::Again(_), .. }));
+        self.paths.take_if(|_| !runs_again);
         let mut sockets = self.sockets.take_if(|_| !runs_again)?;
         let runners = std::sync::Arc::clone(&self.host_context.runners);
         Some(runners.remove_sockets(sockets.keep_only(&[])))
     }
 
-    /// Those that an earlier incarnation of PID 1 held.
+    /// Those that an earlier incarnation of PID 1 held; and from now on changes of its paths count.
     pub(super) fn take_up_sockets(&mut self, sockets: Vec<(String, OwnedFd)>) {
-        if SUPPORTED && !sockets.is_empty() && self.service.has_opened() {
+        if !SUPPORTED || !self.service.has_opened() {
+            return;
+        }
+        self.watch_paths();
+        if !sockets.is_empty() {
             let store = self.host_context.store.as_ref();
             let held = HeldSockets::inherited(&self.name, &self.spec.sockets, sockets, store);
             self.sockets = Some(Box::new(held));
         }
     }
 
-    /// Whether its sockets listen, and the first connection starts it.
+    /// From now on changes of its paths count.
+    pub(super) fn watch_paths(&mut self) {
+        let specs = &self.spec.paths;
+        if SUPPORTED && !specs.is_empty() && !self.paths.as_ref().is_some_and(|held| held.are(specs)) {
+            self.paths = Some(Box::new(HeldPaths::new(specs, &self.host_context.sources.paths)));
+        }
+    }
+
+    /// What starts it on demand.
+    pub(super) fn demand(&mut self) -> Box<dyn Condition> {
+        self.watch_paths();
+        let has_taken = self.has_taken();
+        if let Some(paths) = self.paths.as_mut().filter(|_| has_taken) {
+            paths.taken(self.service.run);
+        }
+        let (sockets, paths) = (self.sockets.as_ref(), self.paths.as_ref());
+        let sockets = sockets.filter(|held| !held.are(&[])).map(|held| held.condition());
+        let paths = paths.map(|held| held.conditions(&self.host_context.sources.paths));
+        let mut all: Vec<_> = sockets.into_iter().chain(paths.into_iter().flatten()).collect();
+        match all.pop() {
+            Some(only) if all.is_empty() => only,
+            last => {
+                all.extend(last);
+                Box::new(Any::new(all))
+            }
+        }
+    }
+
+    /// Whether what had changed before its last run needs no other run.
+    fn has_taken(&self) -> bool {
+        let restart = &self.spec.restart;
+        let exit = self.service.exit;
+        exit.is_some_and(|exit| restart.policy == RestartPolicy::Once || is_success(restart, exit))
+    }
+
+    /// Whether it is up because whatever demands it starts it.
     pub(super) fn listens(&self) -> bool {
-        SUPPORTED && awaits_connection(self.service.missing())
+        SUPPORTED && awaits_demand(self.service.missing())
     }
 }

@@ -205,6 +205,7 @@ impl Core {
             }
             Outcome::Run(running) => {
                 let Running { pid, start_time, stop_signal, addresses, exit } = *running;
+                self.demanded = false;
                 self.exit = Some(exit);
                 self.start_time = start_time;
                 self.addresses = addresses;
