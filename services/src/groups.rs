@@ -2,7 +2,8 @@
 //!
 //! The order comes from the dependencies that `kelson-load` gives the members, so starting, stopping and
 //! `why` know nothing of groups. The rest is here: a member, or a check of the group, asks for a restart of
-//! all ([`Groups`]), and one task of the host stops and starts them in order ([`coordinate`]).
+//! all ([`Groups`]), and one task of the host stops and starts them in order ([`coordinate`]). The same task starts what
+//! `onFailure` and `onSuccess` name.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,21 +42,38 @@ impl GroupRequest {
     }
 }
 
-/// Where members ask. Cheap to clone.
+/// What the end of a service is to others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Request {
+    Restart(GroupRequest),
+    /// These start because the service has ended; the text says how.
+    Start { names: Vec<String>, text: String },
+}
+
+/// Where services ask. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Groups {
-    requests: mpsc::UnboundedSender<GroupRequest>,
+    requests: mpsc::UnboundedSender<Request>,
 }
 
 impl Groups {
     /// The other end belongs to [`coordinate`]; once it is dropped, nothing is restarted.
-    pub fn new() -> (Groups, mpsc::UnboundedReceiver<GroupRequest>) {
+    pub fn new() -> (Groups, mpsc::UnboundedReceiver<Request>) {
         let (requests, asked) = mpsc::unbounded_channel();
         (Groups { requests }, asked)
     }
 
-    pub fn ask(&self, request: GroupRequest) {
-        // Nobody restarts anything any more when the host stops.
+    /// Asks for other services to be started, for the reason in the text.
+    pub fn start(&self, names: Vec<String>, text: String) {
+        self.send(Request::Start { names, text });
+    }
+
+    fn send(&self, request: Request) {
+        // Nobody starts anything any more when the host stops.
         let _ = self.requests.send(request);
+    }
+
+    pub fn ask(&self, request: GroupRequest) {
+        self.send(Request::Restart(request));
     }
 }

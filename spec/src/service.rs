@@ -86,6 +86,12 @@ pub struct ServiceSpec {
     /// A start of one of these stops it, and its start stops these.
     #[cfg_attr(not(feature = "units"), serde(skip))]
     pub conflicts: Vec<String>,
+    /// They start once it has failed and is not started again.
+    #[cfg_attr(not(feature = "units"), serde(skip))]
+    pub on_failure: Vec<String>,
+    /// They start once it has finished.
+    #[cfg_attr(not(feature = "units"), serde(skip))]
+    pub on_success: Vec<String>,
     /// Requests of operators that are refused.
     #[cfg_attr(not(feature = "units"), serde(skip))]
     pub refuses: Vec<RefusedRequest>,
@@ -184,6 +190,8 @@ impl ServiceSpec {
             required: true,
             part_of: Vec::new(),
             conflicts: Vec::new(),
+            on_failure: Vec::new(),
+            on_success: Vec::new(),
             refuses: Vec::new(),
             readiness: Readiness::default(),
             pid_file: None,

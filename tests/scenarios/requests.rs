@@ -123,3 +123,37 @@ fn a_finished_one_shot_is_undone_when_it_stops_and_when_the_host_ends() {
     std::io::Read::read_to_string(&mut { copy }, &mut text).expect("it is still there");
     assert_eq!(text.replace('\n', " "), "done post web undone done post undone done post web undone ");
 }
+
+/// What a service names starts at its end, of whichever kind that is, and once.
+#[test]
+fn an_end_starts_other_services() {
+    let job = |more: &str| format!("type: oneshot\nstart: manual\n{more}");
+    let after = "onFailure: [alert]\nonSuccess: [prune]";
+    let mut host = Host::builder()
+        .runs_with("good", "exit=0", &job(after))
+        .runs_with("bad", "exit=3", &job(&format!("restart: {{policy: untilSuccess, delay: 10ms, attempts: 1}}\n{after}")))
+        .runs_with("stopped", "serve", &job(after))
+        .runs_with("alert", "append=$DIR/alerts", &job("refuses: [start]"))
+        .runs_with("prune", "append=$DIR/prunes", &job(""))
+        .start();
+    let lines = |host: &Host, name: &str| {
+        std::fs::read_to_string(host.path(name)).unwrap_or_default().lines().count()
+    };
+    host.ctl(&["start", "stopped"]).ok();
+    host.ctl(&["stop", "stopped", "--wait"]).ok();
+    host.ctl(&["start", "good", "--wait"]).ok();
+    host.wait_finished("prune");
+    host.ctl(&["start", "bad"]).ok();
+    host.wait_state("bad", "failed");
+    host.wait_finished("alert");
+    assert_eq!((lines(&host, "alerts"), lines(&host, "prunes")), (1, 1));
+    let events: Vec<String> = host.events_of("alert").into_iter().map(|event| event.message).collect();
+    assert!(events.contains(&"\"bad\" has failed: it is started".to_owned()), "{events:?}");
+    // What ended before is no end of the next incarnation of PID 1.
+    host.ctl(&["reexec"]).ok();
+    host.crash(|| host.signal(libc::SIGSEGV));
+    host.ctl(&["start", "good", "--wait"]).ok();
+    kelson_tests::eventually("it is started again", || lines(&host, "prunes") == 2);
+    assert_eq!(lines(&host, "alerts"), 1);
+    host.poweroff();
+}

@@ -225,6 +225,31 @@ pub fn conflicts(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
     })
 }
 
+pub fn on_failure(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
+    followed(draft, setting, |draft| &mut draft.spec.on_failure)
+}
+
+pub fn on_success(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
+    followed(draft, setting, |draft| &mut draft.spec.on_success)
+}
+
+/// Names services that start at its end.
+fn followed(
+    draft: &mut Draft<'_>,
+    setting: &Setting,
+    names: for<'d> fn(&'d mut Draft<'_>) -> &'d mut Vec<String>,
+) -> Outcome {
+    each(draft, setting, |draft, unit| match other(unit) {
+        Other::Service(name) if name != draft.spec.name => {
+            if !names(draft).contains(&name) {
+                names(draft).push(name);
+            }
+            Outcome::as_table()
+        }
+        _ => Outcome::rejected(format!("{unit} does not start then; only a service can")),
+    })
+}
+
 pub fn part_of(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
     each(draft, setting, |draft, unit| match other(unit) {
         Other::Service(name) if name != draft.spec.name && is_in(draft, &["Requires", "BindsTo"], unit) => {

@@ -93,7 +93,7 @@ impl Context {
 pub struct Decoded {
     pub spec: ServiceSpec,
     pub references: Vec<Position>,
-    /// The names of `before`, `partOf`, `conflicts` and `reload.with`, each with its key.
+    /// The names of `before`, `partOf`, `conflicts`, `onFailure`, `onSuccess` and `reload.with`, each with its key.
     pub mentions: Vec<(&'static str, String, Position)>,
     /// How many of the first entries of `depends` come from the group and not from the file.
     pub by_group: usize,
@@ -114,7 +114,7 @@ pub struct Decoder<'a> {
     pub stem: String,
     /// Where services are named: the entries of `depends`, then those of `after` and `when`, in the order of a walk.
     pub references: Vec<Position>,
-    /// The names of `before`, `partOf`, `conflicts` and `reload.with`, each with its key.
+    /// The names of `before`, `partOf`, `conflicts`, `onFailure`, `onSuccess` and `reload.with`, each with its key.
     pub mentions: Vec<(&'static str, String, Position)>,
     /// The same of each entry of the machine file's `builtins`.
     pub builtin_references: Vec<Vec<Position>>,

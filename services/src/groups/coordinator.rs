@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::GroupRequest;
+use super::{GroupRequest, Request};
 use super::restart::restart;
 use super::stability::Stability;
 use crate::manager::Manager;
@@ -39,7 +39,7 @@ struct Coordinator {
 }
 
 /// Answers requests for as long as the host runs.
-pub async fn coordinate(manager: Manager, mut requests: mpsc::UnboundedReceiver<GroupRequest>) {
+pub async fn coordinate(manager: Manager, mut requests: mpsc::UnboundedReceiver<Request>) {
     let mut changes = manager.registry().follow();
     let random = Random::of("groups", manager.since_start());
     let mut coordinator = Coordinator {
@@ -52,7 +52,8 @@ pub async fn coordinate(manager: Manager, mut requests: mpsc::UnboundedReceiver<
     loop {
         tokio::select! {
             request = requests.recv() => match request {
-                Some(request) => coordinator.asked(request),
+                Some(Request::Restart(request)) => coordinator.asked(request),
+                Some(Request::Start { names, text }) => drop(coordinator.manager.follow_up(names, text)),
                 // Nobody is left who could ask.
                 None => return,
             },

@@ -6,7 +6,7 @@ use crate::key::{Key, kept, lost, moot, nearly};
 use crate::lifecycle::number;
 use crate::lifecycle::time;
 use crate::order::{
-    after, before, binds_to, conflicts, default_dependencies, depends_mount, depends_path, part_of, refuses,
+    after, before, binds_to, conflicts, default_dependencies, depends_mount, depends_path, on_failure, on_success, part_of, refuses,
     reload_with, requires, requires_mounts_for, wants, when_argument, when_mount, when_path,
 };
 use crate::texts::description;
@@ -46,16 +46,8 @@ pub const KEYS: [Key; 42] = [
         "what the boot does first holds already; `after` and `depends` for services and points",
     ),
     kept("Conflicts", conflicts, "`conflicts`; Kelson stops every service before the end of the host"),
-    lost(
-        "OnFailure",
-        Empty,
-        "nothing is started when the service fails; a program can follow `kelsonctl events`",
-    ),
-    lost(
-        "OnSuccess",
-        Empty,
-        "nothing is started when the service ends; a service with `depends: [{service: …, event: finished}]` is",
-    ),
+    kept("OnFailure", on_failure, "`onFailure`; import that unit too"),
+    kept("OnSuccess", on_success, "`onSuccess`; import that unit too"),
     moot("OnFailureJobMode", "it says how `OnFailure=` starts its units"),
     moot("OnSuccessJobMode", "it says how `OnSuccess=` starts its units"),
     moot("OnFailureIsolate", "it says how `OnFailure=` starts its units"),

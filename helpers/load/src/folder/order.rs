@@ -41,6 +41,10 @@ impl Reading {
                     let text = format!("{key}: there is no service {name}, so this means nothing{hint}");
                     self.warnings.push(diagnostic(&spec.file, *at, Some(&spec.name), text));
                 }
+                if ["onFailure", "onSuccess"].contains(key) && leads_to(&self.services, name, &spec.name) {
+                    let text = format!("{key}: they would start each other without end; leave {name} out");
+                    mistakes.push((spec.file.clone(), *at, spec.name.clone(), text));
+                }
                 if *key != "before" {
                     continue;
                 }
@@ -75,6 +79,21 @@ fn contradiction(spec: &ServiceSpec, other: &ServiceSpec) -> Option<String> {
         let name = &other.name;
         format!("conflicts: {name} starts with the boot too, and only one of the two can run; write start: manual in one of the files")
     })
+}
+
+/// Whether the end of a service starts this one, at once or by way of others.
+fn leads_to(services: &[Decoded], from: &str, to: &str) -> bool {
+    let (mut open, mut seen) = (vec![from], BTreeSet::new());
+    while let Some(name) = open.pop() {
+        if name == to {
+            return true;
+        }
+        let spec = services.iter().map(|decoded| &decoded.spec).find(|spec| spec.name == name);
+        if let Some(spec) = spec.filter(|_| seen.insert(name)) {
+            open.extend(spec.on_failure.iter().chain(&spec.on_success).map(String::as_str));
+        }
+    }
+    false
 }
 
 /// The services that come after each point.

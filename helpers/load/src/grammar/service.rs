@@ -190,6 +190,10 @@ pub fn service_file() -> Mapping<ServiceSpec> {
         key "reload" reload if Units = Mapping::codec(reload), "what `kelsonctl reload NAME` does";
         key "resumed" resumed = Mapping::codec(resumed),
             "what it gets after the machine was [resumed from a snapshot](#resumed)";
+        key "onFailure" on_failure if Units = others("onFailure"),
+            "services that [start](#onfailure-onsuccess) once it has failed and `restart` does not start it again";
+        key "onSuccess" on_success if Units = others("onSuccess"),
+            "services that [start](#onfailure-onsuccess) once it has finished with success";
         key "onExit" on_exit = choice([("ignore", OnExit::Ignore), ("stop", OnExit::Stop)]),
             "`stop`: once the service has ended and `restart` does not start it again, \
              [the host stops](#onexit), with its exit status";
@@ -297,7 +301,7 @@ fn stop_as_written(spec: &ServiceSpec, extent: Extent) -> Json {
 }
 
 /// Keys of what runs.
-const OF_A_PROGRAM: [&str; 33] = [
+const OF_A_PROGRAM: [&str; 35] = [
     "schedule",
     "environment",
     "environmentDefaults",
@@ -314,6 +318,8 @@ const OF_A_PROGRAM: [&str; 33] = [
     "hooks",
     "reload",
     "resumed",
+    "onFailure",
+    "onSuccess",
     "onExit",
     "stop",
     "user",

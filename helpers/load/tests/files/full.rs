@@ -84,6 +84,8 @@ refuses: [stop]
 resumed: {signal: USR1, hooks: {command: [/bin/renew], timeout: 3s}}
 after: [log-shipper, db]
 expand: true
+onFailure: [notify]
+onSuccess: [next]
 onExit: stop
 stop: {signal: SIGRTMIN+3, timeout: 20s, delay: 500ms, mode: cgroup, hangUp: true, finalSignal: ABRT}
 user: www-data:adm
@@ -233,6 +235,8 @@ fn every_key_of_a_service_file_is_read() {
         required: false,
         part_of: vec!["db".into()],
         conflicts: vec!["old".into()],
+        on_failure: vec!["notify".into()],
+        on_success: vec!["next".into()],
         refuses: vec![RefusedRequest::Stop],
         hooks: Hooks {
             pre: vec![

@@ -57,7 +57,7 @@ fn who_cannot_have_them_is_told_why() {
         ),
         (
             format!("{PROCESS}paths: [{{exists: /a, changed: /a}}]\n"),
-            "paths[0].changed: exactly one of exists, notEmpty, changed, modified can stand here",
+            "paths[0]: exists and changed exclude each other; keep one",
         ),
     ] {
         let loaded = Folder::of("web", &text).load();

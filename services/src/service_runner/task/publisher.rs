@@ -4,17 +4,18 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use kelson_spec::ServiceSpec;
+use kelson_spec::features::{Feature, OWN};
 use tokio::time::Instant;
 
 use super::Core;
-use crate::model::Snapshot;
+use crate::model::{Snapshot, State};
 use crate::service_runner::table::Phase;
 use crate::state_store::{Kind, Record};
 
 impl Core {
     /// Remembers, publishes and tells the present state.
     pub(super) fn tell(&mut self) {
-        self.shown = self.service.state();
+        let is_new = std::mem::replace(&mut self.shown, self.service.state()) != self.shown;
         self.publish();
         self.host_context.events.add(
             &self.name,
@@ -22,6 +23,21 @@ impl Core {
             Arc::clone(&self.service.message),
             self.service.run,
         );
+        if const { OWN.has(Feature::Units) } && is_new {
+            self.follow_up();
+        }
+    }
+
+    /// Has those started that its end is for.
+    pub(super) fn follow_up(&self) {
+        let (names, how) = match self.service.state() {
+            State::Failed => (&self.spec.on_failure, "has failed"),
+            State::Finished => (&self.spec.on_success, "has finished"),
+            _ => return,
+        };
+        if !names.is_empty() && self.service.has_ended() {
+            self.host_context.groups.start(names.clone(), format!("\"{}\" {how}: it is started", self.name));
+        }
     }
 
     /// Reports what changes no state, beside the state that was reported last.

@@ -92,7 +92,10 @@ pub fn resume(resumed: Resumed, host_context: &Arc<HostContext>) -> Result<Servi
     // Seen by all others before the first of them looks.
     match told {
         // The previous incarnation recorded it and did not come to tell it.
-        Some(told) if told != (core.service.state(), core.service.run) => core.tell(),
+        Some(told) if told != (core.service.state(), core.service.run) => {
+            core.tell();
+            core.follow_up();
+        }
         _ => core.publish(),
     }
     let exit = exit.unwrap_or(Exit::Lost);
