@@ -47,7 +47,10 @@ impl GroupRequest {
 pub enum Request {
     Restart(GroupRequest),
     /// These start because the service has ended; the text says how.
-    Start { names: Vec<String>, text: String },
+    Start {
+        names: Vec<String>,
+        text: String,
+    },
 }
 
 /// Where services ask. Cheap to clone.

@@ -131,7 +131,11 @@ fn an_end_starts_other_services() {
     let after = "onFailure: [alert]\nonSuccess: [prune]";
     let mut host = Host::builder()
         .runs_with("good", "exit=0", &job(after))
-        .runs_with("bad", "exit=3", &job(&format!("restart: {{policy: untilSuccess, delay: 10ms, attempts: 1}}\n{after}")))
+        .runs_with(
+            "bad",
+            "exit=3",
+            &job(&format!("restart: {{policy: untilSuccess, delay: 10ms, attempts: 1}}\n{after}")),
+        )
         .runs_with("stopped", "serve", &job(after))
         .runs_with("alert", "append=$DIR/alerts", &job("refuses: [start]"))
         .runs_with("prune", "append=$DIR/prunes", &job(""))

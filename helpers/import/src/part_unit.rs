@@ -36,7 +36,10 @@ impl PartUnit<'_> {
         let settings = self.settings();
         let last = |section, key| settings.get(section, key).map(Setting::last);
         let template = if last("Socket", "Accept").and_then(boolean) == Some(true) { "@" } else { "" };
-        let named = last("Socket", "Service").or(last("Timer", "Unit")).or(last("Path", "Unit")).filter(|name| !name.is_empty());
+        let named = last("Socket", "Service")
+            .or(last("Timer", "Unit"))
+            .or(last("Path", "Unit"))
+            .filter(|name| !name.is_empty());
         let own = || {
             let bare = KINDS.iter().find_map(|end| self.name.strip_suffix(end));
             bare.map(|bare| format!("{bare}{template}.service"))

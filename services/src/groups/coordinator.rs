@@ -12,9 +12,9 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::{GroupRequest, Request};
 use super::restart::restart;
 use super::stability::Stability;
+use super::{GroupRequest, Request};
 use crate::manager::Manager;
 use crate::model::{Snapshot, State};
 use crate::node_health::{Part, part};

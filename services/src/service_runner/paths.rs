@@ -34,7 +34,8 @@ struct Asked {
 impl HeldPaths {
     /// Follows those whose changes count.
     pub fn new(triggers: &[PathTrigger], paths: &Paths) -> HeldPaths {
-        let asked = |trigger: &PathTrigger| Arc::new(Mutex::new(Asked { last: paths.trigger(trigger), next: None }));
+        let asked =
+            |trigger: &PathTrigger| Arc::new(Mutex::new(Asked { last: paths.trigger(trigger), next: None }));
         let held = |trigger: &PathTrigger| Held {
             trigger: trigger.clone(),
             change: trigger.event.is_change().then(|| asked(trigger)),
@@ -170,8 +171,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let [file, flag] = ["file", "flag"].map(|name| folder.path().join(name));
         let paths = Paths::new(Arc::new(Threads));
-        let trigger =
-            |event, path: &Path| PathTrigger { event, path: path.to_str().unwrap().to_owned() };
+        let trigger = |event, path: &Path| PathTrigger { event, path: path.to_str().unwrap().to_owned() };
         let changed = [trigger(PathEvent::Changed, &file)];
         let mut held = HeldPaths::new(&changed, &paths);
         assert!(held.are(&changed) && !held.are(&[trigger(PathEvent::Exists, &file)]));

@@ -82,7 +82,12 @@ impl Case {
                 }
                 Effect::AskGroup { text, .. } => self.asked.push(text),
                 Effect::Rested => self.rested += 1,
-                Effect::Note(_) | Effect::Publish | Effect::Record | Effect::DropGate | Effect::Demand | Effect::Adopt => {}
+                Effect::Note(_)
+                | Effect::Publish
+                | Effect::Record
+                | Effect::DropGate
+                | Effect::Demand
+                | Effect::Adopt => {}
             }
         }
         step.answer

@@ -108,13 +108,7 @@ impl Tree {
     }
 
     /// Follows one more path; `id` is the caller's name for it.
-    pub(super) fn want(
-        &mut self,
-        id: u64,
-        path: PathBuf,
-        question: Question,
-        allowed: Vec<u32>,
-    ) -> Finding {
+    pub(super) fn want(&mut self, id: u64, path: PathBuf, question: Question, allowed: Vec<u32>) -> Finding {
         self.forget(id);
         let tracked =
             Tracked { path, question, allowed, seen: Walk::NOTHING, changed: false, was_seen: false };
@@ -263,11 +257,13 @@ impl Tree {
         let mut seen = match tracked.changed {
             // That is all that was asked: it needs no watch any more.
             true => Walk::NOTHING,
-            false => walk(&tracked.path, &tracked.question, &self.mounts, &tracked.allowed, &|file, events| {
-                // Others may watch the same folder for something else.
-                let events = events | AddWatchFlags::from_bits_retain(libc::IN_MASK_ADD);
-                inotify?.get_ref().0.add_watch(&through_proc(file), events).ok()
-            }),
+            false => {
+                walk(&tracked.path, &tracked.question, &self.mounts, &tracked.allowed, &|file, events| {
+                    // Others may watch the same folder for something else.
+                    let events = events | AddWatchFlags::from_bits_retain(libc::IN_MASK_ADD);
+                    inotify?.get_ref().0.add_watch(&through_proc(file), events).ok()
+                })
+            }
         };
         let was_seen = std::mem::replace(&mut tracked.was_seen, true);
         tracked.changed |= was_seen && seen.identity != tracked.seen.identity;

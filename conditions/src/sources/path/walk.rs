@@ -94,13 +94,8 @@ pub(super) struct Walk {
 }
 
 impl Walk {
-    pub(super) const NOTHING: Walk = Walk {
-        finding: Finding::Missing,
-        steps: Vec::new(),
-        identity: None,
-        blind: false,
-        wandered: false,
-    };
+    pub(super) const NOTHING: Walk =
+        Walk { finding: Finding::Missing, steps: Vec::new(), identity: None, blind: false, wandered: false };
 }
 
 /// Puts a watch for these events on an open file or folder; `None` where that is not possible.
@@ -126,7 +121,8 @@ pub(super) fn walk(
         mount: mounts.of(Path::new("/")),
         result: Walk::NOTHING,
     };
-    let finding = walker.begin(path.to_owned()).and_then(|()| walker.run()).and_then(|end| walker.answer(end));
+    let finding =
+        walker.begin(path.to_owned()).and_then(|()| walker.run()).and_then(|end| walker.answer(end));
     walker.result.finding = match finding {
         Ok(kind) => Finding::Exists(kind),
         Err(Stop::Missing) => Finding::Missing,

@@ -130,11 +130,13 @@ pub fn check(d: &mut Decoder<'_>, seen: &Seen<'_, '_>, spec: &ServiceSpec) {
     if spec.on_demand {
         let names_none = spec.sockets.is_empty() && spec.paths.is_empty();
         if names_none && !seen.is_wrong("sockets") && !seen.is_wrong("paths") {
-            let text = "a service is started on demand by its sockets and paths; name some in sockets or paths";
+            let text =
+                "a service is started on demand by its sockets and paths; name some in sockets or paths";
             seen.wrong_value(d, "start", text);
         }
         if spec.kind == ServiceKind::Oneshot && !spec.sockets.is_empty() {
-            let text = "a oneshot ends before it takes a connection; write type: service, or leave sockets out";
+            let text =
+                "a oneshot ends before it takes a connection; write type: service, or leave sockets out";
             seen.wrong_value(d, "start", text);
         }
     }

@@ -117,12 +117,14 @@ fn services_that_would_start_each_other_without_end_are_named() {
         ("d", "onSuccess: [d]\n"),
         ("e", "onFailure: [a, none]\n"),
     ] {
-        folder.service(name, &format!("name: {name}\nprocess: {{command: [/bin/a]}}\ntype: oneshot\n{more}"));
+        folder.service(name, format!("name: {name}\nprocess: {{command: [/bin/a]}}\ntype: oneshot\n{more}"));
     }
     let loaded = folder.load();
     let found: Vec<&str> = loaded.diagnostics.iter().map(|found| found.message.as_str()).collect();
-    let end = |key: &str, name: &str| format!("{key}: they would start each other without end; leave {name} out");
-    let expected = [end("onFailure", "b"), end("onSuccess", "c"), end("onFailure", "a"), end("onSuccess", "d")];
+    let end =
+        |key: &str, name: &str| format!("{key}: they would start each other without end; leave {name} out");
+    let expected =
+        [end("onFailure", "b"), end("onSuccess", "c"), end("onFailure", "a"), end("onSuccess", "d")];
     assert_eq!(found, expected);
     let warned: Vec<&str> = loaded.warnings.iter().map(|found| found.message.as_str()).collect();
     assert_eq!(warned, ["onFailure: there is no service none, so this means nothing"]);
