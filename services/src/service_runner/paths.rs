@@ -19,7 +19,7 @@ pub struct HeldPaths {
 
 struct Held {
     trigger: PathTrigger,
-    /// `None`: a state that lasts, which is asked anew before each run.
+    /// `None`: a state that lasts, which is asked again before each run.
     change: Option<Arc<Mutex<Asked>>>,
 }
 

@@ -219,7 +219,7 @@ impl Hub {
     fn publish(&self, id: u64, presence: Presence) {
         if let Some(followed) = self.paths.get(&id) {
             let is_change = matches!(followed.asks, Question::Changed { .. });
-            // A change that was seen stays one, whoever is asked next.
+            // A change that was seen stays one after the next answer too.
             if !is_change || !matches!(*followed.presence.borrow(), Presence::Exists(_)) {
                 publish(&followed.presence, presence);
             }

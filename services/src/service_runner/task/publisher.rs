@@ -15,7 +15,7 @@ use crate::state_store::{Kind, Record};
 impl Core {
     /// Remembers, publishes and tells the present state.
     pub(super) fn tell(&mut self) {
-        let is_new = std::mem::replace(&mut self.shown, self.service.state()) != self.shown;
+        let before = std::mem::replace(&mut self.shown, self.service.state());
         self.publish();
         self.host_context.events.add(
             &self.name,
@@ -23,7 +23,7 @@ impl Core {
             Arc::clone(&self.service.message),
             self.service.run,
         );
-        if const { OWN.has(Feature::Units) } && is_new {
+        if const { OWN.has(Feature::Units) } && before != self.shown {
             self.follow_up();
         }
     }
