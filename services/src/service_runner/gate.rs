@@ -34,8 +34,9 @@ pub fn event_holds(snapshot: &Snapshot, event: ServiceEvent) -> bool {
 struct ServiceCondition {
     name: Arc<str>,
     event: ServiceEvent,
-    /// `None`: there is no such service (any more).
+    /// `None`: there is no such service now.
     snapshot: Option<watch::Receiver<Snapshot>>,
+    registry: Registry,
 }
 
 impl Condition for ServiceCondition {
@@ -72,14 +73,15 @@ impl Condition for ServiceCondition {
 
     fn changed(&mut self) -> BoxFuture<'_, ()> {
         Box::pin(async move {
-            if let Some(snapshot) = &mut self.snapshot {
-                if snapshot.changed().await.is_ok() {
-                    return;
+            match &mut self.snapshot {
+                Some(snapshot) => {
+                    if snapshot.changed().await.is_err() {
+                        self.snapshot = None;
+                    }
                 }
-                self.snapshot = None;
-                return;
+                // A built-in service comes when there is something to do for it, and a removed one may come back.
+                None => self.snapshot = Some(self.registry.find(&self.name).await),
             }
-            std::future::pending::<()>().await;
         })
     }
 }
@@ -87,7 +89,8 @@ impl Condition for ServiceCondition {
 /// The condition that a requirement stands for.
 pub fn condition(requirement: &Requirement, registry: &Registry, sources: &Sources) -> Box<dyn Condition> {
     sources.condition(requirement, &|name, event| {
-        Box::new(ServiceCondition { name: Arc::from(name), event, snapshot: registry.get(name) })
+        let (snapshot, registry) = (registry.get(name), registry.clone());
+        Box::new(ServiceCondition { name: Arc::from(name), event, snapshot, registry })
     })
 }
 
@@ -184,4 +187,38 @@ fn ask<'a>(
             }
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::manager::failed_snapshot;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_service_that_comes_late_or_again_is_noticed() {
+        let (registry, name) = (Registry::default(), Arc::from("late"));
+        let event = ServiceEvent::Down;
+        let mut condition =
+            ServiceCondition { name: Arc::clone(&name), event, snapshot: None, registry: registry.clone() };
+        let day = Duration::from_secs(86_400);
+        assert!(timeout(day, condition.changed()).await.is_err() && !condition.holds());
+        for _ in 0..2 {
+            let (publisher, snapshot) = watch::channel(failed_snapshot(&name, "", true));
+            registry.add(Arc::clone(&name), snapshot);
+            registry.add(Arc::from("other"), publisher.subscribe());
+            timeout(day, condition.changed()).await.unwrap();
+            assert!(condition.holds());
+            assert!(timeout(day, condition.changed()).await.is_err());
+            drop(publisher);
+            timeout(day, condition.changed()).await.unwrap();
+            assert!(!condition.holds());
+            // It is removed only now, and another one of its name is added.
+            assert!(timeout(day, condition.changed()).await.is_err());
+            registry.remove("late");
+        }
+    }
 }

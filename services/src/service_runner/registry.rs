@@ -20,6 +20,8 @@ pub struct Registry {
 struct Inner {
     snapshots: RwLock<HashMap<Arc<str>, watch::Receiver<Snapshot>>>,
     followers: Mutex<Vec<Weak<Follower>>>,
+    /// Counts as changed with each service that is added.
+    added: watch::Sender<()>,
 }
 
 #[derive(Default)]
@@ -61,6 +63,7 @@ impl Registry {
     pub fn add(&self, name: Arc<str>, snapshot: watch::Receiver<Snapshot>) {
         let noted = Arc::clone(&name);
         self.inner.snapshots.write().unwrap_or_else(PoisonError::into_inner).insert(name, snapshot);
+        self.inner.added.send_replace(());
         self.changed(&noted);
     }
 
@@ -73,6 +76,20 @@ impl Registry {
 
     pub fn get(&self, name: &str) -> Option<watch::Receiver<Snapshot>> {
         self.inner.snapshots.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
+    }
+
+    /// Returns its snapshots once there is such a service. Cancelled by dropping.
+    pub async fn find(&self, name: &str) -> watch::Receiver<Snapshot> {
+        let mut added = self.inner.added.subscribe();
+        loop {
+            // One that is just being removed has no publisher any more.
+            if let Some(found) = self.get(name).filter(|found| found.has_changed().is_ok()) {
+                return found;
+            }
+            if added.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
     }
 
     /// The names of all services.
