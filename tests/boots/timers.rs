@@ -1,5 +1,5 @@
-//! Schedules on a machine whose clock is set: over both changes of summer time, by ten years, and over a reboot in the minute
-//! of a start.
+//! Schedules on a machine whose clock is set: over both changes of summer time, by ten years, over a reboot in the minute of
+//! a start, and while the machine is suspended.
 //!
 //! The clock of the machine skips idle time, so its hours cost nothing. A service sets it; the services of the schedules
 //! print the time at which they run.
@@ -22,12 +22,15 @@ const WAIT: i64 = 30;
 /// The two services: at a local time that summer time leaves out and has twice, and half an hour later.
 const TIMES: [(&str, &str); 2] = [("gap", "02:30"), ("three", "03:00")];
 
-/// A machine in Berlin with both services, which does these steps and powers off.
+/// A machine in Berlin with both services, which does these steps and powers off. Its clock skips idle time.
 fn machine(disk: &Disk, base: &str, steps: &str) -> VmBuilder {
+    of_services(disk, steps).skip_idle().qemu(&format!("-rtc base={base},clock=vm"))
+}
+
+/// The same with the time of this computer.
+fn of_services(disk: &Disk, steps: &str) -> VmBuilder {
     let mut builder = Vm::builder("timers")
         .disk(&disk.0)
-        .skip_idle()
-        .qemu(&format!("-rtc base={base},clock=vm"))
         .machine("main: driver\n")
         .binary("kelsonctl")
         .copy("zone", "/usr/share/zoneinfo/Europe/Berlin")
@@ -53,12 +56,16 @@ fn machine(disk: &Disk, base: &str, steps: &str) -> VmBuilder {
 fn runs(builder: VmBuilder) -> Vec<(String, i64)> {
     let mut vm = builder.start();
     assert_eq!(vm.wait_status(), Some(0), "{}", vm.said());
+    runs_on(&vm.console())
+}
+
+fn runs_on(console: &str) -> Vec<(String, i64)> {
     let run = |line: &str| {
         let (_, rest) = line.split_once("at-")?;
         let (name, time) = rest.split_once(' ')?;
         Some((name.to_owned(), time.trim().parse().ok()?))
     };
-    vm.console().lines().filter_map(run).collect()
+    console.lines().filter_map(run).collect()
 }
 
 /// The runs are these, each a few seconds after its time at most; those of one time in any order.
@@ -131,4 +138,24 @@ fn long_t1_a_reboot_in_the_minute_of_a_start_makes_up_for_it_once() {
     assert_runs(&second, &[("three", night + HOUR + 20)]);
     let third = runs(machine(&disk, "2026-10-26T02:01:30", &rest));
     assert_runs(&third, &[]);
+}
+
+#[test]
+fn long_t1_a_time_that_passes_in_a_suspend_has_one_start_afterwards() {
+    let disk = Disk::new("timers-suspend");
+    let three = AUTUMN + DAY + HOUR;
+    // The alarm counts by the hardware clock, which goes on with that of this computer.
+    let sleep = "put=/sys/class/rtc/rtc0/wakealarm:+20, put=/sys/power/state:mem";
+    let steps = format!("'clock=@{}', {sleep}, sleep={BEFORE}s, time=at-end, serve", three - 5);
+    let mut vm = of_services(&disk, &steps).start();
+    let console = vm.wait_console("at-end");
+    // QEMU does not power off a machine that it has resumed from memory.
+    vm.cut();
+    let (of_three, others): (Vec<_>, Vec<_>) = runs_on(&console)
+        .into_iter()
+        .filter(|(_, time)| *time > three - DAY / 2)
+        .partition(|(name, _)| name == "three");
+    // It wakes up with the alarm.
+    assert!(matches!(&*of_three, [(_, one)] if (three + 10..three + 60).contains(one)), "{of_three:?}");
+    assert!(others.iter().all(|(name, _)| name == "end"), "{others:?}");
 }
