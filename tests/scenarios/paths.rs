@@ -59,31 +59,38 @@ fn each_kind_of_path_starts_a_service() {
 /// A change is not lost while the service runs, and not before a run that failed is repeated.
 #[test]
 fn a_change_during_a_run_leads_to_one_more() {
+    // A file that is made and written changes twice, and one that is there once.
+    let folder = tempfile::tempdir().expect("a folder");
+    let [file, input] = ["file", "input"].map(|name| folder.path().join(name));
+    for path in [&file, &input] {
+        fs::write(path, "0").expect("it can be written");
+    }
+    let policy = "restart: {policy: untilSuccess, delay: 10ms, maxDelay: 10ms}";
     let mut host = Host::builder()
         .runs_with(
             "slow",
             "append=$DIR/runs, wait-path=$DIR/go",
-            &format!("{ONCE}paths: [{{changed: $DIR/file}}]"),
+            &format!("{ONCE}paths: [{{changed: {file:?}}}]"),
         )
         .runs_with(
             "fails",
             "append=$DIR/tries, fail-until=3:$DIR/count",
-            "type: oneshot\nrestart: {policy: untilSuccess, delay: 10ms, maxDelay: 10ms}\npaths: [{changed: $DIR/input}]",
+            &format!("type: oneshot\n{policy}\npaths: [{{changed: {input:?}}}]"),
         )
         .start();
     waits(&mut host, "slow");
     waits(&mut host, "fails");
-    fs::write(host.path("file"), "1").expect("it can be written");
+    fs::write(&file, "1").expect("it can be written");
     eventually("it runs", || runs(&host, "runs") == 1);
     for text in ["2", "3"] {
-        fs::write(host.path("file"), text).expect("it can be written");
+        fs::write(&file, text).expect("it can be written");
     }
     fs::write(host.path("go"), "").expect("it can be written");
     eventually("it runs once more", || runs(&host, "runs") == 2);
     waits(&mut host, "slow");
     assert_eq!(runs(&host, "runs"), 2);
 
-    fs::write(host.path("input"), "1").expect("it can be written");
+    fs::write(&input, "1").expect("it can be written");
     eventually("it is repeated until it succeeds", || runs(&host, "tries") == 3);
     waits(&mut host, "fails");
     assert_eq!(runs(&host, "tries"), 3);

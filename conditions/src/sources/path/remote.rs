@@ -144,7 +144,9 @@ impl Link {
 impl Remote {
     fn take(&mut self, command: Command) {
         let frame = match command {
-            Command::Watch { id, path, .. } if path.as_os_str().len() > LONGEST_PATH => {
+            Command::Watch { id, path, question, .. }
+                if path.as_os_str().len() > LONGEST_PATH || !question.is_sound() =>
+            {
                 return self.answer(id, Answer::Found(Found::Missing));
             }
             Command::Watch { id, path, question, allowed } => {

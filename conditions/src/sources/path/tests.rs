@@ -429,6 +429,9 @@ async fn an_overflow_of_the_queue_loses_nothing() {
     let folder = Folder::on_memory();
     let mut tree = Tree::new();
     tree.want(1, folder.at("x"), Question::Exists, vec![]);
+    let mount = tree.mounts().of(&folder.0).key.id;
+    let changed = Question::Changed { writes: false, number: 1 };
+    assert_eq!(tree.want(2, folder.at("y"), changed, vec![mount]), Finding::Missing);
     // Two names in turn: the kernel merges only what follows upon its like.
     folder.write("a");
     for _ in 0..=limit / 4 {
@@ -436,7 +439,13 @@ async fn an_overflow_of_the_queue_loses_nothing() {
         fs::rename(folder.at("b"), folder.at("a")).expect("moves");
     }
     folder.write("x");
-    assert_eq!(changes(&mut tree).await, [(1, Finding::Exists(Type::Other))]);
+    // What was lost may have been a change of the other path.
+    let mut found = Vec::new();
+    while found.len() < 2 {
+        found.extend(changes(&mut tree).await);
+    }
+    found.sort_by_key(|(id, _)| *id);
+    assert_eq!(found, [1, 2].map(|id| (id, Finding::Exists(Type::Other))));
 }
 
 #[tokio::test(start_paused = true)]

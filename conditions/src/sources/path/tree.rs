@@ -233,6 +233,10 @@ impl Tree {
     fn take(&mut self, event: InotifyEvent, again: &mut HashSet<u64>) {
         if event.mask.contains(AddWatchFlags::IN_Q_OVERFLOW) {
             again.extend(self.paths.keys().copied());
+            // What was lost may have been a change.
+            for tracked in self.paths.values_mut() {
+                tracked.changed |= matches!(tracked.question, Question::Changed { .. });
+            }
             return;
         }
         let Some(names) = self.watches.get(&event.wd) else { return };

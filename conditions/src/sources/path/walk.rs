@@ -23,6 +23,8 @@ use super::mounts::{Mount, MountKey, Mounts, tidy};
 /// As many as the kernel follows.
 const MOST_LINKS: usize = 40;
 
+/// Of the names in a folder: longer than any name need be.
+pub(super) const LONGEST_PATTERN: usize = 1024;
 /// What can change the finding of a walk that passes a folder.
 const OF_NAMES: AddWatchFlags = AddWatchFlags::IN_CREATE
     .union(AddWatchFlags::IN_DELETE)
@@ -52,6 +54,11 @@ pub(super) enum Question {
 }
 
 impl Question {
+    /// Whether there can be such a name.
+    pub(super) fn is_sound(&self) -> bool {
+        !matches!(self, Question::Entry(Some(pattern)) if pattern.len() > LONGEST_PATTERN)
+    }
+
     /// The events of the path itself that answer it.
     pub(super) fn news(&self) -> AddWatchFlags {
         match self {

@@ -12,13 +12,13 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 
-use super::walk::{Finding, Question, Type};
+use super::walk::{Finding, LONGEST_PATTERN, Question, Type};
 
 /// Mounts that one walk may touch besides memory.
 pub(super) const MOST_ALLOWED: usize = 16;
 
-/// PATH_MAX, a pattern of NAME_MAX, and what stands around them.
-const LONGEST_FRAME: usize = 4096 + 255 + 128;
+/// PATH_MAX, the longest pattern, and what stands around them.
+const LONGEST_FRAME: usize = 4096 + LONGEST_PATTERN + 128;
 
 /// Of what the other side has not read yet.
 const MOST_WAITING: usize = 1 << 20;
@@ -169,7 +169,7 @@ mod tests {
             Frame::Watch {
                 id: u64::MAX,
                 allowed: vec![],
-                question: Question::Entry(Some("x".repeat(255))),
+                question: Question::Entry(Some("x".repeat(LONGEST_PATTERN))),
                 path: PathBuf::from(format!("/{}", "x".repeat(4000))),
             },
             Frame::Forget { id: 7 },
@@ -216,7 +216,7 @@ mod tests {
             assert!(take_frame(&mut frame(&body)).is_err(), "{body:?}");
         }
         assert!(take_frame(&mut vec![0xff; HEADER]).is_err(), "too long");
-        let path = PathBuf::from(format!("/{}", "x".repeat(5000)));
+        let path = PathBuf::from(format!("/{}", "x".repeat(6000)));
         let question = Question::Exists;
         assert!(Frame::Watch { id: 1, allowed: vec![], question, path }.encode().is_none());
     }
