@@ -323,3 +323,36 @@ fn files_a_variable_that_nobody_expands_is_warned_of() {
     assert!(told.iter().any(|event| event.message.contains("$PORT is not expanded")), "{told:#?}");
     host.poweroff();
 }
+
+#[test]
+fn files_the_instances_of_one_file_come_and_go_with_its_list() {
+    let text = |names: &str, more: &str| {
+        format!(
+            "instances: [{names}]\nprocess: {{command: [$PROGRAM, 'print=i am $(instance) of $(service)', serve]}}\n{more}"
+        )
+    };
+    let mut host = Host::builder().service("worker", &text("a, b", "")).up(&["worker-a", "worker-b"]);
+    host.wait_log("worker-b", "i am b of worker-b");
+    let before = host.service("worker-b").pid;
+    host.write_service("worker", &text("b, c", ""));
+    host.read_again();
+    host.wait_up("worker-c");
+    let names = |host: &Host| -> Vec<String> {
+        host.services()
+            .into_iter()
+            .map(|service| service.name)
+            .filter(|name| name.starts_with("worker"))
+            .collect()
+    };
+    eventually("the removed one is gone", || names(&host) == ["worker-b", "worker-c"]);
+    // A mistake stops none of them, wherever it is.
+    for mistake in ["user: [x]\n", "\tx: y\n"] {
+        host.write_service("worker", &text("b, c", mistake));
+        host.read_again();
+        assert_eq!(names(&host), ["worker-b", "worker-c"]);
+        let services = host.ctl(&["services"]).ok().stdout;
+        assert_eq!(services.matches("mistake in its file").count(), 2, "{services}");
+    }
+    assert_eq!(host.service("worker-b").pid, before);
+    host.poweroff();
+}

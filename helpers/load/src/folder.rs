@@ -27,6 +27,7 @@ use kelson_spec::service::ServiceSpec;
 use kelson_spec::sources::SourceKind;
 use kelson_spec::verify::VerifyRule;
 
+mod instances;
 mod layers;
 mod order;
 mod references;
@@ -236,11 +237,37 @@ impl Reading {
     }
 
     fn service_file(&mut self, keys: &Mapping<ServiceSpec>, path: &Path, stem: &str) {
+        let text = read::utf8(path, read::MAX_FILE);
+        let instances = match (&text, OWN.has(Feature::Units)) {
+            (Ok(text), true) => instances::of(text),
+            _ => Vec::new(),
+        };
+        if instances.is_empty() {
+            self.service(keys, path, stem, None, &text);
+        }
+        for instance in instances {
+            self.service(keys, path, stem, Some(&instance), &text);
+        }
+    }
+
+    /// The service of a file, or one of those that it has instances for.
+    fn service(
+        &mut self,
+        keys: &Mapping<ServiceSpec>,
+        path: &Path,
+        stem: &str,
+        instance: Option<&str>,
+        text: &Result<String, read::ReadError>,
+    ) {
+        let full = instance.map(|instance| instances::name(stem, instance));
+        let of_instance = |root: &Node| instance.map(|instance| instances::tree(root, stem, instance));
+        let stem = full.as_deref().unwrap_or(stem);
         let service = grammar::service_name(stem);
         let mut ties = Ties::default();
-        let sound = self.file(path, service, |d, root, text| match root {
+        let sound = self.decoded(path, service, text, |d, root, text| match root {
             Some(root) => {
-                let decoded = grammar::service(d, keys, stem, root);
+                let own = of_instance(root);
+                let decoded = grammar::service(d, keys, stem, own.as_ref().unwrap_or(root));
                 ties = std::mem::take(&mut d.ties);
                 decoded
             }
@@ -253,7 +280,14 @@ impl Reading {
             self.members.extend(ties.member);
             self.spared.extend((ties.required == Some(false)).then(|| name.to_owned()));
         }
-        match sound {
+        let twin = self.services.iter().position(|other| other.spec.name == stem);
+        if let Some(twin) = twin {
+            let other = self.services.remove(twin).spec.file;
+            let text =
+                format!("{} has a service of the name {stem} too; rename one of them", other.display());
+            self.note(path, service, text);
+        }
+        match sound.filter(|_| twin.is_none()) {
             Some(decoded) => self.services.push(decoded),
             None => self.known.extend(service.map(str::to_owned)),
         }
@@ -266,18 +300,30 @@ impl Reading {
         service: Option<&str>,
         decode: impl FnOnce(&mut Decoder<'_>, Option<&Node>, &str) -> Option<T>,
     ) -> Option<T> {
+        self.decoded(path, service, &read::utf8(path, read::MAX_FILE), decode)
+    }
+
+    fn decoded<T>(
+        &mut self,
+        path: &Path,
+        service: Option<&str>,
+        text: &Result<String, read::ReadError>,
+        decode: impl FnOnce(&mut Decoder<'_>, Option<&Node>, &str) -> Option<T>,
+    ) -> Option<T> {
         let context = &self.context;
         let mut decoder = Decoder::new(context, path, service);
-        let decoded = match read::utf8(path, read::MAX_FILE) {
+        let decoded = match text {
             Ok(text) => {
-                let root = tree_of(&mut decoder, &text);
+                let root = tree_of(&mut decoder, text);
                 let unsound = !decoder.diagnostics.is_empty();
-                let decoded = decode(&mut decoder, root.as_deref(), &text);
+                let decoded = decode(&mut decoder, root.as_deref(), text);
                 decoded.filter(|_| !unsound || service.is_none())
             }
             Err(error) => {
                 let at = match error {
-                    read::ReadError::NotUtf8 { line, column, .. } => Position { line, column },
+                    read::ReadError::NotUtf8 { line, column, .. } => {
+                        Position { line: *line, column: *column }
+                    }
                     _ => Position::FILE,
                 };
                 decoder.wrong(at, error);

@@ -27,7 +27,7 @@ use crate::failure::Failure;
 #[derive(Debug, Clone, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub struct Arguments {
-    /// Unit files: NAME.service, and its .socket, .timer and .path beside it
+    /// Unit files: NAME.service, with its .socket, .timer and .path
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
     /// The instance of a template

@@ -24,9 +24,9 @@ const FOLDER: &str = "/var/lib/talos-files";
 /// tells what is not kept. The exit status is 1 if something is lost.
 ///
 /// Examples:
-///   kelsonctl import talos nut-client.yaml config.yaml
-///   kelsonctl import talos --out services --files /etc/talos nut-client.yaml config.yaml
-///   kelsonctl import talos -o json nut-client.yaml
+///   kelsonctl import talos ups.yaml config.yaml
+///   kelsonctl import talos --out services --files /etc/talos ups.yaml config.yaml
+///   kelsonctl import talos -o json ups.yaml
 #[derive(Debug, Clone, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub struct Arguments {
@@ -36,7 +36,7 @@ pub struct Arguments {
     /// Write NAME.yaml files into this folder, over none
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Write the files of ExtensionServiceConfig documents into this folder
+    /// Write the files that configurations hold into this folder
     #[arg(long = "files", value_name = "DIR", value_parser = absolute)]
     folder: Option<PathBuf>,
 }

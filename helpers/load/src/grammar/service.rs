@@ -56,6 +56,25 @@ pub fn service(d: &mut Decoder<'_>, file: &Mapping<ServiceSpec>, stem: &str, roo
     decoded.filter(|_| d.diagnostics.len() == before)
 }
 
+/// The names of several services of one file, which its reader has looked at.
+fn instances() -> Codec<Vec<String>> {
+    const MOST: usize = 256;
+    let list = name().list_of(1..=MOST, "a list of names such as [a, b]");
+    list.around(|d, node, inner| {
+        d.at_most(node, MOST, |count| format!("these are {count} instances; a file has at most {MOST}"))?;
+        if node.is_empty_list() {
+            return d.refuse(node, "this list is empty; leave it out for one service");
+        }
+        let names = inner(d, node)?;
+        let twice =
+            names.iter().enumerate().find(|(place, name)| names.iter().take(*place).any(|one| one == *name));
+        match twice {
+            Some((_, name)) => d.refuse(node, format_args!("{} is in it twice; leave one out", quoted(name))),
+            None => Some(names),
+        }
+    })
+}
+
 /// The name that a file of this stem gives a service, if it may be one.
 pub fn service_name(stem: &str) -> Option<&str> {
     (is_name(stem) && !is_reserved(stem)).then_some(stem)
@@ -104,6 +123,8 @@ pub fn service_file() -> Mapping<ServiceSpec> {
             "the file's name without `.yaml`. The names of [built-in services](machine-file.md#builtins), \
              and `audit`, `load`, `shims`, `task` and `unpack`, belong to Kelson and cannot be taken";
         means "description" description = text(), "empty", "for people";
+        means "instances" (At::new(|_: &ServiceSpec| None, |_, _| {})) if Units = instances(), "none: it is one service",
+            "the file is that of [several services](#instances), `NAME-INSTANCE` for each of these";
         alternative "process" (process_at) = Mapping::codec(process), "the program to run";
         alternative "container" (container_at) = part(Feature::Containerd, container), "the image to run";
         alternative "target" (target_at) = Mapping::codec(|| Mapping::new("target", || ())), "`{}`: nothing to run; others depend on it by its name";

@@ -20,6 +20,7 @@ mod group_files;
 mod groups;
 mod hostile;
 mod images;
+mod instances;
 mod large;
 mod layers;
 mod mistakes;
