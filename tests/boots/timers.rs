@@ -40,7 +40,7 @@ fn of_services(disk: &Disk, steps: &str) -> VmBuilder {
         .service(
             "driver",
             &format!(
-                "process: {{command: [{STEPS}, {steps}]}}\nrestart: {{policy: once}}\n\
+                "process: {{command: [{STEPS}, {steps}]}}\nrestart: {{policy: once}}\nlogs: {{console: true}}\n\
                  depends: [{{service: again, event: finished}}]"
             ),
         );

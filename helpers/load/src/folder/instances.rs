@@ -41,7 +41,12 @@ fn guessed(text: &str) -> Vec<String> {
         lines.find_map(|line| line.strip_prefix(KEY)?.trim_start().strip_prefix(':')).unwrap_or_default();
     let bare = |text: &str| text.trim().trim_matches(['"', '\'']).to_owned();
     match first.trim().strip_prefix('[') {
-        Some(list) => list.split([',', ']']).map(bare).filter(|name| !name.is_empty()).collect(),
+        Some(list) => {
+            // It may go on in the next lines.
+            let whole = [list].into_iter().chain(lines).collect::<Vec<_>>().join(",");
+            let inside = whole.split(']').next().unwrap_or_default();
+            inside.split(',').map(bare).filter(|name| !name.is_empty()).collect()
+        }
         None => lines.map_while(|line| line.trim_start().strip_prefix("- ")).map(bare).collect(),
     }
 }
@@ -123,6 +128,7 @@ mod tests {
             ("name: a\ninstances: [b, 'c', B, b]\n", &["b", "c"]),
             ("name: a\ninstances:\n  - b\n  - c # last\nuser: x\n", &["b", "c"]),
             ("instances: [b, c] # two\nname: a\n\tx: y\n", &["b", "c"]),
+            ("instances: [b, # first\n  c]\nname: a\n\tx: [d]\n", &["b", "c"]),
             ("instances :\n- b\n- \"c\"\nname: a\n\tx: y\n", &["b", "c"]),
             ("instances: b\n", &[]),
         ] {
