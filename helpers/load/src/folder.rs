@@ -9,13 +9,13 @@ use std::rc::Rc;
 
 use crate::containers;
 use crate::decode::{Context, Decoded, Decoder, MOST_MISTAKES, diagnostic};
-use crate::grammar::{self, DecodedMachine, Mapping};
+use crate::grammar::{self, DecodedMachine};
 use crate::groups;
-use crate::member::{Member, Ties};
+use crate::member::Member;
 use crate::parser;
 use crate::read;
 use crate::sources::Sources;
-use crate::tree::{Node, Position, Value};
+use crate::tree::{Mistake, Node, Position, Value};
 use kelson_spec::builtin;
 use kelson_spec::features::{Feature, OWN};
 use kelson_spec::group::GroupSpec;
@@ -23,7 +23,6 @@ use kelson_spec::loaded::{Diagnostic, Loaded, Refused};
 use kelson_spec::machine::MachineSpec;
 use kelson_spec::names::{GROUPS, MACHINE, SERVICES, is_name};
 use kelson_spec::quote::{error_text, shown};
-use kelson_spec::service::ServiceSpec;
 use kelson_spec::sources::SourceKind;
 use kelson_spec::verify::VerifyRule;
 
@@ -31,6 +30,7 @@ mod instances;
 mod layers;
 mod order;
 mod references;
+mod service_files;
 pub(crate) mod single;
 
 /// Reads the folder `config` (as `/etc/kelson`) as a machine does. Never fails: what cannot be read is a diagnostic.
@@ -162,13 +162,6 @@ impl Reading {
         decoded.unwrap_or_else(|| closed(absent))
     }
 
-    fn service_files(&mut self, folder: &Path) {
-        let keys = grammar::service_file();
-        for (path, stem) in self.files_of(folder, true) {
-            self.service_file(&keys, &path, &stem);
-        }
-    }
-
     fn group_files(&mut self, folder: &Path) {
         for (path, stem) in self.files_of(folder, false) {
             if !is_name(&stem) {
@@ -236,63 +229,6 @@ impl Reading {
         files
     }
 
-    fn service_file(&mut self, keys: &Mapping<ServiceSpec>, path: &Path, stem: &str) {
-        let text = read::utf8(path, read::MAX_FILE);
-        let instances = match (&text, OWN.has(Feature::Units)) {
-            (Ok(text), true) => instances::of(text),
-            _ => Vec::new(),
-        };
-        if instances.is_empty() {
-            self.service(keys, path, stem, None, &text);
-        }
-        for instance in instances {
-            self.service(keys, path, stem, Some(&instance), &text);
-        }
-    }
-
-    /// The service of a file, or one of those that it has instances for.
-    fn service(
-        &mut self,
-        keys: &Mapping<ServiceSpec>,
-        path: &Path,
-        stem: &str,
-        instance: Option<&str>,
-        text: &Result<String, read::ReadError>,
-    ) {
-        let full = instance.map(|instance| instances::name(stem, instance));
-        let of_instance = |root: &Node| instance.map(|instance| instances::tree(root, stem, instance));
-        let stem = full.as_deref().unwrap_or(stem);
-        let service = grammar::service_name(stem);
-        let mut ties = Ties::default();
-        let sound = self.decoded(path, service, text, |d, root, text| match root {
-            Some(root) => {
-                let own = of_instance(root);
-                let decoded = grammar::service(d, keys, stem, own.as_ref().unwrap_or(root));
-                ties = std::mem::take(&mut d.ties);
-                decoded
-            }
-            None => {
-                ties = Ties::guessed(stem, d.file, text);
-                None
-            }
-        });
-        if let Some(name) = service {
-            self.members.extend(ties.member);
-            self.spared.extend((ties.required == Some(false)).then(|| name.to_owned()));
-        }
-        let twin = self.services.iter().position(|other| other.spec.name == stem);
-        if let Some(twin) = twin {
-            let other = self.services.remove(twin).spec.file;
-            let text =
-                format!("{} has a service of the name {stem} too; rename one of them", other.display());
-            self.note(path, service, text);
-        }
-        match sound.filter(|_| twin.is_none()) {
-            Some(decoded) => self.services.push(decoded),
-            None => self.known.extend(service.map(str::to_owned)),
-        }
-    }
-
     /// Reads a file and decodes the tree of its text, which may have none.
     fn file<T>(
         &mut self,
@@ -300,23 +236,23 @@ impl Reading {
         service: Option<&str>,
         decode: impl FnOnce(&mut Decoder<'_>, Option<&Node>, &str) -> Option<T>,
     ) -> Option<T> {
-        self.decoded(path, service, &read::utf8(path, read::MAX_FILE), decode)
+        self.decoded(path, service, &Source::read(path), decode)
     }
 
     fn decoded<T>(
         &mut self,
         path: &Path,
         service: Option<&str>,
-        text: &Result<String, read::ReadError>,
+        source: &Result<Source, read::ReadError>,
         decode: impl FnOnce(&mut Decoder<'_>, Option<&Node>, &str) -> Option<T>,
     ) -> Option<T> {
         let context = &self.context;
         let mut decoder = Decoder::new(context, path, service);
-        let decoded = match text {
-            Ok(text) => {
-                let root = tree_of(&mut decoder, text);
+        let decoded = match source {
+            Ok(source) => {
+                let root = source.tree_for(&mut decoder);
                 let unsound = !decoder.diagnostics.is_empty();
-                let decoded = decode(&mut decoder, root.as_deref(), text);
+                let decoded = decode(&mut decoder, root, &source.text);
                 decoded.filter(|_| !unsound || service.is_none())
             }
             Err(error) => {
@@ -411,19 +347,36 @@ fn closed(mut machine: DecodedMachine) -> DecodedMachine {
     machine
 }
 
-/// The tree of a text; what keeps it from being one is noted.
-fn tree_of(decoder: &mut Decoder<'_>, text: &str) -> Option<Rc<Node>> {
-    let Some((root, mistakes)) = parser::parse(text) else {
-        decoder.wrong(Position::START, "the YAML parser failed on this file; simplify it");
-        return None;
-    };
-    let silent = mistakes.is_empty();
-    for mistake in mistakes {
-        decoder.wrong(mistake.at, mistake.message);
+/// The text of a file, read once for all services that it has.
+struct Source {
+    text: String,
+    tree: Option<(Option<Rc<Node>>, Vec<Mistake>)>,
+}
+
+impl Source {
+    fn read(path: &Path) -> Result<Source, read::ReadError> {
+        let text = read::utf8(path, read::MAX_FILE)?;
+        Ok(Source { tree: parser::parse(&text), text })
     }
-    let root = root.filter(|root| !matches!(root.value, Value::Null));
-    if root.is_none() && silent {
-        decoder.wrong(Position::FILE, "the file is empty");
+
+    /// The tree of the text, where it is one.
+    fn tree(&self) -> Option<&Node> {
+        self.tree.as_ref()?.0.as_deref()
     }
-    root
+
+    /// The tree of the text; what keeps it from being one is noted.
+    fn tree_for(&self, decoder: &mut Decoder<'_>) -> Option<&Node> {
+        let Some((_, mistakes)) = &self.tree else {
+            decoder.wrong(Position::START, "the YAML parser failed on this file; simplify it");
+            return None;
+        };
+        for mistake in mistakes {
+            decoder.wrong(mistake.at, &mistake.message);
+        }
+        let root = self.tree().filter(|root| !matches!(root.value, Value::Null));
+        if root.is_none() && mistakes.is_empty() {
+            decoder.wrong(Position::FILE, "the file is empty");
+        }
+        root
+    }
 }

@@ -2,20 +2,14 @@
 
 use std::rc::Rc;
 
-use crate::parser;
 use crate::tree::{Entry, Node, Value};
 use kelson_spec::names::is_name;
 
 const KEY: &str = "instances";
 
 /// The instances that a file names, in its order, whatever else is wrong with it; none of a file that is one service.
-pub fn of(text: &str) -> Vec<String> {
-    let names_some =
-        |line: &str| line.strip_prefix(KEY).is_some_and(|rest| rest.trim_start().starts_with(':'));
-    if !text.lines().any(names_some) {
-        return Vec::new();
-    }
-    let mut names = match parser::parse(text).and_then(|(root, _)| root) {
+pub fn of(root: Option<&Node>, text: &str) -> Vec<String> {
+    let mut names = match root {
         Some(root) => match root.get(KEY).map(|node| &node.value) {
             Some(Value::Sequence(items)) => {
                 items.iter().filter_map(|item| item.scalar().map(str::to_owned)).collect()
@@ -91,26 +85,25 @@ fn mapped(node: &Node, text: &dyn Fn(&str) -> String) -> Node {
 fn expanded(text: &str, values: &[(&str, &str)]) -> String {
     let mut done = String::with_capacity(text.len());
     let mut rest = text;
-    while let Some(at) = rest.find('$') {
-        let (before, from) = rest.split_at(at);
-        done.push_str(before);
-        let named = |text: &str| {
-            let inside = text.strip_prefix("$(")?;
-            values.iter().find_map(|(name, value)| {
-                let after = inside.strip_prefix(name)?.strip_prefix(')')?;
-                Some((*value, after.len()))
-            })
-        };
-        let escaped = from.get(1..).and_then(|from| Some((from, named(from)?)));
-        let (taken, left) = match (named(from), escaped) {
-            (Some((value, left)), _) => (value, left),
-            (None, Some((from, (_, left)))) => {
-                (from.get(..from.len().saturating_sub(left)).unwrap_or_default(), left)
+    while let Some((before, from)) = rest.split_once("$(") {
+        let known = values.iter().find_map(|(name, value)| {
+            let after = from.strip_prefix(name)?.strip_prefix(')')?;
+            Some((*name, *value, after))
+        });
+        rest = match (known, before.strip_suffix('$')) {
+            (Some((name, _, after)), Some(escaped)) => {
+                done.extend([escaped, "$(", name, ")"]);
+                after
             }
-            (None, None) => ("$", from.len().saturating_sub(1)),
+            (Some((_, value, after)), None) => {
+                done.extend([before, value]);
+                after
+            }
+            (None, _) => {
+                done.extend([before, "$("]);
+                from
+            }
         };
-        done.push_str(taken);
-        rest = from.get(from.len().saturating_sub(left)..).unwrap_or_default();
     }
     done.push_str(rest);
     done
@@ -132,7 +125,8 @@ mod tests {
             ("instances :\n- b\n- \"c\"\nname: a\n\tx: y\n", &["b", "c"]),
             ("instances: b\n", &[]),
         ] {
-            assert_eq!(of(text), names, "{text}");
+            let tree = crate::parser::parse(text).and_then(|(root, _)| root);
+            assert_eq!(of(tree.as_deref(), text), names, "{text}");
         }
     }
 
