@@ -41,6 +41,7 @@ mod superblock;
 mod talos;
 mod task;
 mod time;
+mod translated;
 mod uevent;
 mod units;
 mod unpack;

@@ -1,10 +1,12 @@
-//! Ends of a run that count as success, or decide about a restart.
+//! Ends of a run that count as success or decide about a restart, and what starts at the end of a service.
 
 use kelson_spec::kernel::parse_signal;
 use kelson_spec::service::ExitMatch;
 
 use crate::draft::Draft;
 use crate::finding::Outcome;
+use crate::order::each;
+use crate::other_unit::{Other, other};
 use crate::settings::Setting;
 
 /// Names of exit statuses: sysexits(3), and those of the C library.
@@ -66,4 +68,29 @@ pub fn force(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
     let (ends, outcome) = ends(setting);
     draft.spec.restart.force_on = ends;
     outcome
+}
+
+pub fn on_failure(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
+    followed(draft, setting, |draft| &mut draft.spec.on_failure)
+}
+
+pub fn on_success(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
+    followed(draft, setting, |draft| &mut draft.spec.on_success)
+}
+
+/// Names services that start at its end.
+fn followed(
+    draft: &mut Draft<'_>,
+    setting: &Setting,
+    names: for<'d> fn(&'d mut Draft<'_>) -> &'d mut Vec<String>,
+) -> Outcome {
+    each(draft, setting, |draft, unit| match other(unit) {
+        Other::Service(name) if name != draft.spec.name => {
+            if !names(draft).contains(&name) {
+                names(draft).push(name);
+            }
+            Outcome::as_table()
+        }
+        _ => Outcome::rejected(format!("{unit} does not start then; only a service can")),
+    })
 }

@@ -49,3 +49,13 @@ pub const fn nearly<R: Copy>(name: &'static str, read: R, becomes: &'static str)
 pub const fn lost<R>(name: &'static str, neutral: Neutral, loses: &'static str) -> Key<R> {
     Key { name, fate: Fate::Rejected, sentence: loses, neutral, read: None }
 }
+
+/// No key has two rows, and each row says something.
+#[cfg(test)]
+pub fn assert_sound<R>(title: &str, keys: &[Key<R>]) {
+    let names: std::collections::BTreeSet<&str> = keys.iter().map(|key| key.name).collect();
+    assert_eq!(names.len(), keys.len(), "{title}");
+    for Key { name, sentence, .. } in keys {
+        assert!(sentence.len() > 3 && !sentence.ends_with('.') && !sentence.contains('|'), "{name}");
+    }
+}

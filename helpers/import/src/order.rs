@@ -15,7 +15,7 @@ use crate::unit_name::{UnitName, kelson_name};
 use crate::values::boolean;
 
 /// The units of a key, each with the values of its specifiers, and what is to be said of each.
-fn each(
+pub fn each(
     draft: &mut Draft<'_>,
     setting: &Setting,
     mut of: impl FnMut(&mut Draft<'_>, &str) -> Outcome,
@@ -222,31 +222,6 @@ pub fn conflicts(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
                 "{unit} is not stopped when this service starts, and the other way round"
             )),
         }
-    })
-}
-
-pub fn on_failure(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
-    followed(draft, setting, |draft| &mut draft.spec.on_failure)
-}
-
-pub fn on_success(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
-    followed(draft, setting, |draft| &mut draft.spec.on_success)
-}
-
-/// Names services that start at its end.
-fn followed(
-    draft: &mut Draft<'_>,
-    setting: &Setting,
-    names: for<'d> fn(&'d mut Draft<'_>) -> &'d mut Vec<String>,
-) -> Outcome {
-    each(draft, setting, |draft, unit| match other(unit) {
-        Other::Service(name) if name != draft.spec.name => {
-            if !names(draft).contains(&name) {
-                names(draft).push(name);
-            }
-            Outcome::as_table()
-        }
-        _ => Outcome::rejected(format!("{unit} does not start then; only a service can")),
     })
 }
 

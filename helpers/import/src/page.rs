@@ -4,8 +4,10 @@ use std::fmt::Write as _;
 
 use crate::compose::keys::PARTS as COMPOSE;
 use crate::finding::Fate;
+use crate::format::Format;
 use crate::key::Key;
 use crate::keys::PARTS;
+use crate::part::Part;
 use crate::talos::keys::PARTS as TALOS;
 
 /// The keys of a table.
@@ -38,20 +40,19 @@ pub fn keys() -> String {
 
 /// `docs/coming-from/compose-keys.md`.
 pub fn compose_keys() -> String {
-    let fates: Vec<Fate> = COMPOSE.iter().flat_map(|part| part.keys).map(|key| key.fate).collect();
-    let mut page = format!("{COMPOSE_HEAD}{}", counts(&fates));
-    for part in COMPOSE {
-        let _ = writeln!(page, "\n## {}\n", part.title);
-        table(&mut page, part.keys, "");
-    }
-    page
+    of_parts(COMPOSE_HEAD, &COMPOSE)
 }
 
 /// `docs/coming-from/talos-keys.md`.
 pub fn talos_keys() -> String {
-    let fates: Vec<Fate> = TALOS.iter().flat_map(|part| part.keys).map(|key| key.fate).collect();
-    let mut page = format!("{TALOS_HEAD}{}", counts(&fates));
-    for part in TALOS {
+    of_parts(TALOS_HEAD, &TALOS)
+}
+
+/// The page of a format of YAML files.
+fn of_parts<F: Format>(head: &str, parts: &[Part<F>]) -> String {
+    let fates: Vec<Fate> = parts.iter().flat_map(|part| part.keys).map(|key| key.fate).collect();
+    let mut page = format!("{head}{}", counts(&fates));
+    for part in parts {
         let _ = writeln!(page, "\n## {}\n", part.title);
         table(&mut page, part.keys, "");
     }

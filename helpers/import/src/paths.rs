@@ -30,7 +30,8 @@ pub fn translate(draft: &mut Draft<'_>, units: &[PartUnit<'_>]) -> Vec<Finding> 
     findings
 }
 
-fn triggers(draft: &mut Draft<'_>, setting: &Setting, event: PathEvent) -> Outcome {
+/// The paths of one key, of this kind.
+pub fn triggers(draft: &mut Draft<'_>, setting: &Setting, event: PathEvent) -> Outcome {
     let one = |value: &String| {
         let path = match draft.expanded(value) {
             Ok(path) => path,
@@ -57,20 +58,4 @@ pub fn exists(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
         true => Outcome::rejected("Kelson takes such a path for a pattern"),
         false => triggers(draft, setting, PathEvent::Exists),
     }
-}
-
-pub fn exists_glob(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
-    triggers(draft, setting, PathEvent::Exists)
-}
-
-pub fn not_empty(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
-    triggers(draft, setting, PathEvent::NotEmpty)
-}
-
-pub fn changed(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
-    triggers(draft, setting, PathEvent::Changed)
-}
-
-pub fn modified(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
-    triggers(draft, setting, PathEvent::Modified)
 }

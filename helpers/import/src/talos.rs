@@ -65,7 +65,7 @@ pub fn project(files: &[File<'_>], folder: &Path) -> Project {
     done
 }
 
-/// What is said of a configuration document whose service is not among the files.
+/// The finding about a configuration document whose service is not among the files.
 fn without_service(document: &Document, documents: &[Document]) -> Option<Finding> {
     let is_given =
         documents.iter().any(|other| other.kind == Kind::Extension && other.name() == document.name());

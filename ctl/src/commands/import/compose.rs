@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use kelson_import::Fate;
 use kelson_import::compose::{File, Project, project};
 
-use super::outcome::{Imported, end, read, show, tell_finding};
+use super::outcome::{Imported, end, note_losses, read, show};
 use crate::call::Call;
 use crate::failure::Failure;
 
@@ -50,12 +50,7 @@ pub fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
     let imported: Vec<Imported> =
         services.into_iter().map(|done| Imported { from: from.clone(), outcome: Ok(done) }).collect();
     show(call, &imported, arguments.out.as_deref())?;
-    if call.is_table() {
-        findings
-            .iter()
-            .filter(|finding| finding.fate != Fate::Kept)
-            .for_each(|finding| tell_finding(call, finding));
-    }
+    note_losses(call, &findings);
     end(&imported, "service")?;
     match findings.iter().any(|finding| finding.fate == Fate::Rejected) {
         true => Err(Failure::Failed("the service files do not do all that the file asks for".to_owned())),

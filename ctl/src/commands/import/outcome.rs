@@ -114,16 +114,17 @@ fn write(folder: &Path, imported: &[Imported]) -> Result<String, Failure> {
 fn tell(call: &Call, imported: &Imported) {
     match &imported.outcome {
         Err(error) => call.note(&escape(error)),
-        Ok(done) => {
-            let told = done.findings.iter().filter(|finding| finding.fate != Fate::Kept);
-            told.for_each(|finding| tell_finding(call, finding));
-        }
+        Ok(done) => note_losses(call, &done.findings),
     }
 }
 
-pub fn tell_finding(call: &Call, finding: &Finding) {
-    let Finding { file, line, key, fate, sentence, .. } = finding;
-    call.note(&escape(&format!("{file}:{line}: {key}: {}: {sentence}", fate.name())));
+/// Notes the findings about what is not kept, for people.
+pub fn note_losses(call: &Call, findings: &[Finding]) {
+    for Finding { file, line, key, fate, sentence, .. } in findings {
+        if call.is_table() && *fate != Fate::Kept {
+            call.note(&escape(&format!("{file}:{line}: {key}: {}: {sentence}", fate.name())));
+        }
+    }
 }
 
 /// The end of the command; `what` is what files hold.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use kelson_import::talos::{ConfigFile, File, Project, project};
 use kelson_import::{Fate, Finding};
 
-use super::outcome::{Imported, end, read, show, tell_finding};
+use super::outcome::{Imported, end, note_losses, read, show};
 use crate::call::Call;
 use crate::failure::Failure;
 use crate::output::escape;
@@ -70,12 +70,7 @@ pub fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
     if arguments.folder.is_some() {
         write(call, &files)?;
     }
-    if call.is_table() {
-        findings
-            .iter()
-            .filter(|finding| finding.fate != Fate::Kept)
-            .for_each(|finding| tell_finding(call, finding));
-    }
+    note_losses(call, &findings);
     end(&imported, "document")?;
     match findings.iter().any(|finding: &Finding| finding.fate == Fate::Rejected) {
         true => Err(Failure::Failed("not all documents are services".to_owned())),

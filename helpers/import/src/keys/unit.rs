@@ -1,14 +1,14 @@
 //! `[Unit]`.
 
 use crate::conditions::{assert_by_shell, condition_by_shell};
+use crate::ends::{on_failure, on_success};
 use crate::key::Neutral::{Empty, No, Words};
 use crate::key::{Key, kept, lost, moot, nearly};
 use crate::lifecycle::number;
 use crate::lifecycle::time;
 use crate::order::{
-    after, before, binds_to, conflicts, default_dependencies, depends_mount, depends_path, on_failure,
-    on_success, part_of, refuses, reload_with, requires, requires_mounts_for, wants, when_argument,
-    when_mount, when_path,
+    after, before, binds_to, conflicts, default_dependencies, depends_mount, depends_path, part_of, refuses,
+    reload_with, requires, requires_mounts_for, wants, when_argument, when_mount, when_path,
 };
 use crate::texts::description;
 

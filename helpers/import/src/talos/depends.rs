@@ -100,7 +100,7 @@ fn service(draft: &mut Draft<'_>, value: &Value) -> Outcome {
     }
 }
 
-/// What is said of another service.
+/// The outcome for another service that has to run first.
 fn is_given(draft: &Draft<'_>, kind: Kind, name: &str) -> Outcome {
     match draft.context.has(kind, name) {
         true => Outcome::kept(format!("the service waits for `{}`", kelson_name(name))),

@@ -112,9 +112,9 @@ mod tests {
     fn documents_keep_the_lines_of_their_file() {
         let text = "# first\nname: a\ncontainer: {}\n---\nkind: ContainerConfig\nname: b\n...\n---   \n\n";
         let found = all(&File { name: "f", text }).unwrap();
-        let told: Vec<(Kind, u32, &str)> =
+        let found: Vec<(Kind, u32, &str)> =
             found.iter().map(|one| (one.kind, one.value.get("name").unwrap().line, one.name())).collect();
-        assert_eq!(told, [(Kind::Extension, 2, "a"), (Kind::Container, 6, "b")]);
+        assert_eq!(found, [(Kind::Extension, 2, "a"), (Kind::Container, 6, "b")]);
         let error = all(&File { name: "f", text: "a: b\n---\n- c\n" }).unwrap_err();
         assert_eq!(error.to_string(), "f:3: this is no mapping of keys to values");
         // What begins with dashes in a text is none.

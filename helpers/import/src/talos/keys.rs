@@ -100,21 +100,9 @@ pub const CONTAINER_CONFIG: Part = Part {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::BTreeSet;
 
     #[test]
     fn no_key_has_two_rows_or_one_that_says_nothing() {
-        for part in PARTS {
-            let names: BTreeSet<&str> = part.keys.iter().map(|key| key.name).collect();
-            assert_eq!(names.len(), part.keys.len(), "{}", part.title);
-            for key in part.keys {
-                let sentence = key.sentence;
-                assert!(
-                    sentence.len() > 3 && !sentence.ends_with('.') && !sentence.contains('|'),
-                    "{}",
-                    key.name
-                );
-            }
-        }
+        PARTS.iter().for_each(|part| crate::key::assert_sound(part.title, part.keys));
     }
 }

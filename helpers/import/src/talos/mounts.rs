@@ -85,7 +85,7 @@ fn text<'v>(item: &'v Value, key: &str) -> &'v str {
     item.get(key).and_then(Value::text).unwrap_or_default()
 }
 
-/// The options, each that excludes an earlier one in its place, and what is said of the others.
+/// The options, each that excludes an earlier one in its place, and the outcome for the others.
 fn options(item: &Value) -> (Vec<String>, Outcome) {
     let mut options: Vec<String> = Vec::new();
     let mut outcome = Outcome::as_table();
@@ -140,7 +140,7 @@ fn entry(draft: &mut Draft<'_>, item: &Value) -> Outcome {
     if !matches!(text(item, "type"), "" | "bind") {
         return outcome;
     }
-    let told = match source {
+    let outcome_of_source = match source {
         API => return outcome.and(Outcome::rejected(NO_API)),
         INIT => {
             return outcome.and(Outcome::rejected(format!(
@@ -159,7 +159,7 @@ fn entry(draft: &mut Draft<'_>, item: &Value) -> Outcome {
         )),
         _ => Outcome::as_table(),
     };
-    outcome.and(bind(draft, source, target, options)).and(told)
+    outcome.and(bind(draft, source, target, options)).and(outcome_of_source)
 }
 
 /// The container sees all devices there, and may open few: those that the service waits for, of which it is known.
