@@ -53,7 +53,7 @@ pub async fn coordinate(manager: Manager, mut requests: mpsc::UnboundedReceiver<
         tokio::select! {
             request = requests.recv() => match request {
                 Some(Request::Restart(request)) => coordinator.asked(request),
-                Some(Request::Start { names, text }) => drop(coordinator.manager.follow_up(names, text)),
+                Some(Request::Start { names, text }) => coordinator.manager.follow_up(names, text),
                 // Nobody is left who could ask.
                 None => return,
             },

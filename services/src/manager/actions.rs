@@ -37,18 +37,18 @@ impl Manager {
 
     /// Starts services because another one has ended, as the text says. Their files may refuse requests of operators; this
     /// is none.
-    pub(crate) fn follow_up(&self, names: Vec<String>, text: String) -> Option<tokio::task::JoinHandle<()>> {
+    pub(crate) fn follow_up(&self, names: Vec<String>, text: String) {
         if const { !OWN.has(Feature::Units) } || self.closing() {
-            return None;
+            return;
         }
         let manager = self.clone();
-        Some(kelson_sys::spawn(async move {
+        kelson_sys::spawn(async move {
             manager.stop_conflicting(&names, &Input::Start { request_id: 0 }).await;
             for name in names.iter().filter(|name| manager.live(name).is_some()) {
                 manager.service_event(name, &text);
                 manager.tell(name, Input::Start { request_id: manager.request_id() });
             }
-        }))
+        });
     }
 
     /// Restarts services; with `wait`, answers once each is up again or has failed.
