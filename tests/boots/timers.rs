@@ -144,7 +144,7 @@ fn long_t1_a_reboot_in_the_minute_of_a_start_makes_up_for_it_once() {
 fn long_t1_a_time_that_passes_in_a_suspend_has_one_start_afterwards() {
     let disk = Disk::new("timers-suspend");
     let three = AUTUMN + DAY + HOUR;
-    // The alarm counts by the hardware clock, which goes on with that of this computer.
+    // The alarm counts by the hardware clock, which continues with that of this computer.
     let sleep = "put=/sys/class/rtc/rtc0/wakealarm:+20, put=/sys/power/state:mem";
     let steps = format!("'clock=@{}', {sleep}, sleep={BEFORE}s, time=at-end, serve", three - 5);
     let mut vm = of_services(&disk, &steps).start();

@@ -100,11 +100,11 @@ fn translated(folder: &Path) -> Vec<(String, String)> {
     let mut command = Command::new(paths::binary("kelsonctl"));
     command.args(["import", "talos", "--files", &format!("{dir}/files"), "--out"]).arg(&out).args(files);
     let done = command.output().expect("kelsonctl runs");
-    let told = String::from_utf8_lossy(&done.stderr).into_owned();
-    let rejected: Vec<&str> = told.lines().filter(|line| line.contains(": rejected: ")).collect();
+    let notes = String::from_utf8_lossy(&done.stderr).into_owned();
+    let rejected: Vec<&str> = notes.lines().filter(|line| line.contains(": rejected: ")).collect();
     assert!(
         matches!(rejected.as_slice(), [one] if one.contains("/dev: the container can open the usual devices")),
-        "{told}"
+        "{notes}"
     );
     ["names", "make", "client"]
         .map(|name| {

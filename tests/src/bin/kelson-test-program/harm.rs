@@ -24,7 +24,7 @@ pub(crate) fn fill(path: &str) {
     }
 }
 
-/// By so many seconds, or with `@` before them to so many since 1970.
+/// By this number of seconds; with `@` before it, to this number since 1970.
 pub(crate) fn set_clock(value: &str) {
     let (is_absolute, seconds) = match value.strip_prefix('@') {
         Some(seconds) => (true, number::<i64>(seconds)),
