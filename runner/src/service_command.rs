@@ -50,7 +50,8 @@ pub(crate) fn service_command(
         .stdout(Stdio::Descriptor(context.stdout))
         .stderr(Stdio::Descriptor(context.stderr));
     if let Some(user) = user {
-        command = with_credentials(command, user);
+        let name = if user.is_dynamic() { &spec.name } else { &user.name };
+        command = with_credentials(command, user, name);
     }
     for (name, value) in &spec.environment {
         command = command.env(name, value);
@@ -132,10 +133,10 @@ fn with_inherited(command: Command, inherit: &Inherit) -> Command {
     taken.fold(command, |command, (name, value)| command.env(&name, value.as_encoded_bytes()))
 }
 
-fn with_credentials(mut command: Command, user: &Credentials) -> Command {
+fn with_credentials(mut command: Command, user: &Credentials, name: &str) -> Command {
     command.credentials = Some(Ids { uid: user.uid, gid: user.gid, groups: user.groups.clone() });
     // As written in the file, which may name a group too.
-    let name = user.name.split(':').next().unwrap_or(&user.name);
+    let name = name.split(':').next().unwrap_or(name);
     let command = command.env("USER", name).env("LOGNAME", name).env("SHELL", "/bin/sh");
     match &user.home {
         Some(home) => command.env("HOME", home),

@@ -133,3 +133,33 @@ fn what_is_mounted_in_a_folder_is_left_alone() {
     assert!(host.inside("/var/lib/data/precious").exists());
     host.poweroff();
 }
+
+#[test]
+fn a_dynamic_user_is_the_services_own_and_has_its_folders() {
+    const LOOKS: &str = "id -u; id -g; echo user $USER; touch $STATE_DIRECTORY/file && echo wrote; \
+                         touch /var/lib/elsewhere || echo refused; exec sleep 77300";
+    let text = |name: &str| {
+        format!(
+            "process: {{command: [sh, -c, '{LOOKS}']}}\nuser: dynamic\ndirectories: {{state: [{name}]}}\n\
+             security: {{readOnlyRoot: true, privateTmp: true}}\nremoveIpc: true\n"
+        )
+    };
+    let mut host =
+        builder().service("feed", &text("feed")).service("news", &text("news")).up(&["feed", "news"]);
+    let mut owners = Vec::new();
+    for name in ["feed", "news"] {
+        host.wait_log(name, " refused");
+        let (uid, gid, mode) = owner_and_mode(host.inside("/var/lib").join(name));
+        assert!(uid == gid && (61_184..65_280).contains(&uid) && mode == 0o755, "{uid} {gid} {mode:o}");
+        let log = host.log_text(name);
+        let words: Vec<&str> = log.lines().filter_map(|line| line.rsplit(' ').next()).collect();
+        let id = uid.to_string();
+        assert_eq!(words.iter().filter(|word| **word == id).count(), 2, "{log}");
+        assert!(log.contains(&format!(" user {name}")) && log.contains(" wrote"), "{log}");
+        owners.push(uid);
+    }
+    assert_ne!(owners[0], owners[1]);
+    let shown = host.ctl(&["status", "feed"]).ok().stdout;
+    assert!(shown.contains("dynamic"), "{shown}");
+    host.poweroff();
+}

@@ -48,8 +48,7 @@ pub fn working_directory(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
         Ok(path) => path,
         Err(outcome) => return outcome,
     };
-    let is_root = matches!(draft.settings.service("User"), "" | "root" | "0");
-    let path = if path == "~" && is_root { "/root".to_owned() } else { path };
+    let path = if path == "~" && draft.is_root() { "/root".to_owned() } else { path };
     if path.is_empty() {
         return Outcome::as_table();
     }
@@ -118,12 +117,13 @@ pub fn ambient(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
 }
 
 pub fn protect_system(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
-    const WRITABLE: [&str; 4] = ["TemporaryFileSystem", "Delegate", "DynamicUser", "ExtensionDirectories"];
+    const WRITABLE: [&str; 3] = ["TemporaryFileSystem", "Delegate", "ExtensionDirectories"];
     let has = |key: &&str| {
         let list = draft.settings.service_list(key);
         !list.is_empty() && list.iter().all(|value| boolean(value) != Some(false))
     };
-    let text = setting.last();
+    let is_dynamic = draft.is_on("DynamicUser");
+    let text = if is_dynamic { "strict" } else { setting.last() };
     match (text, WRITABLE.iter().find(|key| has(key))) {
         ("", _) => Outcome::as_table(),
         (text, _) if boolean(text) == Some(false) => Outcome::kept("nothing is protected"),
@@ -133,7 +133,7 @@ pub fn protect_system(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
             view::add(writable, ["/dev", "/proc", "/sys"]);
             // systemd leaves the homes to ProtectHome= alone.
             let home = draft.settings.service("ProtectHome");
-            if home.is_empty() || boolean(home) == Some(false) {
+            if (home.is_empty() || boolean(home) == Some(false)) && !is_dynamic {
                 view::add(writable, view::HOMES);
             }
             Outcome::kept(

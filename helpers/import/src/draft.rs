@@ -43,6 +43,8 @@ pub struct Draft<'u> {
     /// As the file has them: only a host knows what they stand for.
     pub user: Option<String>,
     pub group: Option<String>,
+    /// In place of both.
+    pub dynamic_user: Option<String>,
     pub environment_files: Vec<String>,
     /// The names of `before`.
     pub before: Vec<String>,
@@ -85,6 +87,7 @@ impl<'u> Draft<'u> {
             spec,
             user: None,
             group: None,
+            dynamic_user: None,
             environment_files: Vec::new(),
             before: Vec::new(),
             conditions: Vec::new(),
@@ -123,10 +126,16 @@ impl<'u> Draft<'u> {
         boolean(self.settings.service(key)) == Some(true)
     }
 
+    /// Whether the service runs as root.
+    pub fn is_root(&self) -> bool {
+        matches!(self.settings.service("User"), "" | "root" | "0") && !self.is_on("DynamicUser")
+    }
+
     /// Whether a user or a restriction holds for the service, which `+` would lift.
     pub fn is_confined(&self) -> bool {
         let has = |key: &str| !self.settings.service_list(key).is_empty();
         has("User")
+            || self.is_on("DynamicUser")
             || has("CapabilityBoundingSet")
             || has("AmbientCapabilities")
             || self.is_on("NoNewPrivileges")
@@ -192,12 +201,12 @@ impl<'u> Draft<'u> {
             true => Vec::new(),
             false => std::mem::take(&mut self.spec.environment),
         };
-        let user = match (self.user, self.group) {
+        let user = self.dynamic_user.or(match (self.user, self.group) {
             (Some(user), Some(group)) => Some(format!("{user}:{group}")),
             (Some(user), None) => Some(user),
             (None, Some(group)) => Some(format!("root:{group}")),
             (None, None) => None,
-        };
+        });
         let Json::Map(mut entries) = kelson_load::written(&self.spec) else { return Json::Null };
         let mut put = |key: &str, value: Json| insert(&mut entries, key, value);
         if !defaults.is_empty() {

@@ -15,6 +15,7 @@ mod confinement;
 mod container;
 mod devices;
 mod draft;
+mod dynamic_user;
 mod ends;
 mod environment;
 mod finding;

@@ -66,7 +66,7 @@ pub fn own_namespace(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
 }
 
 pub fn remove_ipc(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
-    if boolean(setting.last()) != Some(true) || is_root(draft) {
+    if boolean(setting.last()) != Some(true) || draft.is_root() {
         return Outcome::kept("nothing is removed");
     }
     draft.spec.remove_ipc = true;
@@ -211,7 +211,7 @@ pub fn system_calls(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
             None => return Outcome::rejected(format!("{text:?} is no error that a call can answer with")),
         },
     };
-    if !draft.is_on("NoNewPrivileges") && is_root(draft) {
+    if !draft.is_on("NoNewPrivileges") && draft.is_root() {
         let text =
             "its programs get no new privileges from setuid files, since the filter is set up last of all";
         outcome = outcome.and(Outcome::approximated(text));
@@ -241,14 +241,10 @@ pub fn architectures(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
     }
 }
 
-fn is_root(draft: &Draft<'_>) -> bool {
-    matches!(draft.settings.service("User"), "" | "root" | "0")
-}
-
 /// What holds once all keys are read.
 pub fn finish(draft: &mut Draft<'_>) {
-    let is_root = is_root(draft);
-    let is_asked_for = draft.is_on("NoNewPrivileges");
+    let is_root = draft.is_root();
+    let is_asked_for = draft.is_on("NoNewPrivileges") || draft.is_on("DynamicUser");
     let security = &mut draft.spec.security;
     // systemd restricts nothing that a unit does not name.
     security.seccomp = Seccomp::Unconfined;

@@ -23,6 +23,8 @@ pub enum AccountError {
     Own(u32, &'static str),
     #[error("user {0} is not in /etc/passwd, so its group is not known; write {0}:GROUP")]
     NoGroup(u32),
+    #[error("each id for a dynamic user is that of a user or a group of the host; write a user")]
+    NoneFree,
 }
 
 /// The program of Kelson whose user this is.
@@ -90,15 +92,41 @@ impl Accounts {
         Accounts { users: users.collect(), groups: groups.collect() }
     }
 
+    /// The user of the service of this name: as [`Accounts::resolve`], or `dynamic` with its own group or another one.
+    ///
+    /// # Errors
+    /// As [`Accounts::resolve`], and where no id is free.
+    pub fn of_service(&self, text: &str, service: &str) -> Result<Credentials, AccountError> {
+        match split(text) {
+            (Credentials::DYNAMIC, group) if group != Some("") => {
+                let uid = self.free_ids(service).next().ok_or(AccountError::NoneFree)?;
+                let gid = group.map_or(Ok(uid), |group| self.group(group))?;
+                Ok(Credentials {
+                    uid,
+                    gid,
+                    groups: Vec::new(),
+                    name: Credentials::DYNAMIC.to_owned(),
+                    home: None,
+                })
+            }
+            _ => self.resolve(text),
+        }
+    }
+
+    /// The ids of dynamic users that nobody has here, in the order in which a service of this name tries them.
+    pub fn free_ids(&self, service: &str) -> impl Iterator<Item = u32> {
+        let is_used = |id: u32| {
+            self.users.iter().any(|user| user.uid == id) || self.groups.iter().any(|group| group.gid == id)
+        };
+        Credentials::dynamic_ids(service).filter(move |id| !is_used(*id))
+    }
+
     /// Resolves `user[:group]`, names or numbers.
     ///
     /// # Errors
     /// Where one of the two is not known, or the user is one of Kelson's own.
     pub fn resolve(&self, text: &str) -> Result<Credentials, AccountError> {
-        let (user_text, group_text) = match text.split_once(':') {
-            Some((user, group)) => (user, Some(group)),
-            None => (text, None),
-        };
+        let (user_text, group_text) = split(text);
         if user_text.is_empty() || group_text.is_some_and(str::is_empty) {
             return Err(AccountError::Form(text.to_owned()));
         }
@@ -167,6 +195,11 @@ impl Accounts {
     }
 }
 
+/// A user, and a group where one is named.
+fn split(text: &str) -> (&str, Option<&str>) {
+    text.split_once(':').map_or((text, None), |(user, group)| (user, Some(group)))
+}
+
 /// A number that may be a uid or gid; the largest one means "no change" to the kernel and is nobody's.
 fn id(text: &str) -> Option<u32> {
     if !text.bytes().all(|b| b.is_ascii_digit()) {
@@ -201,6 +234,33 @@ mod tests {
         assert_eq!(resolve("0:adm"), who(0, 4, &[], "root", "/root"));
         let root = Accounts::default().resolve("root").map_err(|error| error.to_string());
         assert_eq!(root, who(0, 0, &[], "root", "/root"));
+    }
+
+    #[test]
+    fn a_dynamic_user_has_an_id_of_its_own() {
+        let of_service = |accounts: &Accounts, text: &str, service: &str| {
+            accounts.of_service(text, service).map_err(|error| error.to_string())
+        };
+        let accounts = Accounts::parse(PASSWD, GROUP);
+        let web = of_service(&accounts, "dynamic", "web").unwrap();
+        assert_eq!(Ok(web.clone()), who(web.uid, web.uid, &[], "dynamic", ""));
+        assert!((61_184..65_280).contains(&web.uid), "{}", web.uid);
+        assert_ne!(of_service(&accounts, "dynamic", "db").unwrap().uid, web.uid);
+        assert_eq!(of_service(&accounts, "dynamic:adm", "web"), who(web.uid, 4, &[], "dynamic", ""));
+        let error = of_service(&accounts, "dynamic:", "web").unwrap_err();
+        assert_eq!(error, "\"dynamic:\" is not a user; write a name or number, or user:group");
+        assert_eq!(of_service(&accounts, "app", "web"), resolve("app"));
+        for other in [format!("x:x:{}:0::/:/bin/sh", web.uid), String::new()] {
+            let group = if other.is_empty() { format!("x:x:{}:", web.uid) } else { String::new() };
+            let next = of_service(&Accounts::parse(&other, &group), "dynamic", "web").unwrap().uid;
+            assert_eq!(Credentials::dynamic_ids("web").nth(1), Some(next), "the first one is taken");
+        }
+        let all: String = (61_184..65_280).map(|id| format!("x:x:{id}:\n")).collect();
+        let error = of_service(&Accounts::parse("", &all), "dynamic", "web").unwrap_err();
+        assert_eq!(
+            error,
+            "each id for a dynamic user is that of a user or a group of the host; write a user"
+        );
     }
 
     #[test]

@@ -70,9 +70,13 @@ impl Context {
         self.accounts()?.as_ref().ok()?.group_named(name)
     }
 
-    /// Resolves a user without the files that name users, as far as that is possible.
-    pub fn unresolved(&self, text: &str) -> Result<Credentials, AccountError> {
-        match Accounts::default().resolve(text) {
+    /// A user that was resolved without the files that name users, as far as that is possible.
+    pub fn unresolved(
+        &self,
+        text: &str,
+        resolved: Result<Credentials, AccountError>,
+    ) -> Result<Credentials, AccountError> {
+        match resolved {
             Err(_) if Accounts::may_know(text) => {
                 self.unchecked.borrow_mut().insert(Unchecked::Users);
                 Ok(Credentials { uid: 0, gid: 0, groups: Vec::new(), name: text.to_owned(), home: None })

@@ -26,6 +26,7 @@ use kelson_spec::quote::{error_text, shown};
 use kelson_spec::sources::SourceKind;
 use kelson_spec::verify::VerifyRule;
 
+mod dynamic_users;
 mod instances;
 mod layers;
 mod order;
@@ -56,6 +57,7 @@ fn read_all(config: &Path, sources: &Sources) -> Loaded {
     let containerd = reading.containers(&machine.spec, sources);
     reading.ports();
     reading.groups();
+    reading.dynamic_users();
     reading.order();
     reading.check_builtins(&mut machine);
     let services = reading.check_graph();

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::directories::{Directories, Directory, DirectoryKind};
 use super::sandbox::{Protection, Sandbox};
+use crate::places::places;
 
 /// A resolved user: PID 1 never reads `/etc/passwd`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,6 +23,21 @@ pub struct Credentials {
 impl Credentials {
     /// The user and the group of processes that need no file.
     pub const NOBODY: u32 = 65_534;
+    /// The name of a user that no other service of the host has, and that no file names.
+    pub const DYNAMIC: &str = "dynamic";
+    /// The ids of the host among which those are. systemd keeps them free for the same purpose.
+    const FIRST_DYNAMIC: u32 = 61_184;
+    const DYNAMIC_COUNT: u32 = 4096;
+
+    pub fn is_dynamic(&self) -> bool {
+        self.name == Self::DYNAMIC
+            && self.uid.checked_sub(Self::FIRST_DYNAMIC).is_some_and(|place| place < Self::DYNAMIC_COUNT)
+    }
+
+    /// The ids that a service of this name tries as its dynamic user, each once.
+    pub fn dynamic_ids(service: &str) -> impl Iterator<Item = u32> + Clone + use<> {
+        places(service, Self::DYNAMIC_COUNT).map(|place| Self::FIRST_DYNAMIC.saturating_add(place))
+    }
 }
 
 /// Nobody: where it cannot be read from a record of the state who a user is, that must not be root.

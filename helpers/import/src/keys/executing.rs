@@ -4,6 +4,7 @@ use crate::attributes::{
     app_armor, cpu_affinity, cpu_scheduling, directories, io_scheduling, nice, oom_score, preserve, umask,
 };
 use crate::confinement::{group, input, log_burst, output, user, working_directory};
+use crate::dynamic_user::dynamic_user;
 use crate::environment::{environment, environment_file, pass_environment, unset_environment};
 use crate::key::Neutral::{Empty, No, Words};
 use crate::key::{Key, kept, lost, moot, nearly};
@@ -22,10 +23,10 @@ pub const KEYS: [Key; 68] = [
         Empty,
         "the service has the groups of its user alone; add the user to these in /etc/group",
     ),
-    lost(
+    nearly(
         "DynamicUser",
-        No,
-        "there is no user of its own for the run: without `user` the service runs as root",
+        dynamic_user,
+        "`user: dynamic`, with what systemd sets besides; the user has a number and no name, and its folders are below /var/lib and not /var/lib/private",
     ),
     lost("PAMName", Empty, "no PAM session is opened: no limits, groups and environment of one"),
     kept("UMask", umask, "`umask`"),

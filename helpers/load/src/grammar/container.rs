@@ -14,7 +14,7 @@ use crate::tree::{Node, Value};
 use kelson_spec::near::near;
 use kelson_spec::registries::PullPolicy;
 use kelson_spec::service::{
-    ContainerDevice, ContainerMount, ContainerNetwork, ContainerRuntime, ContainerSpec,
+    ContainerDevice, ContainerMount, ContainerNetwork, ContainerRuntime, ContainerSpec, Credentials,
 };
 use kelson_spec::units;
 
@@ -220,6 +220,10 @@ pub fn container_user() -> Codec<String> {
                 && part.chars().all(|c| !c.is_whitespace() && !c.is_control() && c != ':' && c != '/')
         };
         let (user, group) = text.split_once(':').unwrap_or((text, "0"));
+        if user == Credentials::DYNAMIC {
+            let text = "a container has no dynamic user; write userNamespace: true for users of its own";
+            return Some(text.to_owned());
+        }
         (!sound(user) || !sound(group))
             .then(|| format!("{} is not a user; write a name or number, or user:group", quoted(text)))
     })

@@ -25,6 +25,7 @@ use super::sockets::{self, sockets, start, start_at};
 use super::values::{
     SHORTEST, boolean, choice, duration_from, name, number, own_name, path, start_timeout, text,
 };
+use crate::accounts::{AccountError, Accounts};
 use crate::decode::{Decoded, Decoder, diagnostic, quoted};
 use crate::environment::unique;
 use crate::json::Json;
@@ -236,7 +237,7 @@ pub fn service_file() -> Mapping<ServiceSpec> {
             (
                 "user",
                 "PID 1's (root); of a container, the image's",
-                "`user` or `user:group`, as names or numbers",
+                "`user` or `user:group`, as names or numbers; `dynamic`: a [user of its own](#user)",
             ),
             || (container_user().kind)(),
             |d, seen, spec| match &mut spec.workload {
@@ -248,6 +249,7 @@ pub fn service_file() -> Mapping<ServiceSpec> {
                 _ => spec.user = seen.read(d, "user", |d, node| d.user(node)),
             },
             |spec, _| match (&spec.user, spec.container().and_then(|container| container.user.as_ref())) {
+                (Some(user), _) if user.is_dynamic() && user.gid == user.uid => Json::text(&user.name),
                 (Some(user), _) => Json::Text(format!("{}:{}", user.name, user.gid)),
                 (None, Some(user)) => Json::text(user),
                 (None, None) => Json::Null,
@@ -538,14 +540,24 @@ fn readiness() -> Codec<Ready> {
 impl Decoder<'_> {
     fn user(&mut self, node: &Node) -> Option<Credentials> {
         let text = self.word(node)?;
-        self.credentials(node, &text)
+        let service = self.stem.clone();
+        self.account(node, &text, |accounts| accounts.of_service(&text, &service))
     }
 
     /// The user and the group that `USER` or `USER:GROUP` names.
     pub(super) fn credentials(&mut self, node: &Node, text: &str) -> Option<Credentials> {
+        self.account(node, text, |accounts| accounts.resolve(text))
+    }
+
+    fn account(
+        &mut self,
+        node: &Node,
+        text: &str,
+        resolve: impl FnOnce(&Accounts) -> Result<Credentials, AccountError>,
+    ) -> Option<Credentials> {
         let resolved = match self.context.accounts() {
-            None => self.context.unresolved(text),
-            Some(Ok(accounts)) => accounts.resolve(text),
+            None => self.context.unresolved(text, resolve(&Accounts::default())),
+            Some(Ok(accounts)) => resolve(accounts),
             Some(Err((file, error))) => {
                 let text = format!("{} cannot be looked up: {file}: {error}", quoted(text));
                 return self.refuse(node, text);

@@ -12,6 +12,7 @@
 mod containers;
 mod directories;
 mod docs;
+mod dynamic_users;
 mod features;
 mod folder;
 mod folders;
