@@ -96,6 +96,8 @@ impl Manager {
                 self.host_event(&format!(
                     "service {name} is forgotten: what it was started from is lost; what runs of it is left as it is"
                 ));
+                // A service that gets this name later has no part in it.
+                past.store.remove(&name);
                 continue;
             };
             let next_spec: Option<ServiceSpec> = past.paper(state_store::Kind::NextSpec, &name);

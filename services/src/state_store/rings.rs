@@ -69,14 +69,17 @@ impl<K: Ord + Clone, const SLOTS: u64> Rings<K, SLOTS> {
         (slot_of::<SLOTS>(ring.index, ring.writes), ring.writes)
     }
 
-    /// Removes keys. Returns the slots in which something may stand, which the caller clears.
+    /// Removes keys. Returns the slots in which something may stand, which the caller clears in this order: the newest entry
+    /// of each is there until nothing older is, which the next incarnation would take for the newest.
     pub fn remove(&mut self, keys: RangeInclusive<K>) -> Vec<u64> {
         let gone: Vec<(K, Ring)> = self.by_key.range(keys).map(|(key, ring)| (key.clone(), *ring)).collect();
         let mut slots = Vec::new();
         for (key, ring) in gone {
             self.by_key.remove(&key);
             self.free.push(ring.index);
-            slots.extend((1..=ring.used).map(|number| slot_of::<SLOTS>(ring.index, number)));
+            let newest = ring.writes.saturating_add(SLOTS);
+            let oldest = newest.saturating_sub(ring.used).saturating_add(1);
+            slots.extend((oldest..=newest).map(|number| slot_of::<SLOTS>(ring.index, number)));
         }
         slots
     }
@@ -132,6 +135,21 @@ mod tests {
         }
         assert_eq!(removed(&mut rings, 3), [0, 1, 2, 3]);
         assert!(removed(&mut rings, 3).is_empty());
+    }
+
+    #[test]
+    fn the_newest_is_cleared_last() {
+        for (writes, cleared) in
+            [(1, vec![1]), (3, vec![1, 2, 3]), (4, vec![1, 2, 3, 0]), (6, vec![3, 0, 1, 2])]
+        {
+            let mut rings = Rings::<u8, 4>::default();
+            for _ in 0..writes {
+                rings.next(1);
+            }
+            assert_eq!(rings.remove(1..=1), cleared, "{writes}");
+            rings.by_key.insert(1, Ring::found::<4>(0, writes));
+            assert_eq!(rings.remove(1..=1).last(), cleared.last(), "{writes}");
+        }
     }
 
     #[test]

@@ -95,6 +95,22 @@ fn v4_a_stop_that_was_recorded_is_carried_out() {
     });
 }
 
+/// Or the next service of this name would go on with its state.
+#[test]
+fn a_service_whose_spec_is_lost_leaves_no_record() {
+    let ruin = first_life(async {
+        let house = House::with([spec("web"), spec("db")]).await;
+        house.stop("web").await;
+        house
+    });
+    std::fs::remove_file(ruin.directory().join("papers/web.spec")).unwrap();
+    next_life(ruin, async |house| {
+        let told = host_told(&house);
+        assert!(told.iter().any(|text| text.starts_with("service web is forgotten: ")), "{told:?}");
+        assert_eq!((house.record("web"), house.state("db")), (None, State::Running));
+    });
+}
+
 #[test]
 fn v5_what_ended_in_between_is_handled_as_if_pid_1_had_been_there() {
     let ruin = first_life(House::with([backoff("web", secs(10)), oneshot("job")]));
