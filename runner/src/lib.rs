@@ -28,6 +28,7 @@ pub mod containerd;
 mod deaf;
 mod exec;
 mod expand;
+mod facts;
 mod images;
 mod local;
 mod namespace;

@@ -9,6 +9,7 @@ use kelson_spec::service::{Credentials, Inherit, Seccomp, Security, Workload};
 
 use crate::command::{Command, DEFAULT_PATH, Ids, Stdio};
 use crate::expand::expand;
+use crate::facts;
 use crate::processes::Processes;
 use crate::runner::{Namespaces, RunContext, RunnerError};
 
@@ -52,6 +53,9 @@ pub(crate) fn service_command(
     if let Some(user) = user {
         let name = if user.is_dynamic() { &spec.name } else { &user.name };
         command = with_credentials(command, user, name);
+    }
+    for (name, value) in facts::variables(spec) {
+        command = command.env(name, value);
     }
     for (name, value) in &spec.environment {
         command = command.env(name, value);

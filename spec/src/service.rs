@@ -9,6 +9,7 @@ mod checks;
 mod confinement;
 mod directories;
 mod ending;
+mod facts;
 mod hooks;
 mod nesting;
 mod output;
@@ -33,6 +34,7 @@ pub use confinement::{
 };
 pub use directories::{Directories, Directory, DirectoryKind, Preserve, is_path as is_directory};
 pub use ending::{ExitMatch, OnExit, StopMode, StopSpec};
+pub use facts::Fact;
 pub use hooks::{Hook, Hooks, Reload, Resumed};
 pub use output::{LogSpec, Stdout};
 pub use paths::{PathEvent, PathTrigger, is_pattern};
@@ -55,6 +57,9 @@ pub struct ServiceSpec {
     pub workload: Workload,
     /// Environment files first, then `environment`; later entries win and names are unique.
     pub environment: Vec<(String, String)>,
+    /// Variables whose values are known at each start; those of `environment` override them.
+    #[cfg_attr(not(feature = "units"), serde(skip))]
+    pub environment_facts: Vec<(String, Fact)>,
     /// Variables in its commands are replaced by their values.
     pub expand: bool,
     /// The secrets that it gets as files.
@@ -174,6 +179,7 @@ impl ServiceSpec {
                 working_directory: PathBuf::from("/"),
             }),
             environment: Vec::new(),
+            environment_facts: Vec::new(),
             expand: false,
             secrets: Vec::new(),
             inherit: Inherit::default(),

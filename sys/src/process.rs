@@ -154,12 +154,20 @@ pub fn membership(pid: impl Display) -> io::Result<String> {
     std::fs::read_to_string(format!("/proc/{pid}/cgroup"))
 }
 
+/// A value below `/proc/sys/kernel`.
+///
+/// # Errors
+/// When proc is not mounted, or the kernel has no such value.
+pub fn kernel(name: &str) -> io::Result<String> {
+    Ok(std::fs::read_to_string(format!("/proc/sys/kernel/{name}"))?.trim_end().to_owned())
+}
+
 /// Another one after each boot of the machine.
 ///
 /// # Errors
 /// When proc is not mounted.
 pub fn boot_id() -> io::Result<String> {
-    Ok(std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim_end().to_owned())
+    kernel("random/boot_id")
 }
 
 #[cfg(test)]

@@ -57,6 +57,40 @@ fn a_service_gets_what_its_file_asks_for_in_every_incarnation() {
 }
 
 #[test]
+fn facts_about_the_host_are_there_at_each_start() {
+    const PRINT: &str =
+        "process: {command: [/usr/bin/env, \"GIVEN=--node=${NODE}\"]}\ntype: oneshot\nexpand: true\n";
+    let facts = "{NODE: hostName, BOOT: bootId, ARCH: architecture, RELEASE: kernel, CORES: cpus, LIMIT: memory, \
+                 ME: service, OVER: kernel}";
+    let text = format!(
+        "{PRINT}environmentFacts: {facts}\nenvironment: {{OVER: mine}}\n\
+         resources: {{memoryMax: 64Mi, cpuMax: 0.5}}\n"
+    );
+    let kernel = |name: &str| {
+        std::fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap().trim_end().to_owned()
+    };
+    let mut host = Host::builder().service("web", &text).service("free", &text.replace("0.5", "512")).start();
+    let (web, free) = (variables(&host, "web", 1), variables(&host, "free", 1));
+    let own = web["NODE"].as_str();
+    assert!(!own.is_empty() && web["GIVEN"] == format!("--node={own}"), "{web:?}");
+    let expected = [
+        ("BOOT", kernel("random/boot_id")),
+        ("RELEASE", kernel("osrelease")),
+        ("ARCH", std::env::consts::ARCH.to_owned()),
+        ("CORES", "1".to_owned()),
+        ("LIMIT", (64 << 20).to_string()),
+        ("ME", "web".to_owned()),
+        ("OVER", "mine".to_owned()),
+    ];
+    for (name, value) in expected {
+        assert_eq!(web[name], value, "{name}");
+    }
+    let all = std::thread::available_parallelism().unwrap().get();
+    assert_eq!((free["CORES"].as_str(), free["ME"].as_str()), (all.to_string().as_str(), "free"));
+    host.poweroff();
+}
+
+#[test]
 fn variables_in_commands_are_expanded_where_the_file_says_so() {
     let commands = "process: {command: [$PROGRAM, $STEPS, 'print=<${GIVEN} ${KELSON_SERVICE} ${UNSET}>', 'print=$$A $B', \
                     serve]}

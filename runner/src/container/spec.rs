@@ -11,6 +11,7 @@ use nix::unistd::{Gid, Uid, chown};
 use super::oci::{Capabilities, Linux, Namespace, Process, Resources, Root, Spec, User, VERSION};
 use super::{capabilities, devices, limits, mounts};
 use crate::command::DEFAULT_PATH;
+use crate::facts;
 use crate::images::ImageConfig;
 use crate::runner::{ErrorKind, RunContext, RunnerError, StopPlan};
 use crate::seccomp::Profile;
@@ -40,13 +41,17 @@ pub(crate) struct Host {
 impl Host {
     /// Reads what the kernel says, for this service.
     pub(crate) fn read(service: &ServiceSpec, runtime_dir: &Path, incarnation: &str, cgroup: String) -> Host {
-        let line = |path| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
         let capabilities = capabilities::own();
         Host {
-            hostname: line("/proc/sys/kernel/hostname"),
+            hostname: kelson_sys::process::kernel("hostname").unwrap_or_default(),
             capabilities,
             // PID 1 may have made itself safe from it.
-            oom_score: line("/proc/self/oom_score_adj").parse().unwrap_or(0).max(0),
+            oom_score: fs::read_to_string("/proc/self/oom_score_adj")
+                .unwrap_or_default()
+                .trim()
+                .parse()
+                .unwrap_or(0)
+                .max(0),
             files: limits::most_files(capabilities),
             incarnation: incarnation.to_owned(),
             secrets: (!service.secrets.is_empty())
@@ -270,6 +275,7 @@ fn environment(
         .environment
         .iter()
         .cloned()
+        .chain(facts::variables(service).map(|(name, value)| format!("{name}={value}")))
         .chain(service.environment.iter().map(named))
         .chain([format!("KELSON_SERVICE={}", service.name), format!("KELSON_RUN={mark}")])
         .chain(ports(container))

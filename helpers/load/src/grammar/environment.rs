@@ -14,7 +14,7 @@ use crate::read::{self, MAX_FILE, ReadError};
 use crate::schema::{Absent, Key, Kind, form};
 use crate::tree::{Node, Position, Value};
 use kelson_spec::loaded::Unchecked;
-use kelson_spec::service::Inherit;
+use kelson_spec::service::{Fact, Inherit};
 
 /// The advice where a variable or a header has no value.
 pub const EMPTY: &str = "write \"\" for an empty one";
@@ -34,6 +34,11 @@ pub fn variables(
         mistake(name, found).or_else(|| environment::name_mistake(name))
     };
     map(NAME, EMPTY, mistake, text())
+}
+
+/// Variables with facts that are known at each start.
+pub fn facts() -> Codec<Vec<(String, Fact)>> {
+    map(NAME, "name a fact, such as hostName", |name, _| environment::name_mistake(name), choice(Fact::WORDS))
 }
 
 /// `environment` and `environmentFiles`: the files first, later entries win. Without a place for it, nothing is inherited.

@@ -10,7 +10,7 @@ use super::command::process;
 use super::confinement::{limits, logs, resources, security, stop};
 use super::container::{container, container_user};
 use super::directories::{announce, directories};
-use super::environment::{environments, variables};
+use super::environment::{environments, facts, variables};
 use super::hooks::{hooks, reload, resumed};
 use super::mapping::{Mapping, keys};
 use super::membership::{lifecycle, tie};
@@ -169,6 +169,11 @@ pub fn service_file() -> Mapping<ServiceSpec> {
             "variables that the [files](#environment-environmentfiles) and `environment` replace";
     };
     let mapping = keys! {
+        mapping;
+        key "environmentFacts" environment_facts if Units = facts(),
+            "variables with [facts about the service and its host](#environmentfacts), which all others replace";
+    };
+    let mapping = keys! {
         environments(mapping, environment_at, Some(at!(inherit)), own, files);
         key "expand" expand if Units = boolean(),
             "`true`: Kelson replaces [variables in the commands](#expand) of a process by their values";
@@ -324,10 +329,11 @@ fn stop_as_written(spec: &ServiceSpec, extent: Extent) -> Json {
 }
 
 /// Keys of what runs.
-const OF_A_PROGRAM: [&str; 35] = [
+const OF_A_PROGRAM: [&str; 36] = [
     "schedule",
     "environment",
     "environmentDefaults",
+    "environmentFacts",
     "environmentFiles",
     "expand",
     "secrets",

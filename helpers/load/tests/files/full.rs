@@ -84,6 +84,7 @@ refuses: [stop]
 resumed: {signal: USR1, hooks: {command: [/bin/renew], timeout: 3s}}
 after: [log-shipper, db]
 expand: true
+environmentFacts: {NODE: hostName, CORES: cpus}
 onFailure: [notify]
 onSuccess: [next]
 onExit: stop
@@ -170,6 +171,7 @@ fn every_key_of_a_service_file_is_read() {
             pair("EMPTY", ""),
         ],
         inherit: Inherit::Names(vec!["HTTP_PROXY".to_owned()]),
+        environment_facts: vec![("NODE".to_owned(), Fact::HostName), ("CORES".to_owned(), Fact::Cpus)],
         expand: true,
         secrets: vec![
             SecretUse::of("db-password"),

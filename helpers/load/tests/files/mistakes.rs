@@ -34,7 +34,7 @@ fn said(content: &str) -> Vec<String> {
 const VALUES: &str = r#"
 ## Keys.
 restrat: {}
-=> 5:1: restrat: this key is not known; did you mean restart? Allowed here: name, description, instances, process, container, target, environmentDefaults, environment, environmentFiles, expand, secrets, type, start, schedule, when, after, before, depends, restart, success, group, lifecycle, required, partOf, conflicts, refuses, readiness, watchdog, startTimeout, health, hooks, reload, resumed, onFailure, onSuccess, onExit, stop, user, resources, delegate, limits, umask, nice, oomScoreAdjust, cpuAffinity, directories, sockets, paths, removeIpc, security, api, logs
+=> 5:1: restrat: this key is not known; did you mean restart? Allowed here: name, description, instances, process, container, target, environmentDefaults, environmentFacts, environment, environmentFiles, expand, secrets, type, start, schedule, when, after, before, depends, restart, success, group, lifecycle, required, partOf, conflicts, refuses, readiness, watchdog, startTimeout, health, hooks, reload, resumed, onFailure, onSuccess, onExit, stop, user, resources, delegate, limits, umask, nice, oomScoreAdjust, cpuAffinity, directories, sockets, paths, removeIpc, security, api, logs
 
 after: [web]
 => 5:9: after: service web waits for itself
@@ -297,6 +297,12 @@ environment: {9A: 1}
 
 environment: {A-B: 1}
 => 5:15: environment: "A-B" is not a name for the environment; use letters, digits and _, no digit first
+
+environmentFacts: {A: hostname}
+=> 5:23: environmentFacts.A: "hostname" is not one of service, hostName, bootId, architecture, kernel, cpus, memory; did you mean hostName?
+
+environmentFacts: {PORT: }
+=> 5:20: environmentFacts.PORT: this key has no value; name a fact, such as hostName
 
 environment: {KELSON_RUN: 1}
 => 5:15: environment: KELSON_RUN is set by Kelson itself; use another name

@@ -1,6 +1,6 @@
 use super::*;
 use kelson_spec::container_network::{PortSpec, Protocol};
-use kelson_spec::service::{ContainerDevice, ContainerMount, ResourceLimit, Security, Workload};
+use kelson_spec::service::{ContainerDevice, ContainerMount, Fact, ResourceLimit, Security, Workload};
 
 fn service() -> ServiceSpec {
     let mut service = ServiceSpec::process("web", ["x"]);
@@ -160,6 +160,7 @@ fn a_hook_differs_in_its_words_alone() {
 fn later_variables_replace_earlier_ones() {
     let mut service = service();
     service.environment = vec![("B".into(), "service".into()), ("PATH".into(), "/mine".into())];
+    service.environment_facts = vec![("A".into(), Fact::Service), ("B".into(), Fact::Service)];
     let image = ImageConfig { home: Some("/h".into()), ..image() };
     assert_eq!(
         made(&service, &image).process.env,
@@ -167,7 +168,7 @@ fn later_variables_replace_earlier_ones() {
             "PATH=/mine",
             "HOSTNAME=edge-1",
             "HOME=/h",
-            "A=image",
+            "A=web",
             "B=service",
             "KELSON_SERVICE=web",
             "KELSON_RUN=abc-1:web:7"
