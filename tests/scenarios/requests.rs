@@ -73,6 +73,9 @@ fn the_start_of_a_service_stops_what_conflicts_with_it() {
     assert_eq!(message, "stopped: \"new\", with which it conflicts, is started");
     host.ctl(&["restart", "old", "--wait"]).ok();
     assert_eq!(states(&host), ["running", "stopped", "stopped"].map(str::to_owned));
+    let both = host.ctl(&["start", "old", "new"]);
+    let text = "it conflicts with new, which was asked for too: name one of them";
+    assert!(both.status != 0 && both.stderr.contains(text), "{both:?}");
     host.poweroff();
 }
 

@@ -37,6 +37,14 @@ fn a_service_runs_at_its_times_and_when_it_is_asked() {
     let before = starts(&host, "job");
     eventually("it runs again", || starts(&host, "job") > before);
 
+    // For a time its schedule does not start it.
+    let answer = host.ctl(&["stop", "job", "--for", "1s"]).ok();
+    assert!(format!("{answer:?}").contains("its schedule starts it again in 1 s"), "{answer:?}");
+    let over = "the time for which it was stopped is over: its schedule starts it again";
+    eventually("the time is over", || host.events_of("job").iter().any(|event| event.message == over));
+    let before = starts(&host, "job");
+    eventually("it runs again", || starts(&host, "job") > before);
+
     // The next incarnation of PID 1 has the schedules too.
     host.ctl(&["reexec"]).ok();
     let before = starts(&host, "job");
@@ -92,5 +100,18 @@ fn a_start_while_it_runs_is_left_out_restarts_it_or_waits() {
     host.ctl(&["signal", "queue", "SIGKILL"]).ok();
     host.wait_for("queue", "to run once more", |now| now.pid.is_some_and(|now| now != pid));
     assert_eq!(left_out(&host), 1, "one event tells of all");
+    host.poweroff();
+}
+
+#[test]
+fn a_start_by_a_schedule_stops_what_conflicts_with_the_service() {
+    let mut host = Host::builder()
+        .service("day", "process: {command: [/bin/sleep, \"77301\"]}\n")
+        .runs_with("job", "exit=0", &format!("{ONCE}conflicts: [day]\nschedule: {{every: 1s}}\n"))
+        .start();
+    host.wait_finished("job");
+    host.wait_for("day", "to be stopped", |now| now.state == "stopped");
+    let message = host.service("day").message;
+    assert_eq!(message, "stopped: \"job\", with which it conflicts, is started");
     host.poweroff();
 }

@@ -31,8 +31,12 @@ enum Goal {
 impl Manager {
     /// Starts services; with `wait`, answers once each is up or has failed.
     pub async fn start(&self, names: &[String], wait: bool) -> Vec<ActionResult> {
-        self.stop_conflicting(names, &Input::Start { request_id: 0 }).await;
-        self.each(names, wait, Goal::Started, |request_id| Input::Start { request_id }).await
+        let (names, refused) = self.compatible(names);
+        self.stop_conflicting(&names, &Input::Start { request_id: 0 }).await;
+        let mut results =
+            self.each(&names, wait, Goal::Started, |request_id| Input::Start { request_id }).await;
+        results.extend(refused);
+        results
     }
 
     /// Starts services because another one has ended, as the text says. Their files may refuse requests of operators; this
@@ -54,8 +58,12 @@ impl Manager {
     /// Restarts services; with `wait`, answers once each is up again or has failed.
     pub async fn restart(&self, names: &[String], wait: bool) -> Vec<ActionResult> {
         let names = self.with_parts(names);
+        let (names, refused) = self.compatible(&names);
         self.stop_conflicting(&names, &Input::Restart { request_id: 0 }).await;
-        self.each(&names, wait, Goal::Started, |request_id| Input::Restart { request_id }).await
+        let mut results =
+            self.each(&names, wait, Goal::Started, |request_id| Input::Restart { request_id }).await;
+        results.extend(refused);
+        results
     }
 
     /// The image of these services is another one: the next run of each is prepared again.
@@ -121,7 +129,13 @@ impl Manager {
                 result.outcome == Outcome::Done || (result.outcome == Outcome::NothingToDo && down)
             };
             for result in results.iter_mut().filter(stopped) {
-                result.message.push_str(&format!("; it starts again in {time}"));
+                let entries = self.entries();
+                let spec = entries.get(result.name.as_str()).and_then(|entry| entry.spec.as_ref());
+                let again = match spec.is_some_and(|spec| spec.schedule().is_some()) {
+                    true => "its schedule starts it again",
+                    false => "it starts again",
+                };
+                result.message.push_str(&format!("; {again} in {time}"));
             }
         }
         results

@@ -1,12 +1,18 @@
 //! Services that do not run beside each other: the start of one stops the others.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use kelson_spec::features::{Feature, OWN};
 
 use super::actions::refusal;
-use super::{Entry, Manager};
+use super::{ActionResult, Entry, Manager, Outcome};
 use crate::service_runner::table::{Input, StopReason};
+
+/// Whether the file of the one says that it does not run beside the other.
+fn conflict(entry: &Entry, other: &str) -> bool {
+    entry.specs().any(|spec| spec.conflicts.iter().any(|name| name == other))
+}
 
 impl Manager {
     /// Stops what conflicts with services that are to start, after what needs it, and waits until it has stopped.
@@ -27,12 +33,38 @@ impl Manager {
         }
     }
 
+    /// Those of these services that can run beside each other, and the answers for the others.
+    pub(super) fn compatible<'n>(&self, names: &'n [String]) -> (Cow<'n, [String]>, Vec<ActionResult>) {
+        if const { !OWN.has(Feature::Units) } || names.len() < 2 {
+            return (Cow::Borrowed(names), Vec::new());
+        }
+        let entries = self.entries();
+        let entry = |name: &str| entries.get(name);
+        let other_of = |name: &String| {
+            let others = names.iter().filter(|other| *other != name);
+            others.into_iter().find(|other| {
+                entry(name).is_some_and(|entry| conflict(entry, other))
+                    || entry(other).is_some_and(|entry| conflict(entry, name))
+            })
+        };
+        let (mut compatible, mut refused) = (Vec::new(), Vec::new());
+        for name in names {
+            match other_of(name) {
+                None => compatible.push(name.clone()),
+                Some(other) => refused.push(ActionResult {
+                    name: name.clone(),
+                    outcome: Outcome::Refused,
+                    message: format!("it conflicts with {other}, which was asked for too: name one of them"),
+                    snapshot: entry(name).map(|entry| entry.watch().borrow().clone()),
+                }),
+            }
+        }
+        (Cow::Owned(compatible), refused)
+    }
+
     /// The services that do not rest and conflict with one of these, which are not among them; each with that one.
     fn conflicting(&self, names: &[String], request: &Input) -> BTreeMap<String, Vec<String>> {
         let entries = self.entries();
-        let conflict = |entry: &Entry, other: &str| {
-            entry.specs().any(|spec| spec.conflicts.iter().any(|name| name == other))
-        };
         let starts = |name: &&String| {
             let entry = entries.get(name.as_str()).filter(|entry| entry.live().is_some());
             entry.is_some_and(|entry| !self.closing() && refusal(entry.specs(), request).is_none())

@@ -26,6 +26,15 @@ struct Standing {
 }
 
 impl Manager {
+    /// Starts a service at rest, once what conflicts with it has stopped.
+    fn start_by_schedule(&self, name: &str) {
+        let (manager, name) = (self.clone(), name.to_owned());
+        kelson_sys::spawn(async move {
+            manager.stop_conflicting(std::slice::from_ref(&name), &Input::Due).await;
+            manager.tell(&name, Input::Due);
+        });
+    }
+
     /// The schedules of all services whose files are known.
     fn schedules(&self) -> Schedules {
         let entries = self.entries();
@@ -74,7 +83,7 @@ impl Standings {
                 self.manager.service_event(name, "its schedule does not start it: an operator stopped it");
             }
         } else if now.state.at_rest() {
-            self.manager.tell(name, Input::Due);
+            self.manager.start_by_schedule(name);
         } else {
             match overlap {
                 Overlap::Forbid => {

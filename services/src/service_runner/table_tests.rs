@@ -766,6 +766,30 @@ fn who_stops_one_while_a_run_is_cleaned_up_ends_its_times() {
 }
 
 #[test]
+fn who_stops_one_for_a_time_leaves_it_to_its_schedule_after_that() {
+    for is_slow in [false, true] {
+        let mut case = scheduled();
+        case.run();
+        case.feed(Input::StopFor(Some(Duration::from_secs(60))));
+        assert_eq!(case.stop(), Answer::Done);
+        if is_slow {
+            case.feed(Input::Timer(Timer::StopFor));
+            assert!(case.service.stop_for.is_some(), "it is not at rest yet");
+        }
+        case.cleared();
+        case.closed();
+        assert!(case.service.stopped());
+        case.feed(Input::Due);
+        assert!(case.rests());
+        case.feed(Input::Timer(Timer::StopFor));
+        assert_eq!((case.rests(), case.service.state()), (true, State::Initialized));
+        assert_eq!((case.service.stopped(), case.service.stop_for), (false, None));
+        case.feed(Input::Due);
+        assert!(!case.rests());
+    }
+}
+
+#[test]
 fn a_time_of_its_schedule_starts_one_at_rest_alone() {
     let mut case = scheduled();
     case.feed(Input::Due);

@@ -193,6 +193,28 @@ async fn of_two_services_that_conflict_the_later_one_runs() {
     // It says nothing itself, and is stopped for the other all the same.
     house.manager.restart(&names(&["old"]), true).await;
     assert_eq!((house.state("old"), house.state("new")), (State::Running, State::Stopped));
+
+    // Of two in one request it is not known which one is meant.
+    let asked = names(&["old", "new", "web"]);
+    for results in [house.manager.start(&asked, true).await, house.manager.restart(&asked, true).await] {
+        let refused: Vec<&str> = results
+            .iter()
+            .filter(|result| result.outcome == Outcome::Refused)
+            .map(|result| result.message.as_str())
+            .collect();
+        assert_eq!(
+            refused,
+            [
+                "it conflicts with new, which was asked for too: name one of them",
+                "it conflicts with old, which was asked for too: name one of them"
+            ]
+        );
+        assert_eq!(results.len(), 3);
+    }
+    assert_eq!(
+        ["old", "new", "web"].map(|name| house.state(name)),
+        [State::Running, State::Stopped, State::Running]
+    );
 }
 
 #[tokio::test(start_paused = true)]

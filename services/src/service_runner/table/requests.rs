@@ -263,9 +263,28 @@ impl ServiceState {
         self.stop_for = None;
         let stops = matches!(&self.phase, Phase::Down(down)
             if matches!(down.after, After::Rest { outcome: Outcome::Stopped { asked: true }, .. }));
-        if (stops || self.stopped()) && !self.closing() && !self.leaving {
+        if !stops && !self.stopped() || self.closing() || self.leaving {
+            return;
+        }
+        if SCHEDULES && at.rules.scheduled {
+            self.follow_schedule(at);
+        } else {
             at.note("the time for which it was stopped is over");
             self.start(self.request_id, at);
+        }
+    }
+
+    /// One that stops for longer than it was to be stopped gets some more time for that.
+    fn follow_schedule(&mut self, at: &mut Moment) {
+        match &mut self.phase {
+            Phase::Rest(rest) => {
+                *rest = Rest::Initialized { will_start: false };
+                self.tell("the time for which it was stopped is over: its schedule starts it again", at);
+            }
+            _ => {
+                self.stop_for = Some(at.after(Duration::from_secs(1)));
+                at.push(Effect::Publish);
+            }
         }
     }
 
