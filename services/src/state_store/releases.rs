@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use kelson_proto::state::v1 as stored;
+use kelson_proto::state::v1::descriptor_record::What;
 use kelson_spec::{Loaded, ServiceSpec};
 use prost::Message;
 use serde_json::Value;
@@ -185,7 +186,9 @@ fn reads(release: &str) -> (Past, BTreeMap<String, Record>) {
     }
     let found = Part::Descriptors.open(&folder, &life()).unwrap();
     let slots: Vec<&[u8]> = found.slots().collect();
-    for (place, expected) in kept() {
+    let has_sockets = !["0.2.0", "0.3.0"].contains(&release);
+    let is_socket = |what: &Option<What>| matches!(what, Some(What::Socket(_)));
+    for (place, expected) in kept().into_iter().filter(|(_, kept)| has_sockets || !is_socket(&kept.what)) {
         let (_, payload) = unseal(slots[usize::try_from(place).unwrap()]).unwrap();
         let read: stored::DescriptorRecord = Message::decode(payload).unwrap();
         assert_eq!(read, expected, "{release}");

@@ -196,7 +196,7 @@ pub(super) fn exits() -> [(i32, Exit); 3] {
 
 /// All kinds, by the number of the descriptor.
 pub(super) fn kept() -> Vec<(u64, stored::DescriptorRecord)> {
-    use stored::descriptor_record::{LogControl, LogPipe, Voice, What};
+    use stored::descriptor_record::{LogControl, LogPipe, Socket, Voice, What};
     let voice = |service: &str, run| Voice { service: service.to_owned(), run };
     let pipe = |id, stderr, rate_limit| LogPipe {
         id,
@@ -220,6 +220,8 @@ pub(super) fn kept() -> Vec<(u64, stored::DescriptorRecord)> {
         What::Api(true),
         What::Cgroups(b"/sys/fs/cgroup/kelson".to_vec()),
         What::Watchdog(true),
+        // Before 0.4.0 there is none.
+        What::Socket(Socket { service: "web".to_owned(), listen: "0.0.0.0:80".to_owned() }),
     ];
     let all = (3..).zip(all);
     all.map(|(place, what)| {
