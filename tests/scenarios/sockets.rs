@@ -263,3 +263,22 @@ fn a_socket_is_the_standard_input_and_has_options() {
     assert_eq!((flags(lines[0]), flags(lines[1])), (0, libc::O_NONBLOCK), "{said}");
     host.poweroff();
 }
+
+#[test]
+fn one_that_its_condition_skips_waits_for_nothing_until_it_is_started() {
+    let port = free_port();
+    let more = format!(
+        "sockets: [{{name: http, listen: '127.0.0.1:{port}'}}]\nstart: onDemand\nrestart: {{delay: 0s}}\n\
+         hooks: {{pre: {{command: [test, -e, $DIR/may], condition: true}}}}\n"
+    );
+    let mut host = Host::builder().runs_with("web", "passed, greet=1", &more).up(&["web"]);
+    let mut refused = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
+    host.wait_for("web", "to be skipped", |now| now.state == "skipped");
+    assert!(!matches!(refused.read(&mut [0]), Ok(1..)), "nobody answers");
+    TcpStream::connect(("127.0.0.1", port)).expect_err("nobody listens any more");
+    fs::write(host.path("may"), "").expect("it can be written");
+    host.ctl(&["start", "web"]).ok();
+    host.wait_for("web", "to wait", |now| now.state == "waiting");
+    greeted(port);
+    host.poweroff();
+}
