@@ -171,7 +171,7 @@ pub fn service_file() -> Mapping<ServiceSpec> {
     let mapping = keys! {
         mapping;
         key "environmentFacts" environment_facts if Units = facts(),
-            "variables with [facts about the service and its host](#environmentfacts), which all others replace";
+            "variables that Kelson sets to [facts about the service and its host](#environmentfacts); all others override them";
     };
     let mapping = keys! {
         environments(mapping, environment_at, Some(at!(inherit)), own, files);
