@@ -21,6 +21,7 @@ pub mod pidfd;
 pub mod process;
 pub mod random;
 mod removed;
+mod replace;
 pub mod rights;
 pub mod seccomp;
 mod spawn;
@@ -35,4 +36,5 @@ pub mod watchdog;
 
 pub use lock::lock;
 pub use removed::removed;
+pub use replace::replace;
 pub use spawn::{boxed, spawn};

@@ -143,11 +143,7 @@ impl Store {
     /// Replaces a file of the layout, or leaves the old one whole.
     fn replace(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
         let next = self.partial.join(name);
-        let mut file = File::create(&next)?;
-        file.write_all(bytes)?;
-        file.sync_all()?;
-        fs::rename(&next, self.layout.join(name))?;
-        File::open(&self.layout)?.sync_all()
+        kelson_sys::replace(&self.layout.join(name), &next, 0o644, bytes)
     }
 
     fn blob(&self, digest: Digest) -> PathBuf {

@@ -1,7 +1,7 @@
 //! The sealed values of a host: a file each, in a folder of the state folder.
 
 use std::fs::{self, DirBuilder, File};
-use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::io::{self, ErrorKind, Read as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
@@ -54,18 +54,7 @@ impl Store {
         let failed = SecretError::at(&self.folder);
         DirBuilder::new().recursive(true).mode(0o700).create(&self.folder).map_err(failed)?;
         let half = self.folder.join(format!("{HALF}{}-{name}", std::process::id()));
-        let write = || {
-            let mut new = File::options().write(true).create(true).truncate(true).mode(0o600).open(&half)?;
-            new.write_all(&sealed)?;
-            new.sync_all()?;
-            fs::rename(&half, &file)?;
-            self.sync()
-        };
-        let written = write();
-        if written.is_err() {
-            let _ = fs::remove_file(&half);
-        }
-        written.map_err(SecretError::at(&file))
+        kelson_sys::replace(&file, &half, 0o600, &sealed).map_err(SecretError::at(&file))
     }
 
     /// Opens a secret.

@@ -60,25 +60,15 @@ fn set_id(path: &Path, transient: &Path) -> Result<String, String> {
 fn new_id_in(path: &Path, transient: &Path) -> Result<String, String> {
     let id = format!("{}\n", new_id()?);
     let temporary = path.with_extension("new");
-    let written = write_whole(&temporary, &id).and_then(|()| std::fs::rename(&temporary, path));
-    let Err(error) = written else { return Ok("a new one, kept".to_owned()) };
-    // Where one is mounted already, the rename has failed and its file is left over.
-    let _ = std::fs::remove_file(&temporary);
+    // Where one is mounted already, the rename fails.
+    let replaced = kelson_sys::replace(path, &temporary, 0o644, id.as_bytes());
+    let Err(error) = replaced else { return Ok("a new one, kept".to_owned()) };
     std::fs::write(transient, &id).map_err(|error| format!("{}: {error}", transient.display()))?;
     if !std::fs::read_to_string(path).is_ok_and(|text| text == id) {
         mount(Some(transient), path, None::<&str>, MsFlags::MS_BIND, None::<&str>)
             .map_err(|errno| format!("{}: {error}; laying one over it: {}", path.display(), errno.desc()))?;
     }
     Ok("a new one, for this run only".to_owned())
-}
-
-/// Returns once it is on the disk: a power cut leaves the old file or the new one under the name that it is given next,
-/// never an empty one.
-fn write_whole(path: &Path, text: &str) -> std::io::Result<()> {
-    use std::io::Write as _;
-    let mut file = std::fs::File::create(path)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()
 }
 
 /// 32 lower-case hexadecimal digits, not all of them 0.

@@ -108,23 +108,13 @@ pub fn save(path: &Path) -> Result<String, String> {
 }
 
 fn write(path: &Path, old: &[u8]) -> Result<(), String> {
-    use std::os::unix::fs::OpenOptionsExt;
     let mut fresh = [0; LENGTH];
     fill_at_once(&mut fresh).map_err(|error| at(Path::new("getrandom"), error))?;
     let seed = next(old, &fresh);
     let folder = path.parent().unwrap_or(Path::new("/"));
     std::fs::create_dir_all(folder).map_err(|error| at(folder, error))?;
     let new = path.with_extension("new");
-    let replace = || {
-        let mut file =
-            std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-        file.write_all(&seed)?;
-        file.sync_all()?;
-        std::fs::rename(&new, path)?;
-        // Until its folder is on the disk a power cut would bring the old one back.
-        File::open(folder)?.sync_all()
-    };
-    replace().map_err(|error| at(path, error))
+    kelson_sys::replace(path, &new, 0o600, &seed).map_err(|error| at(path, error))
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::agenda::Kept;
@@ -51,10 +51,7 @@ impl State {
             std::fs::create_dir_all(folder)?;
         }
         let new = self.path.with_extension("new");
-        let mut file = std::fs::File::create(&new)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_data()?;
-        std::fs::rename(&new, &self.path)
+        kelson_sys::replace(&self.path, &new, 0o644, text.as_bytes())
     }
 }
 

@@ -202,10 +202,7 @@ impl Store {
         let new = path.with_extension("new");
         let put = || {
             let text = serde_json::to_vec(record)?;
-            fs::write(&new, text)?;
-            File::open(&new)?.sync_all()?;
-            fs::rename(&new, &path)?;
-            File::open(self.records())?.sync_all()
+            kelson_sys::replace(&path, &new, 0o644, &text)
         };
         put().map_err(|error: io::Error| UnpackError::Store { path: path.clone(), error })
     }

@@ -4,12 +4,11 @@
 //! proves its digests anyway.
 
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use kelson_image::{Digest, Reference};
-use kelson_sys::removed;
 use nix::fcntl::{Flock, FlockArg, OFlag};
 use serde::{Deserialize, Serialize};
 
@@ -115,12 +114,6 @@ pub(super) fn save(file: &Path, host: &Platform, archives: &[Known]) -> io::Resu
     let bytes = serde_json::to_vec(&written)?;
     let folder = file.parent().unwrap_or(Path::new("/"));
     fs::create_dir_all(folder)?;
-    let folder = Flock::lock(File::open(folder)?, FlockArg::LockExclusive).map_err(|(_, errno)| errno)?;
-    let next = file.with_extension("json.next");
-    removed(fs::remove_file(&next))?;
-    let mut out = File::options().write(true).create_new(true).mode(0o600).open(&next)?;
-    out.write_all(&bytes)?;
-    out.sync_all()?;
-    fs::rename(&next, file)?;
-    folder.sync_all()
+    let _alone = Flock::lock(File::open(folder)?, FlockArg::LockExclusive).map_err(|(_, errno)| errno)?;
+    kelson_sys::replace(file, &file.with_extension("json.next"), 0o600, &bytes)
 }
