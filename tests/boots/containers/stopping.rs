@@ -50,7 +50,7 @@ pub(super) fn short_services(builder: VmBuilder) -> VmBuilder {
 fn board(vm: &Vm) -> (u64, Duration) {
     let text = vm.ctl(&["exec", "chatty", "--", "/program", "cat=/board"]).ok().stdout;
     let numbers: Vec<u64> = text.split_whitespace().flat_map(str::parse).collect();
-    let [number, longest] = numbers[..] else { panic!("no board: {text:?}") };
+    let [number, longest, _] = numbers[..] else { panic!("no board: {text:?}") };
     (number, Duration::from_millis(longest))
 }
 
