@@ -13,7 +13,7 @@ use std::time::Duration;
 use kelson_spec::container_network::{ContainerNetworkSpec, Published};
 use kelson_spec::network::InterfaceSpec;
 use kelson_spec::secrets::SecretUse;
-use kelson_spec::service::{Directory, SocketSpec};
+use kelson_spec::service::{Directory, SocketSpec, TerminalSpec};
 use kelson_spec::sources::SourceKind;
 
 pub use words::Octal;
@@ -175,6 +175,8 @@ requests! {
     "directories" => Directories { words: Vec<OsString> },
     /// The words of a [`SocketRequest`].
     "sockets" => Sockets { words: Vec<OsString> },
+    /// The words of an [`InputRequest`].
+    "input" => Input { words: Vec<OsString> },
     "modules" => LoadModules { names: Vec<String> },
     /// Load the modules for the devices that the kernel has found.
     "drivers" => LoadDrivers,
@@ -276,6 +278,24 @@ impl SocketRequest {
 }
 
 requests! {
+    /// One call about the standard input of a service.
+    InputRequest:
+    /// Open a file, and send it over descriptor 3.
+    "open" => Open { path: PathBuf },
+    /// Make a terminal ready for a run, give it to this user, and send it over descriptor 3.
+    "take-terminal" => TakeTerminal { terminal: TerminalSpec, uid: Option<u32> },
+    /// Make it ready for others, and take it back from this user.
+    "leave-terminal" => LeaveTerminal { terminal: TerminalSpec, uid: Option<u32> },
+}
+
+impl InputRequest {
+    /// The request with the words of this one.
+    pub fn whole(&self) -> Request {
+        Request::Input { words: self.to_arguments() }
+    }
+}
+
+requests! {
     /// One call about the network of a container. A build without containers leaves it out.
     ContainerNetworkRequest:
     /// Make its namespace again, with the addresses of a place, joined to the bridge, and with ports of the host that lead
@@ -354,6 +374,19 @@ mod tests {
         ] {
             let Request::Sockets { words } = request.whole() else { panic!("{request:?}") };
             assert_eq!(SocketRequest::from_arguments(&words), Ok(request));
+        }
+    }
+
+    #[test]
+    fn every_request_about_the_input_survives_its_arguments() {
+        let terminal = TerminalSpec { path: "/dev/ttyS0".into(), hang_up: true, ..TerminalSpec::default() };
+        for request in [
+            InputRequest::Open { path: "/run/a b".into() },
+            InputRequest::TakeTerminal { terminal: terminal.clone(), uid: Some(1000) },
+            InputRequest::LeaveTerminal { terminal, uid: None },
+        ] {
+            let Request::Input { words } = request.whole() else { panic!("{request:?}") };
+            assert_eq!(InputRequest::from_arguments(&words), Ok(request));
         }
     }
 

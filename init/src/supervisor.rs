@@ -19,6 +19,7 @@ mod entrance;
 mod environment;
 mod files;
 mod incarnation;
+mod input_runner;
 mod intent;
 mod ipc_runner;
 mod kexec;

@@ -55,6 +55,15 @@ pub(crate) enum PidNamespace {
     Of(OwnedFd),
 }
 
+/// The terminal that controls the session of a child.
+#[derive(Debug, Default)]
+pub(crate) struct ControllingTerminal {
+    /// For messages. Empty: it was made for the child.
+    pub(crate) path: String,
+    /// It is taken from another session.
+    pub(crate) force: bool,
+}
+
 /// A user by number, with exactly these supplementary groups.
 #[derive(Debug)]
 pub(crate) struct Ids {
@@ -78,8 +87,10 @@ pub struct Command {
     pub(crate) stderr: Stdio,
     /// `stdout` and `stderr` are pipes made for this child: they become this user's and group's.
     pub(crate) pipe_owner: Option<(u32, u32)>,
+    /// `stdin` is such a pipe too, and not a FIFO of others.
+    pub(crate) has_own_stdin: bool,
     /// `stdin` is the terminal that is to control its session.
-    pub(crate) controlling_terminal: bool,
+    pub(crate) terminal: Option<ControllingTerminal>,
     pub(crate) descriptors: Vec<(OwnedFd, i32)>,
     /// The child finds its own PID in `LISTEN_PID`: descriptors were passed to it, and not to a child of its own.
     pub(crate) listen_pid: bool,
@@ -302,6 +313,7 @@ impl Command {
             uid: self.credentials.as_ref().map_or(0, |ids| ids.uid),
             gid: self.credentials.as_ref().map_or(0, |ids| ids.gid),
             cgroup: self.cgroup_name.clone(),
+            terminal: self.terminal.as_ref().map(|terminal| terminal.path.clone()).unwrap_or_default(),
             limits: self.limits.clone(),
         }
     }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use kelson_spec::ServiceSpec;
 
 use crate::cgroup::Cgroup;
-use crate::command::{Command, Stdio};
+use crate::command::{Command, ControllingTerminal, Stdio};
 use crate::exec::{End, ExecControl, ExecRequest, Executing, Executor, Outputs, WindowSize, duplicate, pipe};
 use crate::processes::{Child, ExitReceiver, Processes};
 use crate::runner::{BoxFuture, RunContext, RunnerError};
@@ -129,8 +129,9 @@ impl ProcessExecutor {
         let mut command = made.env("KELSON_RUN", run_mark(&self.spec, self.run, &self.processes));
         if let Some(input) = theirs.input {
             command = command.stdin(Stdio::Descriptor(input));
+            command.has_own_stdin = true;
         }
-        command.controlling_terminal = request.terminal.is_some();
+        command.terminal = request.terminal.map(|_| ControllingTerminal::default());
         if let Some(cgroup) = self.cgroup() {
             let cgroup = cgroup.of_commands()?;
             command = command.cgroup(cgroup.folder()?, cgroup.name());

@@ -158,6 +158,8 @@ pub struct RunContext {
     pub descriptors: Vec<(OwnedFd, i32)>,
     /// Sockets that are held for the service, each with its name.
     pub sockets: Vec<(String, OwnedFd)>,
+    /// The standard input that the spec asks for, opened for this run.
+    pub input: Option<OwnedFd>,
     pub namespaces: Namespaces,
 }
 
@@ -174,6 +176,7 @@ impl RunContext {
             environment: Vec::new(),
             descriptors: Vec::new(),
             sockets: Vec::new(),
+            input: None,
             namespaces: Namespaces::default(),
         }
     }

@@ -5,9 +5,9 @@ use std::os::fd::OwnedFd;
 
 use kelson_spec::ServiceSpec;
 use kelson_spec::features::{Feature, OWN};
-use kelson_spec::service::{Credentials, Inherit, Seccomp, Security, Workload};
+use kelson_spec::service::{Credentials, Inherit, Input, Seccomp, Security, Workload};
 
-use crate::command::{Command, DEFAULT_PATH, Ids, Stdio};
+use crate::command::{Command, ControllingTerminal, DEFAULT_PATH, Ids, Stdio};
 use crate::expand::expand;
 use crate::facts;
 use crate::processes::Processes;
@@ -69,6 +69,10 @@ pub(crate) fn service_command(
         let stdin = spec.sockets.iter().position(|socket| socket.options.stdin);
         command = with_sockets(command, context.sockets, stdin)?;
     }
+    // A hook has none.
+    if const { OWN.has(Feature::Units) } && context.command.is_none() {
+        command = with_input(command, &process.input, context.input)?;
+    }
     command = match const { OWN.has(Feature::Units) } && spec.expand && !context.literal {
         true => {
             let expanded: Vec<Vec<u8>> = arguments
@@ -128,6 +132,24 @@ fn with_sockets(
     }
     command.descriptors.extend((FIRST_SOCKET..).zip(sockets).map(|(number, (_, socket))| (socket, number)));
     Ok(command)
+}
+
+/// Hands over the standard input; the output of a service goes to its terminal too, unless it is to stay in the log.
+fn with_input(mut command: Command, input: &Input, opened: Option<OwnedFd>) -> Result<Command, RunnerError> {
+    if *input == Input::Nothing {
+        return Ok(command);
+    }
+    let opened = opened.ok_or_else(|| RunnerError::new("its standard input was not opened"))?;
+    if input.takes_output() {
+        let copy = || opened.try_clone().map(Stdio::Descriptor);
+        let cannot = |error| RunnerError::system("cannot hand over its terminal", &error);
+        command = command.stdout(copy().map_err(cannot)?).stderr(copy().map_err(cannot)?);
+    }
+    command.terminal = input.terminal().map(|terminal| ControllingTerminal {
+        path: terminal.path.display().to_string(),
+        force: terminal.force,
+    });
+    Ok(command.stdin(Stdio::Descriptor(opened)))
 }
 
 /// What PID 1 was started with: it never changes its environment, and hands it on to its next incarnation.

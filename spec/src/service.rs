@@ -11,6 +11,7 @@ mod directories;
 mod ending;
 mod facts;
 mod hooks;
+mod input;
 mod nesting;
 mod output;
 mod paths;
@@ -36,6 +37,7 @@ pub use directories::{Directories, Directory, DirectoryKind, Preserve, is_path a
 pub use ending::{ExitMatch, OnExit, StopMode, StopSpec};
 pub use facts::Fact;
 pub use hooks::{Hook, Hooks, Reload, Resumed};
+pub use input::{Input, TerminalOutput, TerminalSpec};
 pub use output::{LogSpec, Stdout};
 pub use paths::{PathEvent, PathTrigger, is_pattern};
 pub use sandbox::{CallAnswer, Protection, Restriction, Sandbox, Selection, SystemCalls};
@@ -176,7 +178,7 @@ impl ServiceSpec {
             file: PathBuf::from(format!("{name}.yaml")),
             workload: Workload::Process(ProcessSpec {
                 command: command.into_iter().map(Into::into).collect(),
-                working_directory: PathBuf::from("/"),
+                ..ProcessSpec::default()
             }),
             environment: Vec::new(),
             environment_facts: Vec::new(),
@@ -222,6 +224,11 @@ impl ServiceSpec {
             api: ApiAccess::default(),
             logs: LogSpec::default(),
         }
+    }
+
+    /// What it reads on its standard input.
+    pub fn input(&self) -> &Input {
+        if let Workload::Process(process) = &self.workload { &process.input } else { &Input::Nothing }
     }
 
     /// Its part about the image, if it runs from one.

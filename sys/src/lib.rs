@@ -26,6 +26,7 @@ pub mod rights;
 pub mod seccomp;
 mod spawn;
 pub mod swaps;
+pub mod terminal;
 pub mod text;
 pub mod units;
 #[cfg(panic = "abort")]

@@ -49,5 +49,6 @@ mod sockets;
 mod stdout;
 mod stock_client;
 mod stopping;
+mod terminal;
 mod timers;
 mod units;

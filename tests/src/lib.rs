@@ -60,5 +60,5 @@ pub use registry::Registry;
 pub use signer::Signer;
 pub use skip::skip;
 pub use stream::Lines;
-pub use terminal::on_terminal;
+pub use terminal::{Line, on_terminal};
 pub use vm::{Vm, VmBuilder};

@@ -1,14 +1,14 @@
 //! A terminal of the machine: which one it is, and how a program gets it.
 
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io;
-use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
+use kelson_spec::service::TerminalSpec;
+use kelson_sys::terminal;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
-use nix::sys::termios::{ControlFlags, InputFlags, LocalFlags, OutputFlags, SetArg, tcgetattr, tcsetattr};
 use nix::unistd::{dup2_stderr, dup2_stdin, dup2_stdout, setsid};
 
 /// A terminal by its path.
@@ -35,13 +35,9 @@ impl Terminal {
         Ok(Terminal(Path::new("/dev").join(name)))
     }
 
-    /// The kind of the terminal, for `TERM`: the kernel draws on `tty1` itself, and something behind a serial line is a vt220
-    /// at least.
+    /// Its kind, for `TERM`.
     pub fn kind(&self) -> &'static str {
-        let name = self.0.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        let number = name.strip_prefix("tty");
-        let is_virtual = number.is_some_and(|number| number.starts_with(|c: char| c.is_ascii_digit()));
-        if is_virtual { "linux" } else { "vt220" }
+        TerminalSpec::kind(&self.0)
     }
 
     /// Makes it the controlling terminal of this process and its standard input, output and error, with the usual modes,
@@ -58,45 +54,17 @@ impl Terminal {
         let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(&self.0);
         let file =
             file.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", self.0.display())))?;
-        control(&file).map_err(at)?;
-        reset(&file).map_err(at)?;
+        // PID 1 has stopped the program that had it before.
+        terminal::take(&file).map_err(at)?;
+        terminal::reset(&file).map_err(at)?;
         let blocking = nix::fcntl::FcntlArg::F_SETFL(OFlag::O_RDWR);
         nix::fcntl::fcntl(&file, blocking).map_err(at)?;
         dup2_stdin(&file).and_then(|()| dup2_stdout(&file)).and_then(|()| dup2_stderr(&file)).map_err(at)
     }
 }
 
-/// Takes it from another session that has it: PID 1 has stopped the program that had it before.
-fn control(file: &File) -> nix::Result<()> {
-    // SAFETY: the descriptor is open, and the call takes a number.
-    let result = unsafe { libc::ioctl(file.as_raw_fd(), libc::TIOCSCTTY, 1) };
-    Errno::result(result).map(|_| ())
-}
-
-fn reset(file: &File) -> nix::Result<()> {
-    let mut modes = tcgetattr(file)?;
-    modes.input_flags.insert(InputFlags::ICRNL | InputFlags::IXON | InputFlags::BRKINT);
-    modes.input_flags.remove(InputFlags::IGNCR | InputFlags::INLCR | InputFlags::ISTRIP);
-    modes.output_flags.insert(OutputFlags::OPOST | OutputFlags::ONLCR);
-    modes.local_flags.insert(
-        LocalFlags::ISIG
-            | LocalFlags::ICANON
-            | LocalFlags::ECHO
-            | LocalFlags::ECHOE
-            | LocalFlags::ECHOK
-            | LocalFlags::ECHOCTL
-            | LocalFlags::ECHOKE
-            | LocalFlags::IEXTEN,
-    );
-    modes.control_flags.insert(ControlFlags::CREAD | ControlFlags::CLOCAL);
-    tcsetattr(file, SetArg::TCSANOW, &modes)
-}
-
 #[cfg(test)]
 mod tests {
-    use nix::pty::openpty;
-    use nix::sys::termios::{cfmakeraw, tcgetattr};
-
     use super::*;
 
     #[test]
@@ -112,27 +80,6 @@ mod tests {
         assert_eq!(Terminal::find(Some("tty2"), sys.path()).unwrap(), Terminal("/dev/tty2".into()));
         std::fs::write(&list, "\n").unwrap();
         assert!(Terminal::find(None, sys.path()).unwrap_err().to_string().contains("has no console"));
-    }
-
-    #[test]
-    fn the_kind_is_that_of_a_screen_or_of_a_line() {
-        let kind = |name: &str| Terminal(Path::new("/dev").join(name)).kind();
-        assert_eq!(["tty1", "ttyS0", "ttyAMA0", "hvc0"].map(kind), ["linux", "vt220", "vt220", "vt220"]);
-    }
-
-    #[test]
-    fn a_terminal_gets_its_usual_modes_back() {
-        let pty = openpty(None, None).unwrap();
-        let usual = tcgetattr(&pty.slave).unwrap();
-        let mut raw = usual.clone();
-        cfmakeraw(&mut raw);
-        tcsetattr(&pty.slave, SetArg::TCSANOW, &raw).unwrap();
-        let slave = File::from(pty.slave);
-        reset(&slave).unwrap();
-        let now = tcgetattr(&slave).unwrap();
-        assert!(now.local_flags.contains(LocalFlags::ICANON | LocalFlags::ECHO | LocalFlags::ISIG));
-        assert!(now.input_flags.contains(InputFlags::ICRNL));
-        assert!(now.output_flags.contains(OutputFlags::OPOST));
     }
 
     #[test]

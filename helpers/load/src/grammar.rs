@@ -18,6 +18,7 @@ mod environment;
 mod group;
 mod hooks;
 mod images;
+mod input;
 mod kexec;
 mod machine;
 mod mapping;

@@ -22,6 +22,7 @@ mod growth;
 mod hand_over;
 mod holders;
 mod identity;
+mod input;
 mod ipc;
 mod kernel;
 mod known_partition;
@@ -31,6 +32,7 @@ mod mount_options;
 mod namespaces;
 mod network;
 mod news;
+mod open_file;
 mod parameters;
 mod partition_growth;
 mod partition_plan;
@@ -44,6 +46,7 @@ mod seed;
 mod sockets;
 mod sources;
 mod swap;
+mod terminal;
 
 use std::ffi::OsString;
 use std::fs::{DirBuilder, File};
@@ -175,6 +178,7 @@ pub fn perform(request: &Request) -> Result<String, String> {
         Request::RemoveIpc { uid } => with(Feature::Units, || ipc::remove(*uid)),
         Request::Directories { words } => with(Feature::Units, || directories::perform(words)),
         Request::Sockets { words } => with(Feature::Units, || sockets::perform(words, control)),
+        Request::Input { words } => with(Feature::Units, || input::perform(words, control)),
         Request::LoadModules { names } => modules::load(names),
         Request::LoadDrivers => with(Feature::Devices, kelson_devices::load_drivers),
         Request::SwapOn { device, priority } => with(Feature::Disks, || swap::enable(device, *priority)),

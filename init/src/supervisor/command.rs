@@ -43,7 +43,11 @@ impl Incarnation {
                 tracing::warn!("the variable {name} is not handed on: it is not UTF-8");
             }
             let folder = std::env::current_dir().unwrap_or_else(|_| Path::new("/").to_owned());
-            let process = ProcessSpec { command: options.command.clone(), working_directory: folder };
+            let process = ProcessSpec {
+                command: options.command.clone(),
+                working_directory: folder,
+                ..ProcessSpec::default()
+            };
             let mut command = spec(process, environment, &loaded.services);
             // As without Kelson, unless the machine file says how.
             command.logs.stdout = (loaded.machine.stdout == Stdout::Nothing).then_some(Stdout::Copy);

@@ -16,6 +16,7 @@ use kelson_spec::ServiceSpec;
 use kelson_spec::service::{OwnNamespaces, SocketSpec};
 
 use super::directory_runner::with_directories;
+use super::input_runner::with_input;
 use super::ipc_runner::with_ipc_removed;
 use super::pid_file_runner::with_pid_file;
 use super::provided_runner::{ProvidedRunner, Provision};
@@ -30,7 +31,8 @@ pub(super) struct UnitRunners<F: ?Sized> {
 
 impl<F: RunnerFactory + ?Sized> RunnerFactory for UnitRunners<F> {
     fn runner(&self, spec: &Arc<ServiceSpec>) -> Result<Box<dyn Runner>, ServicesError> {
-        let mut runner = self.inner.runner(spec)?;
+        // The terminal is made ready just before the program that takes it.
+        let mut runner = with_input(self.inner.runner(spec)?, spec, &self.tasks);
         let rules = spec.security.namespace_rules(&spec.directories, spec.user.as_ref());
         if !rules.is_empty() {
             let has_view = spec.security.has_view(&spec.directories);

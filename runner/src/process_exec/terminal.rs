@@ -66,8 +66,5 @@ fn other_end(ours: &OwnedFd) -> io::Result<OwnedFd> {
 
 /// The kernel tells the processes in front of the terminal (SIGWINCH).
 pub(crate) fn resize(terminal: &OwnedFd, size: WindowSize) -> io::Result<()> {
-    let size = libc::winsize { ws_row: size.rows, ws_col: size.columns, ws_xpixel: 0, ws_ypixel: 0 };
-    // SAFETY: it reads one winsize, which lives on this stack.
-    Errno::result(unsafe { libc::ioctl(terminal.as_raw_fd(), libc::TIOCSWINSZ, &raw const size) })?;
-    Ok(())
+    Ok(kelson_sys::terminal::resize(terminal, size.rows, size.columns)?)
 }

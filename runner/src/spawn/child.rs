@@ -64,9 +64,9 @@ fn steps(plan: &mut Plan) -> Result<Infallible, i32> {
         let pid = call(libc::SYS_getpid, [0; 5])?;
         write_number(plan.listen_pid.iter_mut().skip(LISTEN_PID.len()), pid);
     }
-    if plan.command.controlling_terminal {
+    if let Some(terminal) = &plan.command.terminal {
         plan.control.enter(Step::Terminal);
-        call(libc::SYS_ioctl, [0, SET_CONTROLLING_TERMINAL, 0, 0, 0])?;
+        call(libc::SYS_ioctl, [0, SET_CONTROLLING_TERMINAL, usize::from(terminal.force), 0, 0])?;
     }
     plan.control.enter(Step::Limits);
     limits(plan)?;

@@ -2,7 +2,11 @@
 
 use std::fmt::Write as _;
 
+use kelson_spec::features::{Feature, OWN};
 use kelson_spec::service::ResourceLimit;
+
+/// Whether this build starts services with a terminal of their own.
+const UNITS: bool = OWN.has(Feature::Units);
 
 /// The steps of a start, in their order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,6 +107,8 @@ pub(crate) struct Subject {
     pub(crate) uid: u32,
     pub(crate) gid: u32,
     pub(crate) cgroup: String,
+    /// Its path, if it has one.
+    pub(crate) terminal: String,
     pub(crate) limits: Vec<ResourceLimit>,
 }
 
@@ -120,6 +126,9 @@ impl SpawnError {
             Step::Group => format!("cannot set group {}", subject.gid),
             Step::Cgroup => format!("cannot enter cgroup {}", subject.cgroup),
             Step::Descriptors => format!("cannot hand over descriptor {detail}"),
+            Step::Terminal if UNITS && !subject.terminal.is_empty() => {
+                format!("{}: cannot take it", subject.terminal)
+            }
             Step::Limits => cannot_limit(detail, errno, &subject.limits),
             Step::Capabilities if detail != u32::MAX => format!("cannot set capability {detail}"),
             Step::Clone | Step::Table | Step::Queued | Step::Prepare => {
@@ -130,6 +139,9 @@ impl SpawnError {
         let _ = write!(text, ": {}", errno_text(errno));
         match (step, errno) {
             (Step::Seccomp, libc::EACCES) => text.push_str(" (noNewPrivileges: true makes it possible)"),
+            (Step::Terminal, libc::EPERM) if UNITS && !subject.terminal.is_empty() => {
+                text.push_str(" (it is the terminal of another program; force: true takes it from there)");
+            }
             (Step::Cpus, libc::EINVAL) => {
                 text.push_str(" (this host has none of them, or does not give them to Kelson)");
             }
@@ -250,6 +262,7 @@ mod tests {
             uid: 33,
             gid: 33,
             cgroup: "web".into(),
+            terminal: "/dev/tty1".into(),
             limits: vec![ResourceLimit { resource: 6, soft: 5, hard: u64::MAX }],
         };
         let text = |step, errno| SpawnError::refused(step, errno, 7, &subject).text;
@@ -257,6 +270,10 @@ mod tests {
         assert_eq!(text(Step::WorkingDirectory, libc::EIO), "cannot enter working directory /x: I/O error");
         assert_eq!(text(Step::User, libc::EPERM), "cannot set user 33: operation not permitted");
         assert_eq!(text(Step::Limits, libc::EPERM), "cannot set limit nofile: operation not permitted");
+        assert_eq!(
+            text(Step::Terminal, libc::EPERM),
+            "/dev/tty1: cannot take it: operation not permitted (it is the terminal of another program; force: true takes it from there)"
+        );
         let limit = |resource, hard, errno| {
             cannot_limit(resource, errno, &[ResourceLimit { resource, soft: 1, hard }])
         };

@@ -128,7 +128,7 @@ impl Plan {
             let source = match stdio {
                 Stdio::Null => null.insert(inheritance.null()?).as_raw_fd(),
                 Stdio::Descriptor(fd) => {
-                    if let Some(owner) = command.pipe_owner {
+                    if let Some(owner) = command.pipe_owner.filter(|_| target > 0 || command.has_own_stdin) {
                         hand_over(fd, owner, &inheritance.own_output);
                     }
                     fd.as_raw_fd()

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::input::Input;
 use crate::container_network::PortSpec;
 use crate::registries::PullPolicy;
 
@@ -23,11 +24,13 @@ pub struct ProcessSpec {
     /// Program (an absolute path, or a name looked up in the service's `PATH`) and its arguments; never empty.
     pub command: Vec<String>,
     pub working_directory: PathBuf,
+    #[cfg_attr(not(feature = "units"), serde(skip))]
+    pub input: Input,
 }
 
 impl Default for ProcessSpec {
     fn default() -> Self {
-        ProcessSpec { command: Vec::new(), working_directory: PathBuf::from("/") }
+        ProcessSpec { command: Vec::new(), working_directory: PathBuf::from("/"), input: Input::Nothing }
     }
 }
 

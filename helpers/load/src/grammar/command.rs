@@ -1,6 +1,7 @@
 //! `process`, and the command of it, of a container, of a hook or of a check.
 
 use super::codec::Codec;
+use super::input;
 use super::mapping::{Mapping, keys};
 use super::values::{path, text};
 use crate::decode::{Decoder, quoted, shown};
@@ -8,13 +9,18 @@ use crate::tree::{Node, Value};
 use kelson_spec::service::ProcessSpec;
 
 pub fn process() -> Mapping<ProcessSpec> {
-    keys! {
+    let mapping = keys! {
         Mapping::new("process", ProcessSpec::default);
         needed "command" command = command(), "command: [PROGRAM, ARGUMENT]",
             "the program (a path, or a name that Kelson looks up in the service's `PATH`) and its arguments. \
              No shell reads them: write `[sh, -c, \"…\"]` for one";
         key "workingDirectory" working_directory = path(), "the directory in which it starts";
-    }
+        means "stdin" (input::stdin_at()) if Units = Mapping::codec(input::stdin).optional(), "`/dev/null`",
+            "what it reads on its [standard input](#stdin)";
+        means "terminal" (input::terminal_at()) if Units = Mapping::codec(input::terminal).optional(), "none",
+            "the [terminal](#terminal) that controls it, which is its input and output";
+    };
+    mapping.check(input::one_input)
 }
 
 /// A program and its arguments.

@@ -12,6 +12,7 @@ use super::container::{container, container_user};
 use super::directories::{announce, directories};
 use super::environment::{environments, facts, variables};
 use super::hooks::{hooks, reload, resumed};
+use super::input;
 use super::mapping::{Mapping, keys};
 use super::membership::{lifecycle, tie};
 use super::paths::{self, paths};
@@ -456,6 +457,7 @@ fn together(d: &mut Decoder<'_>, seen: &Seen<'_, '_>, spec: &mut ServiceSpec) {
         announce(spec);
         paths::check(d, seen, spec);
         sockets::check(d, seen, spec);
+        input::check(d, seen, spec);
         schedule::check(d, seen, spec);
     }
     spec.name.clone_from(&d.stem);

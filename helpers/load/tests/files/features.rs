@@ -14,10 +14,12 @@ fn folder() -> Folder {
     folder.service("box", "name: box\ncontainer: {image: web}\nuser: www\n");
     folder.service(
         "web",
-        "name: web\nuser: www\nprocess: {command: [/bin/web]}\nsecrets: [db]\nexpand: true\nenvironmentFacts: {A: cpus}\nsuccess: [3]\nstop: {hangUp: true}\nreload: {signal: HUP}\numask: \"0027\"\ndirectories: {state: [web]}\nremoveIpc: true\nonFailure: [night]\nonSuccess: [night]\nsockets: [{name: a, listen: /run/a}]\npaths: [{exists: /a}]\nsecurity: {hiddenPaths: [/home], privateTmp: true, privateUsers: true, bindPaths: [/srv:/mnt], devices: {}, protect: [clock], systemCalls: {deny: [mount]}}\nhealth: [{tcp: {port: 80}}, {exec: {command: [/bin/ask]}}, {http: {port: 80}}]\n",
+        "name: web\nuser: www\nprocess: {command: [/bin/web], terminal: {path: /dev/tty1}}\nsecrets: [db]\nexpand: true\nenvironmentFacts: {A: cpus}\nsuccess: [3]\nstop: {hangUp: true}\nreload: {signal: HUP}\numask: \"0027\"\ndirectories: {state: [web]}\nremoveIpc: true\nonFailure: [night]\nonSuccess: [night]\nsockets: [{name: a, listen: /run/a}]\npaths: [{exists: /a}]\nsecurity: {hiddenPaths: [/home], privateTmp: true, privateUsers: true, bindPaths: [/srv:/mnt], devices: {}, protect: [clock], systemCalls: {deny: [mount]}}\nhealth: [{tcp: {port: 80}}, {exec: {command: [/bin/ask]}}, {http: {port: 80}}]\n",
     );
-    folder
-        .service("night", "name: night\nprocess: {command: [/bin/night]}\ntype: oneshot\nschedule: daily\n");
+    folder.service(
+        "night",
+        "name: night\nprocess: {command: [/bin/night], stdin: {text: a}}\ntype: oneshot\nschedule: daily\n",
+    );
     folder.service("old", "name: old\nprocess: {command: [/bin/old]}\n");
     folder.group("shop", "health: [{grpc: {port: 80}}]\n");
     folder
@@ -58,7 +60,9 @@ fn each_key_is_rejected_with_the_feature_that_it_needs() {
             without("builtins.containerd", Feature::Containerd),
             without("builtins.probe", Feature::Probes),
             without("container", Feature::Containerd),
+            without("process.stdin", Feature::Units),
             without("schedule", Feature::Units),
+            without("process.terminal", Feature::Units),
             without("secrets", Feature::Secrets),
             without("expand", Feature::Units),
             without("environmentFacts", Feature::Units),

@@ -29,6 +29,7 @@ description: the web front end
 process:                        # exactly one of process | container
   command: [/usr/sbin/nginx, -g, "daemon off;"]
   workingDirectory: /srv
+  stdin: {text: "yes\n"}
 environment: {inherit: [HTTP_PROXY], LANG: C, PORT: 80, DEBUG: true, QUOTED: "a \"b\" \\ c: #d", EMPTY: ""}
 environmentFiles: [/etc/web.env, -/etc/not-there.env]
 secrets: [db-password, {name: tls-key, file: tls/key.pem, mode: 0440, onChange: HUP}, {name: API_KEY, onChange: restart}]
@@ -161,6 +162,7 @@ fn every_key_of_a_service_file_is_read() {
         workload: Workload::Process(ProcessSpec {
             command: vec!["/usr/sbin/nginx".into(), "-g".into(), "daemon off;".into()],
             working_directory: "/srv".into(),
+            input: Input::Text("yes\n".into()),
         }),
         environment: vec![
             pair("LANG", "C"),

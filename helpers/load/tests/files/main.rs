@@ -21,6 +21,7 @@ mod group_files;
 mod groups;
 mod hostile;
 mod images;
+mod input;
 mod instances;
 mod large;
 mod layers;
