@@ -6,6 +6,7 @@ use kelson_spec::service::Hook;
 use crate::draft::Draft;
 use crate::environment::unknown_variables;
 use crate::finding::Outcome;
+use crate::input::has_terminal;
 use crate::settings::Setting;
 use crate::words::Words;
 
@@ -101,7 +102,9 @@ fn in_common(draft: &mut Draft<'_>, command: &Command, of_hook: bool) -> Outcome
     if arguments.iter().any(|word| word.contains('$')) {
         draft.spec.expand = true;
     }
-    let lacking: Vec<String> = arguments.iter().flat_map(|word| unknown_variables(word, of_hook)).collect();
+    let lacking = arguments.iter().flat_map(|word| unknown_variables(word, of_hook));
+    // The terminal of a service has a kind.
+    let lacking: Vec<String> = lacking.filter(|name| name != "$TERM" || !has_terminal(draft)).collect();
     if !lacking.is_empty() {
         outcome = outcome.and(Outcome::rejected(format!(
             "the command has {}, which Kelson gives no such command, so it is empty; write the value in its place",

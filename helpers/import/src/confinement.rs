@@ -305,65 +305,6 @@ pub fn slice(_: &mut Draft<'_>, setting: &Setting) -> Outcome {
     }
 }
 
-/// `StandardOutput=` and `StandardError=`.
-pub fn output(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
-    match setting.last() {
-        "" | "inherit" | "journal" | "syslog" | "kmsg" => Outcome::as_table(),
-        "journal+console" | "syslog+console" | "kmsg+console" => {
-            draft.spec.logs.console = true;
-            Outcome::as_table()
-        }
-        "null" => Outcome::approximated("the output is in the log of the service, where systemd drops it"),
-        other => match into_file(draft, &setting.key, other) {
-            Ok(true) => Outcome::approximated(
-                "a shell opens the file as the user of the service, for the main program alone",
-            ),
-            Ok(false) => {
-                Outcome::rejected(format!("the output is in the log of the service, and not at {other}"))
-            }
-            Err(outcome) => outcome,
-        },
-    }
-}
-
-/// Has a shell open the file of `append:PATH` and the like. `false`: it is no such value.
-fn into_file(draft: &mut Draft<'_>, key: &str, value: &str) -> Result<bool, Outcome> {
-    let Some((kind, path)) = value.split_once(':') else { return Ok(false) };
-    let operator = match kind {
-        "append" => ">>",
-        "truncate" => ">",
-        "file" => "<>",
-        _ => return Ok(false),
-    };
-    let path = draft.expanded(path)?;
-    if !path.starts_with('/') {
-        return Ok(false);
-    }
-    let (number, rest) = match (key, draft.settings.service("StandardError")) {
-        ("StandardError", _) => (2, ""),
-        // Errors go where the output goes.
-        (_, "" | "inherit") => (1, " 2>&1"),
-        _ => (1, ""),
-    };
-    let script = format!("exec \"$@\" {number}{operator}\"$0\"{rest}");
-    draft.scheduler.extend(["sh".to_owned(), "-c".to_owned(), script, path]);
-    Ok(true)
-}
-
-pub fn input(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
-    match setting.last() {
-        "" | "null" => Outcome::kept("the input of every service is /dev/null"),
-        "socket" if draft.given_sockets.len() == 1 => {
-            draft.of_sockets.stdin = true;
-            Outcome::kept("`sockets: [{stdin: true}]`")
-        }
-        "socket" => Outcome::rejected(
-            "the input of the service is /dev/null, and not its one socket: give the file of that unit to this command too",
-        ),
-        other => Outcome::rejected(format!("the input of the service is /dev/null, and not {other}")),
-    }
-}
-
 pub fn log_burst(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
     let interval = match draft.settings.service("LogRateLimitIntervalSec") {
         "" => Some(30_000_000),

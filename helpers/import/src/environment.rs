@@ -40,6 +40,17 @@ const OF_SYSTEMD: [&str; 29] = [
     "EXIT_STATUS",
 ];
 
+/// Those of them that Kelson sets for no service.
+const NEVER_SET: [&str; 7] = [
+    "LANG",
+    "INVOCATION_ID",
+    "XDG_RUNTIME_DIR",
+    "CREDENTIALS_DIRECTORY",
+    "SYSTEMD_EXEC_PID",
+    "LOG_NAMESPACE",
+    "JOURNAL_STREAM",
+];
+
 /// The variables of a word that Kelson gives no service. `of_hook`: a hook beside the main process, which knows its PID.
 pub fn unknown_variables(word: &str, of_hook: bool) -> Vec<String> {
     let end = |text: &str| text.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(text.len());
@@ -144,7 +155,8 @@ pub fn pass_environment(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
 
 pub fn unset_environment(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
     let names = setting.list().iter().flat_map(|value| value.split_ascii_whitespace());
-    let set: Vec<&str> = names.filter(|name| OF_SYSTEMD.contains(name)).collect();
+    let set: Vec<&str> =
+        names.filter(|name| OF_SYSTEMD.contains(name) && !NEVER_SET.contains(name)).collect();
     match (set.is_empty(), draft.settings.service_list("EnvironmentFile").is_empty()) {
         (true, true) => Outcome::as_table(),
         (false, _) => Outcome::rejected(format!("Kelson sets {} for every service", set.join(", "))),

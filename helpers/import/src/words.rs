@@ -79,6 +79,15 @@ pub fn words(text: &str) -> Result<Vec<String>, WordError> {
     Words::new(text).collect()
 }
 
+/// A text with its escapes read, and all else as it is.
+pub fn unescaped(text: &str) -> Result<String, WordError> {
+    let (mut whole, mut letters) = (String::with_capacity(text.len()), text.chars());
+    while let Some(letter) = letters.next() {
+        whole.push(if letter == '\\' { escape(&mut letters)? } else { letter });
+    }
+    Ok(whole)
+}
+
 /// The letter that stands for what comes after a backslash.
 fn escape(letters: &mut std::str::Chars<'_>) -> Result<char, WordError> {
     let Some(letter) = letters.next() else { return Err(WordError::Backslash) };

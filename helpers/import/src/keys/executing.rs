@@ -3,15 +3,16 @@
 use crate::attributes::{
     app_armor, cpu_affinity, cpu_scheduling, directories, io_scheduling, nice, oom_score, preserve, umask,
 };
-use crate::confinement::{group, input, log_burst, output, user, working_directory};
+use crate::confinement::{group, log_burst, user, working_directory};
 use crate::dynamic_user::dynamic_user;
 use crate::environment::{environment, environment_file, pass_environment, unset_environment};
+use crate::input::{data, input, of_terminal, utmp};
 use crate::key::Neutral::{Empty, No, Words};
 use crate::key::{Key, kept, lost, moot, nearly};
 use crate::lifecycle::time;
+use crate::output::output;
 use crate::sandbox::remove_ipc;
 
-const TTY: &str = "the service has no terminal";
 const LOG_NAME: &str = "the log of a service has the name of the service";
 
 pub const KEYS: [Key; 68] = [
@@ -56,17 +57,17 @@ pub const KEYS: [Key; 68] = [
     ),
     nearly("PassEnvironment", pass_environment, "`environment: {inherit: […]}`: the variables of `init`"),
     kept("UnsetEnvironment", unset_environment, "variables that nothing sets"),
-    kept("StandardInput", input, "`/dev/null`, the input of every service"),
+    kept("StandardInput", input, "`process: {stdin: …}`, `{terminal: …}` or `sockets: [{stdin: true}]`"),
     kept("StandardOutput", output, "the [log](../logs.md) of the service; `logs: {console: true}`"),
     kept("StandardError", output, "the [log](../logs.md) of the service"),
-    lost("StandardInputText", Empty, "the input of the service is empty"),
-    lost("StandardInputData", Empty, "the input of the service is empty"),
-    lost("TTYPath", Empty, TTY),
-    lost("TTYReset", No, TTY),
-    lost("TTYVHangup", No, TTY),
-    lost("TTYVTDisallocate", No, TTY),
-    lost("TTYRows", Empty, TTY),
-    lost("TTYColumns", Empty, TTY),
+    kept("StandardInputText", data, "`process: {stdin: {text: …}}`"),
+    kept("StandardInputData", data, "`process: {stdin: {text: …}}`, of what is UTF-8"),
+    kept("TTYPath", of_terminal, "`process: {terminal: {path: …}}`"),
+    kept("TTYReset", of_terminal, "`process: {terminal: {reset: …}}`"),
+    kept("TTYVHangup", of_terminal, "`process: {terminal: {hangUp: …}}`"),
+    kept("TTYVTDisallocate", of_terminal, "`process: {terminal: {clear: …}}`"),
+    kept("TTYRows", of_terminal, "`process: {terminal: {rows: …}}`"),
+    kept("TTYColumns", of_terminal, "`process: {terminal: {columns: …}}`"),
     moot("SyslogIdentifier", LOG_NAME),
     moot("SyslogFacility", "logs have no facilities"),
     lost("SyslogLevel", Words(&["info"]), "lines of the log have no level"),
@@ -76,7 +77,7 @@ pub const KEYS: [Key; 68] = [
     kept("LogRateLimitBurst", log_burst, "`logs: {rateLimit: …}`: lines in a second"),
     lost("LogExtraFields", Empty, "lines of the log have no fields"),
     moot("LogNamespace", "each service has a log of its own"),
-    lost("UtmpIdentifier", Empty, "no session is written to utmp"),
+    nearly("UtmpIdentifier", utmp, "Kelson writes no record to utmp; agetty and login write their own"),
     lost("UtmpMode", Words(&["init"]), "no session is written to utmp"),
     kept("RuntimeDirectory", directories, "`directories: {runtime: …}`"),
     moot("RuntimeDirectoryMode", "`directories: {runtime: [{mode: …}]}`, with the key before"),
