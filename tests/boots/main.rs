@@ -22,6 +22,7 @@ mod hung_disk;
 mod iso;
 mod kexec;
 mod links;
+mod login;
 mod main_service;
 mod partitions;
 mod power_cut;

@@ -29,7 +29,9 @@ fn machine(disk: &Disk, base: &str, steps: &str) -> VmBuilder {
 
 /// The same with the time of this computer.
 fn of_services(disk: &Disk, steps: &str) -> VmBuilder {
-    let mut builder = Vm::builder("timers")
+    // Each test has files of its own.
+    let name = disk.0.file_stem().expect("it has a name").to_string_lossy();
+    let mut builder = Vm::builder(&name)
         .disk(&disk.0)
         .machine("main: driver\n")
         .binary("kelsonctl")
