@@ -44,7 +44,7 @@ fn with_input(draft: &mut Draft<'_>, input: Input) -> Outcome {
         process.input = input;
     }
     let is_beside = |key: &&str| !draft.settings.service_list(key).is_empty();
-    match BESIDE.iter().any(|key| is_beside(&key)) || draft.settings.service_list("ExecStart").len() > 1 {
+    match BESIDE.iter().any(is_beside) || draft.settings.service_list("ExecStart").len() > 1 {
         true => Outcome::approximated(
             "only the last program of `ExecStart=` has this input; the others read /dev/null",
         ),
