@@ -62,18 +62,20 @@ fn ready(spec: &TerminalSpec) -> Result<File, String> {
         drop(file);
         file = checked(path)?;
     }
+    let mut is_free = false;
     if spec.clear {
         // One that is open is not freed.
         drop(file);
-        let is_free = free(path);
+        is_free = free(path);
         file = checked(path)?;
-        if !is_free {
-            // A line that takes nothing is not waited for.
-            let _ = file.write_all(CLEAR);
-        }
     }
     if spec.reset {
         terminal::reset(&file).map_err(|errno| cannot("reset it", errno))?;
+    }
+    // Only now: the reset drops what has not been sent yet.
+    if spec.clear && !is_free {
+        // A line that takes nothing is not waited for.
+        let _ = file.write_all(CLEAR);
     }
     if spec.rows.or(spec.columns).is_some() {
         let (rows, columns) = terminal::size(&file).map_err(|errno| cannot("resize it", errno))?;
