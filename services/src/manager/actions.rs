@@ -31,10 +31,19 @@ enum Goal {
 impl Manager {
     /// Starts services; with `wait`, answers once each is up or has failed.
     pub async fn start(&self, names: &[String], wait: bool) -> Vec<ActionResult> {
+        self.start_together(names, wait, |request_id| Input::Start { request_id }).await
+    }
+
+    /// Starts or restarts services that can run beside each other, once what conflicts with them has stopped.
+    async fn start_together(
+        &self,
+        names: &[String],
+        wait: bool,
+        input: impl Fn(u64) -> Input,
+    ) -> Vec<ActionResult> {
         let (names, refused) = self.compatible(names);
-        self.stop_conflicting(&names, &Input::Start { request_id: 0 }).await;
-        let mut results =
-            self.each(&names, wait, Goal::Started, |request_id| Input::Start { request_id }).await;
+        self.stop_conflicting(&names, &input(0)).await;
+        let mut results = self.each(&names, wait, Goal::Started, input).await;
         results.extend(refused);
         results
     }
@@ -58,12 +67,7 @@ impl Manager {
     /// Restarts services; with `wait`, answers once each is up again or has failed.
     pub async fn restart(&self, names: &[String], wait: bool) -> Vec<ActionResult> {
         let names = self.with_parts(names);
-        let (names, refused) = self.compatible(&names);
-        self.stop_conflicting(&names, &Input::Restart { request_id: 0 }).await;
-        let mut results =
-            self.each(&names, wait, Goal::Started, |request_id| Input::Restart { request_id }).await;
-        results.extend(refused);
-        results
+        self.start_together(&names, wait, |request_id| Input::Restart { request_id }).await
     }
 
     /// The image of these services is another one: the next run of each is prepared again.

@@ -4,15 +4,11 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use kelson_spec::features::{Feature, OWN};
+use kelson_sys::ordered;
 
 use super::actions::refusal;
 use super::{ActionResult, Entry, Manager, Outcome};
 use crate::service_runner::table::{Input, StopReason};
-
-/// Whether the file of the one says that it does not run beside the other.
-fn conflict(entry: &Entry, other: &str) -> bool {
-    entry.specs().any(|spec| spec.conflicts.iter().any(|name| name == other))
-}
 
 impl Manager {
     /// Stops what conflicts with services that are to start, after what needs it, and waits until it has stopped.
@@ -39,32 +35,41 @@ impl Manager {
             return (Cow::Borrowed(names), Vec::new());
         }
         let entries = self.entries();
-        let entry = |name: &str| entries.get(name);
-        let other_of = |name: &String| {
-            let others = names.iter().filter(|other| *other != name);
-            others.into_iter().find(|other| {
-                entry(name).is_some_and(|entry| conflict(entry, other))
-                    || entry(other).is_some_and(|entry| conflict(entry, name))
-            })
-        };
-        let (mut compatible, mut refused) = (Vec::new(), Vec::new());
+        let named = ordered::set(names.iter().map(String::as_str));
+        // Few services conflict with another, as a rule none.
+        let mut others = BTreeMap::<&str, &str>::new();
         for name in names {
-            match other_of(name) {
-                None => compatible.push(name.clone()),
-                Some(other) => refused.push(ActionResult {
-                    name: name.clone(),
-                    outcome: Outcome::Refused,
-                    message: format!("it conflicts with {other}, which was asked for too: name one of them"),
-                    snapshot: entry(name).map(|entry| entry.watch().borrow().clone()),
-                }),
+            for spec in entries.get(name.as_str()).into_iter().flat_map(Entry::specs) {
+                for other in spec.conflicts.iter().filter(|other| *other != name) {
+                    if let Some(other) = named.get(other.as_str()).copied() {
+                        others.entry(name).or_insert(other);
+                        others.entry(other).or_insert(name);
+                    }
+                }
             }
         }
-        (Cow::Owned(compatible), refused)
+        if others.is_empty() {
+            return (Cow::Borrowed(names), Vec::new());
+        }
+        let refused = |name: &String| {
+            let other = others.get(name.as_str())?;
+            Some(ActionResult {
+                name: name.clone(),
+                outcome: Outcome::Refused,
+                message: format!("it conflicts with {other}, which was asked for too: name one of them"),
+                snapshot: entries.get(name.as_str()).map(|entry| entry.watch().borrow().clone()),
+            })
+        };
+        let compatible = names.iter().filter(|name| !others.contains_key(name.as_str()));
+        (compatible.cloned().collect(), names.iter().filter_map(refused).collect())
     }
 
     /// The services that do not rest and conflict with one of these, which are not among them; each with that one.
     fn conflicting(&self, names: &[String], request: &Input) -> BTreeMap<String, Vec<String>> {
         let entries = self.entries();
+        let conflict = |entry: &Entry, other: &str| {
+            entry.specs().any(|spec| spec.conflicts.iter().any(|name| name == other))
+        };
         let starts = |name: &&String| {
             let entry = entries.get(name.as_str()).filter(|entry| entry.live().is_some());
             entry.is_some_and(|entry| !self.closing() && refusal(entry.specs(), request).is_none())
