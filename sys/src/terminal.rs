@@ -28,12 +28,12 @@ fn call(terminal: &impl AsFd, request: libc::Ioctl, argument: libc::c_ulong) -> 
     Errno::result(result).map(|_| ())
 }
 
-/// Makes it the controlling terminal of the calling process, also if another session has it.
+/// Makes it the controlling terminal of the calling process; with `force` also if another session has it.
 ///
 /// # Errors
 /// The process leads no session, or has a terminal already, or may not take this one.
-pub fn take(terminal: &impl AsFd) -> nix::Result<()> {
-    call(terminal, TAKE, 1)
+pub fn take(terminal: &impl AsFd, force: bool) -> nix::Result<()> {
+    call(terminal, TAKE, force.into())
 }
 
 /// All who have it open lose it, this process too.

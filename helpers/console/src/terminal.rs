@@ -55,7 +55,7 @@ impl Terminal {
         let file =
             file.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", self.0.display())))?;
         // PID 1 has stopped the program that had it before.
-        terminal::take(&file).map_err(at)?;
+        terminal::take(&file, true).map_err(at)?;
         terminal::reset(&file).map_err(at)?;
         let blocking = nix::fcntl::FcntlArg::F_SETFL(OFlag::O_RDWR);
         nix::fcntl::fcntl(&file, blocking).map_err(at)?;

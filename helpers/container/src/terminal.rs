@@ -6,8 +6,7 @@ use kelson_runner::native::TERMINAL;
 use kelson_runner::oci::Process;
 use kelson_runner::{Terminal, WindowSize};
 use kelson_spec::id_range::IdRange;
-use kelson_sys::rights;
-use nix::errno::Errno;
+use kelson_sys::{rights, terminal};
 use nix::unistd::{dup2_stderr, dup2_stdin, dup2_stdout};
 
 use crate::error::{At as _, ContainerError};
@@ -24,7 +23,6 @@ pub fn take(process: &Process, ids: Option<IdRange>) -> Result<(), ContainerErro
     dup2_stdin(&theirs).at(what)?;
     dup2_stdout(&theirs).at(what)?;
     dup2_stderr(&theirs).at(what)?;
-    // SAFETY: it takes a number alone.
-    Errno::result(unsafe { libc::ioctl(libc::STDIN_FILENO, libc::TIOCSCTTY, 0) }).at(what)?;
+    terminal::take(&theirs, false).at(what)?;
     rights::send(socket.as_fd(), b"t", &[ours.as_fd()]).at(what)
 }
