@@ -159,11 +159,12 @@ pub fn load(names: &[String]) -> Result<String, String> {
 
 /// The folder of the running kernel.
 pub fn folder() -> Result<PathBuf, ModuleError> {
-    let path = Path::new("/proc/sys/kernel/osrelease");
-    let release = std::fs::read_to_string(path)
-        .map_err(|error| ModuleError::Unreadable { path: path.to_owned(), error: error.to_string() })?;
-    let usual = Path::new("/lib/modules").join(release.trim());
-    Ok(if usual.exists() { usual } else { Path::new("/usr/lib/modules").join(release.trim()) })
+    let release = kelson_sys::process::kernel("osrelease").map_err(|error| ModuleError::Unreadable {
+        path: "/proc/sys/kernel/osrelease".into(),
+        error: error.to_string(),
+    })?;
+    let usual = Path::new("/lib/modules").join(&release);
+    Ok(if usual.exists() { usual } else { Path::new("/usr/lib/modules").join(release) })
 }
 
 /// A list in the kernel's folder, which may be missing.

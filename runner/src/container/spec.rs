@@ -42,16 +42,12 @@ impl Host {
     /// Reads what the kernel says, for this service.
     pub(crate) fn read(service: &ServiceSpec, runtime_dir: &Path, incarnation: &str, cgroup: String) -> Host {
         let capabilities = capabilities::own();
+        let oom_score = fs::read_to_string("/proc/self/oom_score_adj").unwrap_or_default();
         Host {
             hostname: kelson_sys::process::kernel("hostname").unwrap_or_default(),
             capabilities,
             // PID 1 may have made itself safe from it.
-            oom_score: fs::read_to_string("/proc/self/oom_score_adj")
-                .unwrap_or_default()
-                .trim()
-                .parse()
-                .unwrap_or(0)
-                .max(0),
+            oom_score: oom_score.trim().parse().unwrap_or(0).max(0),
             files: limits::most_files(capabilities),
             incarnation: incarnation.to_owned(),
             secrets: (!service.secrets.is_empty())
