@@ -41,6 +41,7 @@ mod sockets;
 mod sources;
 mod swap;
 mod time;
+mod user;
 mod values;
 
 pub use container::MOUNT_OPTIONS;

@@ -8,7 +8,7 @@ use super::checks::{CheckOf, checks};
 use super::codec::{Codec, Extent, either, part};
 use super::command::process;
 use super::confinement::{limits, logs, resources, security, stop};
-use super::container::{container, container_user};
+use super::container::container;
 use super::directories::{announce, directories};
 use super::environment::{environments, facts, variables};
 use super::hooks::{hooks, reload, resumed};
@@ -23,10 +23,10 @@ use super::schedule::{self, schedule};
 use super::secrets::secrets;
 use super::seen::Seen;
 use super::sockets::{self, sockets, start, start_at};
+use super::user::user;
 use super::values::{
     SHORTEST, boolean, choice, duration_from, name, number, own_name, path, start_timeout, text,
 };
-use crate::accounts::{AccountError, Accounts};
 use crate::decode::{Decoded, Decoder, diagnostic, quoted};
 use crate::environment::unique;
 use crate::json::Json;
@@ -168,9 +168,6 @@ pub fn service_file() -> Mapping<ServiceSpec> {
         mapping;
         key "environmentDefaults" (defaults_at) if Units = variables(|_, _| None),
             "variables that the [files](#environment-environmentfiles) and `environment` replace";
-    };
-    let mapping = keys! {
-        mapping;
         key "environmentFacts" environment_facts if Units = facts(),
             "variables that Kelson sets to [facts about the service and its host](#environmentfacts); all others override them";
     };
@@ -226,43 +223,20 @@ pub fn service_file() -> Mapping<ServiceSpec> {
             "`stop`: once the service has ended and `restart` does not start it again, \
              [the host stops](#onexit), with its exit status";
     };
-    let mapping = mapping
-        .own(
-            ("stop", "", "how it is stopped"),
-            || (Mapping::codec(stop).kind)(),
-            |d, seen, spec| {
-                spec.stop = seen.read(d, "stop", |d, node| stop().decode(d, node)).unwrap_or_default();
-                if let Workload::Container(container) = &mut spec.workload {
-                    container.stop_signal_of_image =
-                        seen.get("stop").is_none_or(|stop| stop.get("signal").is_none());
-                }
-            },
-            stop_as_written,
-        )
-        .own(
-            (
-                "user",
-                "PID 1's (root); of a container, the image's",
-                "`user` or `user:group`, as names or numbers; `dynamic`: a [user of its own](#user)",
-            ),
-            || (container_user().kind)(),
-            |d, seen, spec| match &mut spec.workload {
-                // The image names the user.
-                Workload::Container(container) => {
-                    container.user = seen.read(d, "user", |d, node| container_user().decode(d, node));
-                }
-                _ if seen.has("container") => {}
-                _ => spec.user = seen.read(d, "user", |d, node| d.user(node)),
-            },
-            |spec, _| match (&spec.user, spec.container().and_then(|container| container.user.as_ref())) {
-                (Some(user), _) if user.is_dynamic() && user.gid == user.uid => Json::text(&user.name),
-                (Some(user), _) => Json::Text(format!("{}:{}", user.name, user.gid)),
-                (None, Some(user)) => Json::text(user),
-                (None, None) => Json::Null,
-            },
-        );
+    let mapping = mapping.own(
+        ("stop", "", "how it is stopped"),
+        || (Mapping::codec(stop).kind)(),
+        |d, seen, spec| {
+            spec.stop = seen.read(d, "stop", |d, node| stop().decode(d, node)).unwrap_or_default();
+            if let Workload::Container(container) = &mut spec.workload {
+                container.stop_signal_of_image =
+                    seen.get("stop").is_none_or(|stop| stop.get("signal").is_none());
+            }
+        },
+        stop_as_written,
+    );
     let mapping = keys! {
-        mapping;
+        user(mapping);
         key "resources" resources = Mapping::codec(resources), "the limits of its cgroup";
         key "delegate" delegate = boolean(),
             "`true`: its user may make cgroups below its own and use every controller there. See \
@@ -543,34 +517,4 @@ fn readiness() -> Codec<Ready> {
             Readiness::None | Readiness::Notify => shown.encode(ready, extent),
         },
     )
-}
-
-impl Decoder<'_> {
-    fn user(&mut self, node: &Node) -> Option<Credentials> {
-        let text = self.word(node)?;
-        let service = self.stem.clone();
-        self.account(node, &text, |accounts| accounts.of_service(&text, &service))
-    }
-
-    /// The user and the group that `USER` or `USER:GROUP` names.
-    pub(super) fn credentials(&mut self, node: &Node, text: &str) -> Option<Credentials> {
-        self.account(node, text, |accounts| accounts.resolve(text))
-    }
-
-    fn account(
-        &mut self,
-        node: &Node,
-        text: &str,
-        resolve: impl FnOnce(&Accounts) -> Result<Credentials, AccountError>,
-    ) -> Option<Credentials> {
-        let resolved = match self.context.accounts() {
-            None => self.context.unresolved(text, resolve(&Accounts::default())),
-            Some(Ok(accounts)) => resolve(accounts),
-            Some(Err((file, error))) => {
-                let text = format!("{} cannot be looked up: {file}: {error}", quoted(text));
-                return self.refuse(node, text);
-            }
-        };
-        resolved.map_err(|message| self.wrong(node.at, message)).ok()
-    }
 }
