@@ -53,7 +53,8 @@ fn into_file(draft: &mut Draft<'_>, key: &str, value: &str) -> Result<bool, Outc
     Ok(true)
 }
 
-/// The output of a service that has a terminal, or asks for one; `None`: what is said of every service counts.
+/// The output of a service that has a terminal, or asks for one; `None`: it has none, and goes where that of every
+/// service goes.
 fn of_terminal(draft: &mut Draft<'_>, setting: &Setting) -> Option<Outcome> {
     let goes = goes_to_terminal(draft, &setting.key);
     if !has_terminal(draft) {

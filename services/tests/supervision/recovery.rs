@@ -105,8 +105,8 @@ fn a_service_whose_spec_is_lost_leaves_no_record() {
     });
     std::fs::remove_file(ruin.directory().join("papers/web.spec")).unwrap();
     next_life(ruin, async |house| {
-        let told = host_told(&house);
-        assert!(told.iter().any(|text| text.starts_with("service web is forgotten: ")), "{told:?}");
+        let events = host_told(&house);
+        assert!(events.iter().any(|text| text.starts_with("service web is forgotten: ")), "{events:?}");
         assert_eq!((house.record("web"), house.state("db")), (None, State::Running));
     });
 }
