@@ -124,11 +124,8 @@ async fn take_over(
     let mut remaining = RemainingStop::default();
     if let Some(record) = &record {
         remaining = record.service.remaining_stop(exit.is_some(), spec.stop.delay, now);
+        // The signal is sent again, and counts from then: PID 1 may have died between its record and the signal itself.
         plan.signal = record.service.stop_signal.unwrap_or(plan.signal);
-        if remaining.signalled {
-            plan.timeout =
-                record.service.stop_until().map_or(plan.timeout, |until| until.saturating_sub(now));
-        }
     }
     let exit = exit.map(|running| running.exit);
     Service { name: Arc::from(name), spec, next, runner, executor, run, exit, plan, remaining }
