@@ -142,7 +142,9 @@ fn an_end_starts_other_services() {
         .runs_with("stopped", "serve", &job(after))
         .runs_with("alert", "append=$DIR/alerts", &job("refuses: [start]"))
         .runs_with("prune", "append=$DIR/prunes", &job(""))
+        .runs_with("rival", "serve", "conflicts: [alert]")
         .start();
+    host.wait_up("rival");
     let lines = |host: &Host, name: &str| {
         std::fs::read_to_string(host.path(name)).unwrap_or_default().lines().count()
     };
@@ -154,6 +156,11 @@ fn an_end_starts_other_services() {
     host.wait_state("bad", "failed");
     host.wait_finished("alert");
     assert_eq!((lines(&host, "alerts"), lines(&host, "prunes")), (1, 1));
+    assert_eq!(
+        host.service("rival").state,
+        "stopped",
+        "its file refuses starts by operators, and this is none"
+    );
     let events: Vec<String> = host.events_of("alert").into_iter().map(|event| event.message).collect();
     assert!(events.contains(&"\"bad\" has failed: it is started".to_owned()), "{events:?}");
     // What ended before is no end of the next incarnation of PID 1.

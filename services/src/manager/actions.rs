@@ -56,7 +56,7 @@ impl Manager {
         }
         let manager = self.clone();
         kelson_sys::spawn(async move {
-            manager.stop_conflicting(&names, &Input::Start { request_id: 0 }).await;
+            manager.stop_conflicting(&names, &Input::Due).await;
             for name in names.iter().filter(|name| manager.live(name).is_some()) {
                 manager.service_event(name, &text);
                 manager.tell(name, Input::Start { request_id: manager.request_id() });
