@@ -6,8 +6,8 @@ use kelson_tests::{Image, VmBuilder, archive, eventually, until};
 
 use super::*;
 
-/// The total deadline of the machine.
-pub(super) const DEADLINE: Duration = Duration::from_secs(15);
+/// The total deadline of the machine. Beside other machines containerd takes many seconds for the chain to end.
+pub(super) const DEADLINE: Duration = Duration::from_secs(30);
 /// Longer than the total deadline.
 const PATIENT: &str = "stop: {timeout: 5m}";
 /// No write to a log may take longer.
