@@ -23,6 +23,19 @@ pub const SERVICES: &str = "services";
 /// The folder of the files of groups in the configuration folder.
 pub const GROUPS: &str = "groups";
 
+/// The folders of files of other programs in the configuration folder: units of systemd, projects of Docker Compose, files of
+/// Talos.
+pub const UNITS: &str = "units";
+pub const COMPOSE: &str = "compose";
+pub const TALOS: &str = "talos";
+pub const OF_OTHER_PROGRAMS: [&str; 3] = [UNITS, COMPOSE, TALOS];
+
+/// The names that the file of a project of Docker Compose may have, the first that is there counts; and the one of its
+/// variables.
+pub const COMPOSE_FILES: [&str; 4] =
+    ["compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml"];
+pub const COMPOSE_VARIABLES: &str = ".env";
+
 /// The folder of the cgroups in which the shims of containers are, one of a service each.
 pub const SHIMS: &str = "shims";
 

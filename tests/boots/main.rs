@@ -24,6 +24,7 @@ mod kexec;
 mod links;
 mod login;
 mod main_service;
+mod other_programs;
 mod partitions;
 mod power_cut;
 mod protection;

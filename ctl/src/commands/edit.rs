@@ -26,7 +26,7 @@ use crate::output::list;
 #[derive(Debug, Clone, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub struct Arguments {
-    /// A service, or a file such as machine.yaml
+    /// A service, or a file such as machine.yaml or units/web.service
     #[arg(value_name = "NAME")]
     name: String,
     #[command(flatten)]
@@ -39,7 +39,7 @@ impl Run for Arguments {
     async fn run(self, call: &Call) -> Result<(), Failure> {
         let client = call.client()?;
         let now = configuration::fetch(&client, None).await?;
-        let name = match self.name.ends_with(".yaml") {
+        let name = match self.name.ends_with(".yaml") || self.name.contains('/') {
             true => self.name,
             false => format!("services/{}.yaml", self.name),
         };

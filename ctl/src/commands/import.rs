@@ -2,6 +2,7 @@
 
 mod compose;
 mod drop_in;
+pub mod folder;
 mod outcome;
 mod systemd;
 mod talos;
@@ -29,6 +30,7 @@ pub struct Arguments {
 #[derive(Debug, Clone, clap::Subcommand)]
 enum Kind {
     Compose(compose::Arguments),
+    Folder(folder::Arguments),
     Systemd(systemd::Arguments),
     Talos(talos::Arguments),
 }
@@ -39,6 +41,7 @@ impl Run for Arguments {
     async fn run(self, call: &Call) -> Result<(), Failure> {
         match self.kind {
             Kind::Compose(arguments) => compose::run(call, arguments),
+            Kind::Folder(arguments) => folder::run(call, arguments),
             Kind::Systemd(arguments) => systemd::run(call, arguments),
             Kind::Talos(arguments) => talos::run(call, arguments),
         }

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use kelson_load::LoadedFile;
 use kelson_spec::{Diagnostic, Loaded, Unchecked};
 
+use super::import::folder::json;
 use crate::call::{Call, Run};
 use crate::contexts;
 use crate::failure::Failure;
@@ -57,7 +58,8 @@ impl Run for Arguments {
         }
         let elsewhere = not_the_host(&path);
         let at_hand = root.clone().or_else(|| elsewhere.is_none().then(|| PathBuf::from("/")));
-        let sources = kelson_load::Sources { root: at_hand, ..kelson_load::Sources::default() };
+        let sources =
+            kelson_load::Sources { root: at_hand, importer: json, ..kelson_load::Sources::default() };
         let (diagnostics, warnings, unchecked, end) = match std::fs::metadata(&path) {
             Ok(found) if !found.is_dir() => {
                 let file = kelson_load::load_file(&path, &sources);

@@ -111,6 +111,31 @@ fn extension_services_of_talos_become_service_files() {
 }
 
 #[test]
+fn files_of_other_programs_are_read_beside_service_files() {
+    let folder = configuration(&[
+        ("services/db.yaml", "name: db\nprocess: {command: [/bin/db]}\nafter: [queue-a]\n"),
+        (
+            "units/web.service",
+            "[Service]\nExecStart=/usr/bin/web\nKillMode=mixed\n[Install]\nWantedBy=multi-user.target\n",
+        ),
+        ("units/web.service.d/a.conf", "[Service]\nUser=0\n"),
+        ("units/queue@a.service", "[Service]\nExecStart=/usr/bin/queue %i\nKillMode=mixed\n"),
+        ("units/queue@a.socket", "[Socket]\nListenStream=/run/queue\n"),
+        ("units/queue@.service.d/b.conf", "[Service]\nNice=5\n"),
+        ("units/queue@.service", "[Service]\nExecStart=/usr/bin/queue %i\n"),
+        ("units/lossy.service", "[Service]\nExecStart=/usr/bin/lossy\nSecureBits=keep-caps\n"),
+        ("units/masked.service", ""),
+        ("units/data.mount", "[Mount]\nWhere=/data\n"),
+        ("compose/shop/compose.yaml", "services:\n  page: {image: 'nginx:${TAG}', restart: always}\n"),
+        ("compose/shop/.env", "TAG=1.25\n"),
+        ("compose/loose.yaml", "services: {}\n"),
+        ("talos/bad.yaml", "name: bad\ncontainer: {entrypoint: /a}\n"),
+    ]);
+    std::os::unix::fs::symlink("web.service", folder.join("units/www.service")).unwrap();
+    local("import-folder", &folder);
+}
+
+#[test]
 fn elsewhere_users_and_files_are_those_of_the_root_or_not_checked() {
     let folder = configuration(&[(
         "services/web.yaml",

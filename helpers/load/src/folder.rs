@@ -30,6 +30,7 @@ mod dynamic_users;
 mod instances;
 mod layers;
 mod order;
+mod other_programs;
 mod references;
 mod service_files;
 pub(crate) mod single;
@@ -47,7 +48,7 @@ pub fn load_with(config: &Path, sources: &Sources) -> Loaded {
 
 fn read_all(config: &Path, sources: &Sources) -> Loaded {
     let mut reading = Reading::new(sources);
-    let mut machine = reading.files(config, sources.mode.machine_defaults());
+    let mut machine = reading.files(config, sources, sources.mode.machine_defaults());
     if const { OWN.has(Feature::Sources) }
         && let Some(folder) = &sources.layers
     {
@@ -125,9 +126,10 @@ impl Reading {
     }
 
     /// Reads all files of a folder, and the machine file over the one `below`.
-    fn files(&mut self, config: &Path, below: DecodedMachine) -> DecodedMachine {
+    fn files(&mut self, config: &Path, sources: &Sources, below: DecodedMachine) -> DecodedMachine {
         let machine = self.machine_file(config, below);
         self.service_files(&config.join(SERVICES));
+        self.other_programs(config, sources);
         self.group_files(&config.join(GROUPS));
         machine
     }

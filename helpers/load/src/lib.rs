@@ -16,6 +16,7 @@ mod filter;
 mod folder;
 mod grammar;
 mod groups;
+mod imported;
 mod json;
 mod member;
 #[cfg(feature = "describe")]
@@ -34,6 +35,7 @@ pub use environment::{name_mistake as variable_mistake, parse as environment_fil
 pub use folder::single::{FileKind, LoadedFile, is_configuration, load_file};
 pub use folder::{load, load_with};
 pub use grammar::{MOUNT_OPTIONS, error_number, written};
+pub use imported::Importer;
 pub use json::Json;
 #[cfg(feature = "describe")]
 pub use origins::{Origin, origins};

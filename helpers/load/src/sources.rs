@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use crate::grammar::DecodedMachine;
+use crate::imported::{self, Importer};
 use kelson_spec::features::Features;
 use kelson_spec::machine::MachineSpec;
 use kelson_spec::names::CONTAINERD;
@@ -36,7 +37,7 @@ impl Mode {
 }
 
 /// Where the files lie that specs refer to (`/etc/passwd`, `/etc/group`, environment files), and for whom they are read.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Sources {
     /// Stands before each absolute path; `/` on the host itself. `None`: those files are not at hand, and what depends on
     /// them is not checked.
@@ -47,6 +48,8 @@ pub struct Sources {
     pub features: Features,
     /// The folder with a folder of each source that gave something ([`kelson_spec::sources`]). `None`: none is read.
     pub layers: Option<PathBuf>,
+    /// Translates the files of other programs in a folder.
+    pub importer: Importer,
 }
 
 /// By which `builtins.containerd.enabled` the service files are judged.
@@ -87,6 +90,7 @@ impl Default for Sources {
             containerd: Switch::default(),
             features: Features::default(),
             layers: None,
+            importer: imported::by_client,
         }
     }
 }

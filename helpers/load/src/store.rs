@@ -21,9 +21,9 @@ use std::path::{Path, PathBuf};
 use kelson_spec::applied::{Answer, CURRENT, Change, Generation, Question, Source, TreeFile};
 use kelson_spec::features::{Feature, OWN};
 use kelson_spec::loaded::{Diagnostic, Loaded};
-use kelson_spec::names::{GROUPS, SERVICES};
 use kelson_spec::quote::error_text;
 use kelson_spec::sources::{self, SourcesSpec};
+use kelson_sys::ordered;
 use nix::fcntl::{Flock, FlockArg};
 use serde::{Deserialize, Serialize};
 
@@ -235,10 +235,15 @@ impl Store {
         for path in paths {
             self.disk.sync(&path)?;
         }
-        for folder in [SERVICES, GROUPS, "."].map(|name| staged.join(name)) {
-            if folder.is_dir() {
-                self.disk.sync(&folder)?;
-            }
+        let mut folders: Vec<PathBuf> = files
+            .iter()
+            .flat_map(|file| Path::new(&file.name).ancestors().skip(1))
+            .map(|name| staged.join(name))
+            .collect();
+        ordered::sort(&mut folders);
+        folders.dedup();
+        for folder in &folders {
+            self.disk.sync(folder)?;
         }
         self.disk.rename(staged, &self.folder.join(generation.to_string()))?;
         // The first one has made the folder, and perhaps that of the state too.

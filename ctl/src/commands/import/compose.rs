@@ -45,8 +45,10 @@ fn variable(text: &str) -> Result<(String, String), String> {
 }
 
 pub fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
-    let Project { services, findings } = import(&arguments).map_err(Failure::Failed)?;
-    let from = arguments.file.display().to_string();
+    let Arguments { file, variables, project, .. } = &arguments;
+    let Project { services, findings } =
+        import(file, variables, project.as_deref()).map_err(Failure::Failed)?;
+    let from = file.display().to_string();
     let imported: Vec<Imported> =
         services.into_iter().map(|done| Imported { from: from.clone(), outcome: Ok(done) }).collect();
     show(call, &imported, arguments.out.as_deref())?;
@@ -58,20 +60,24 @@ pub fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
     }
 }
 
-fn import(arguments: &Arguments) -> Result<Project, String> {
-    let file = &arguments.file;
+/// Translates a file, whose variables come from the file `.env` beside it too.
+pub fn import(
+    file: &Path,
+    more: &[(String, String)],
+    name_of_project: Option<&str>,
+) -> Result<Project, String> {
     let text = read(file)?;
     let path = std::path::absolute(file).map_err(|error| format!("{}: {error}", file.display()))?;
     let folder = path.parent().unwrap_or(Path::new("/"));
     let mut variables = beside(folder)?;
-    variables.extend(arguments.variables.iter().cloned());
+    variables.extend_from_slice(more);
     let of_folder = folder.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
     let name = file.display().to_string();
     project(&File {
         name: &name,
         text: &text,
         folder,
-        project: arguments.project.as_deref().unwrap_or(&of_folder),
+        project: name_of_project.unwrap_or(&of_folder),
         variables: &variables,
     })
     .map_err(|error| error.to_string())

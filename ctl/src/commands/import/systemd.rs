@@ -51,17 +51,23 @@ fn specifier(text: &str) -> Result<(char, String), String> {
 
 pub fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
     let Arguments { files, instance, specifiers, out } = arguments;
+    let imported = units(files, instance.as_deref(), &specifiers);
+    show(call, &imported, out.as_deref())?;
+    end(&imported, "unit")
+}
+
+/// Translates the units of these files.
+pub fn units(files: Vec<PathBuf>, instance: Option<&str>, specifiers: &[(char, String)]) -> Vec<Imported> {
     let (parts, services): (Vec<PathBuf>, Vec<PathBuf>) =
         files.into_iter().partition(|path| PartUnit::is(&file_name(path)));
-    let parts: Vec<Part> = parts.into_iter().map(|path| Part::read(path, instance.as_deref())).collect();
+    let parts: Vec<Part> = parts.into_iter().map(|path| Part::read(path, instance)).collect();
     let one = |path: &PathBuf| Imported {
         from: path.display().to_string(),
-        outcome: import(path, instance.as_deref(), &specifiers, &parts),
+        outcome: import(path, instance, specifiers, &parts),
     };
     let mut imported: Vec<Imported> = services.iter().map(one).collect();
     imported.extend(parts.iter().filter_map(|part| part.alone(&services)));
-    show(call, &imported, out.as_deref())?;
-    end(&imported, "unit")
+    imported
 }
 
 fn import(
@@ -70,24 +76,36 @@ fn import(
     specifiers: &[(char, String)],
     parts: &[Part],
 ) -> Result<Translation, String> {
-    let (name, texts) = (file_name(path), texts(path, instance)?);
+    let file = file_name(path);
+    let (name, instance) = match instance_of(&file).filter(|_| instance.is_none()) {
+        Some((template, instance)) => (template, Some(instance)),
+        None => (file.clone(), instance),
+    };
+    let texts = texts(path, &name, instance)?;
     let unit = Unit { name: &name, instance, sources: sources(&texts), specifiers: specifiers.to_vec() };
     let named = Unit::sockets(&unit);
     let of_it = parts
         .iter()
-        .filter(|part| named.contains(&part.name) || part.unit().is_ok_and(|unit| unit.service() == name));
+        .filter(|part| named.contains(&part.name) || part.unit().is_ok_and(|unit| unit.service() == file));
     let of_it: Vec<PartUnit<'_>> = of_it.filter_map(|part| part.unit().ok()).collect();
     kelson_import::service_with(&unit, &of_it).map_err(|error| error.to_string())
 }
 
-fn file_name(path: &Path) -> String {
+pub fn file_name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
+/// The name of the template of the unit `web@a.service`, and its instance.
+pub fn instance_of(name: &str) -> Option<(String, &str)> {
+    let (bare, kind) = name.rsplit_once('.')?;
+    let (prefix, instance) = bare.split_once('@').filter(|(_, instance)| !instance.is_empty())?;
+    Some((format!("{prefix}@.{kind}"), instance))
+}
+
 /// The texts of a unit and its drop-ins, each with the name of its file.
-fn texts(path: &Path, instance: Option<&str>) -> Result<Vec<(String, String)>, String> {
+fn texts(path: &Path, name: &str, instance: Option<&str>) -> Result<Vec<(String, String)>, String> {
     let mut files = vec![path.to_owned()];
-    files.extend(drop_ins(path, &file_name(path), instance)?);
+    files.extend(drop_ins(path, name, instance)?);
     files.iter().map(|file| Ok((file.display().to_string(), read(file)?))).collect()
 }
 
@@ -104,7 +122,8 @@ struct Part {
 
 impl Part {
     fn read(path: PathBuf, instance: Option<&str>) -> Part {
-        Part { name: file_name(&path), texts: texts(&path, instance), path }
+        let name = file_name(&path);
+        Part { texts: texts(&path, &name, instance), name, path }
     }
 
     fn unit(&self) -> Result<PartUnit<'_>, &String> {

@@ -14,7 +14,7 @@ use crate::failure::Failure;
 use crate::output::escape;
 
 /// Where the files of configuration documents are, unless --files names another folder.
-const FOLDER: &str = "/var/lib/talos-files";
+pub const FOLDER: &str = "/var/lib/talos-files";
 
 /// Translate extension services and containers of Talos
 ///
@@ -51,21 +51,8 @@ fn absolute(text: &str) -> Result<PathBuf, String> {
 }
 
 pub fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
-    let texts: Vec<(String, Result<String, String>)> =
-        arguments.files.iter().map(|path| (path.display().to_string(), read(path))).collect();
-    let files: Vec<File<'_>> =
-        texts.iter().filter_map(|(name, text)| Some(File { name, text: text.as_ref().ok()? })).collect();
     let folder = arguments.folder.as_deref().unwrap_or(Path::new(FOLDER));
-    let Project { services, files, findings } = project(&files, folder);
-    let unread = texts.iter().filter_map(|(name, text)| Some((name, text.as_ref().err()?)));
-    let imported: Vec<Imported> =
-        unread
-            .map(|(from, error)| Imported { from: from.clone(), outcome: Err(error.clone()) })
-            .chain(services.into_iter().map(|(from, outcome)| Imported {
-                from,
-                outcome: outcome.map_err(|error| error.to_string()),
-            }))
-            .collect();
+    let Documents { imported, files, findings } = documents(&arguments.files, folder);
     show(call, &imported, arguments.out.as_deref())?;
     if arguments.folder.is_some() {
         write(call, &files)?;
@@ -76,6 +63,30 @@ pub fn run(call: &Call, arguments: Arguments) -> Result<(), Failure> {
         true => Err(Failure::Failed("not all documents are services".to_owned())),
         false => Ok(()),
     }
+}
+
+/// What becomes of files.
+pub struct Documents {
+    pub imported: Vec<Imported>,
+    /// Those of configuration documents.
+    pub files: Vec<ConfigFile>,
+    /// Of documents that are no services.
+    pub findings: Vec<Finding>,
+}
+
+/// Translates files; `folder` is where the files of configuration documents are on the host.
+pub fn documents(paths: &[PathBuf], folder: &Path) -> Documents {
+    let texts: Vec<(String, Result<String, String>)> =
+        paths.iter().map(|path| (path.display().to_string(), read(path))).collect();
+    let files: Vec<File<'_>> =
+        texts.iter().filter_map(|(name, text)| Some(File { name, text: text.as_ref().ok()? })).collect();
+    let Project { services, files, findings } = project(&files, folder);
+    let unread = texts.iter().filter_map(|(name, text)| Some((name, text.as_ref().err()?)));
+    let unread = unread.map(|(from, error)| Imported { from: from.clone(), outcome: Err(error.clone()) });
+    let done = services
+        .into_iter()
+        .map(|(from, outcome)| Imported { from, outcome: outcome.map_err(|error| error.to_string()) });
+    Documents { imported: unread.chain(done).collect(), files, findings }
 }
 
 /// Writes the files of configuration documents; none if one is there already. They may hold passwords: the folder of each

@@ -27,7 +27,7 @@ impl Reading {
                 continue;
             }
             let mut layer = Reading { is_layer: true, ..Reading::new(sources) };
-            let over = layer.files(&folder, machine.clone());
+            let over = layer.files(&folder, sources, machine.clone());
             if layer.diagnostics.is_empty() {
                 machine = over;
                 self.take(layer);

@@ -34,7 +34,7 @@ impl Reading {
     }
 
     /// The service of a file, or one of those that it has instances for.
-    fn service(
+    pub(super) fn service(
         &mut self,
         keys: &Mapping<ServiceSpec>,
         path: &Path,

@@ -11,7 +11,7 @@ use crate::read;
 use crate::schema::Mapping;
 use crate::sources::Sources;
 use kelson_spec::loaded::{Diagnostic, Unchecked};
-use kelson_spec::names::{GROUPS, MACHINE, SERVICES};
+use kelson_spec::names::{GROUPS, MACHINE, OF_OTHER_PROGRAMS, SERVICES, TALOS, UNITS};
 
 /// The subject of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,22 +56,24 @@ pub struct LoadedFile {
 
 /// Whether the folder has what a configuration folder has.
 pub fn is_configuration(folder: &Path) -> bool {
-    folder.join(MACHINE).exists() || [SERVICES, GROUPS].iter().any(|name| folder.join(name).is_dir())
+    let folders = [SERVICES, GROUPS].into_iter().chain(OF_OTHER_PROGRAMS);
+    folder.join(MACHINE).exists() || folders.into_iter().any(|name| folder.join(name).is_dir())
 }
 
-/// Reads one file. In `services` or `groups`, or called machine.yaml, it is a part of its configuration folder. Elsewhere it
-/// is what it is without a mistake, or else what its keys make it look like.
+/// Reads one file. In `services`, `groups`, `units` or `talos`, or called machine.yaml, it is a part of its configuration
+/// folder. Elsewhere it is what it is without a mistake, or else what its keys make it look like.
 pub fn load_file(path: &Path, sources: &Sources) -> LoadedFile {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let above = |name: &str| absolute.parent().filter(|folder| folder.ends_with(name))?.parent();
-    let place = match (above(SERVICES), above(GROUPS)) {
+    let translated = above(UNITS).or(above(TALOS));
+    let place = match (above(SERVICES).or(translated), above(GROUPS)) {
         (Some(folder), _) => Some((FileKind::Service, folder)),
         (_, Some(folder)) => Some((FileKind::Group, folder)),
         _ if absolute.ends_with(MACHINE) => absolute.parent().map(|folder| (FileKind::Machine, folder)),
         _ => None,
     };
     let mut file = match place {
-        _ if !is_read(path) => {
+        _ if !is_read(path) && translated.is_none() => {
             let mut reading = Reading::new(sources);
             reading.note(path, None, "this file is not read; its name must end in .yaml".to_owned());
             LoadedFile {

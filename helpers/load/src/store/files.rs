@@ -7,10 +7,12 @@ use std::io;
 use std::path::Path;
 
 use kelson_spec::applied::TreeFile;
-use kelson_spec::names::{GROUPS, MACHINE, SERVICES};
+use kelson_spec::names::{
+    COMPOSE, COMPOSE_VARIABLES, GROUPS, MACHINE, OF_OTHER_PROGRAMS, SERVICES, TALOS, UNITS,
+};
 use kelson_spec::quote::{error_text, quoted};
 
-use crate::read;
+use crate::{imported, read};
 
 /// The most that a configuration may hold, in bytes. A request of the API holds a little more.
 pub const TREE_MAX: usize = 1_000_000;
@@ -23,20 +25,30 @@ const NAME_MAX: usize = 255;
 pub fn name_mistake(name: &str) -> Option<String> {
     let sound = match name.split_once('/') {
         None => name == MACHINE || name == "machine.yml",
-        Some((folder, file)) => (folder == SERVICES || folder == GROUPS) && is_read(file),
+        Some((folder, file)) => is_file_of(folder, file),
     };
     (!sound).then(|| {
         format!(
-            "{} is no file of a configuration; those are {MACHINE}, {SERVICES}/NAME.yaml and {GROUPS}/NAME.yaml",
+            "{} is no file of a configuration; those are {MACHINE}, {SERVICES}/NAME.yaml, {GROUPS}/NAME.yaml, and in {UNITS}/, \
+             {COMPOSE}/ and {TALOS}/ what `kelsonctl import folder` reads",
             quoted(name)
         )
     })
 }
 
-/// Whether a file of this name in `services` or `groups` is read, or named as a mistake.
-fn is_read(file: &str) -> bool {
-    let plain = !file.starts_with('.') && !file.contains(|c: char| c == '/' || c.is_control());
-    plain && file.len() <= NAME_MAX && [".yaml", ".yml"].iter().any(|end| file.ends_with(end))
+/// Whether a file of this name in a folder of a configuration is read, or named as a mistake.
+fn is_file_of(folder: &str, file: &str) -> bool {
+    let plain = |part: &str| {
+        (!part.starts_with('.') || part == COMPOSE_VARIABLES)
+            && part.len() <= NAME_MAX
+            && !part.contains(|c: char| c == '/' || c.is_control())
+    };
+    let is_yaml = || [".yaml", ".yml"].iter().any(|end| file.ends_with(end));
+    match file.split_once('/') {
+        None if [SERVICES, GROUPS].contains(&folder) => plain(file) && is_yaml(),
+        None => plain(file) && imported::is_read(folder, file),
+        Some((inner, name)) => plain(inner) && plain(name) && imported::is_read(folder, file),
+    }
 }
 
 /// Refuses what can be no configuration.
@@ -86,17 +98,19 @@ pub fn read_tree(folder: &Path) -> Result<Vec<TreeFile>, String> {
         |path: &Path, error: &io::Error| format!("{} cannot be read: {}", path.display(), error_text(error));
     fs::metadata(folder).map_err(|error| failed(folder, &error))?;
     let mut names = vec![MACHINE.to_owned(), "machine.yml".to_owned()];
-    for part in [GROUPS, SERVICES] {
+    for part in [GROUPS, SERVICES].into_iter().chain(OF_OTHER_PROGRAMS) {
         let path = folder.join(part);
-        let entries = match fs::read_dir(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-            entries => entries.map_err(|error| failed(&path, &error))?,
-        };
-        for entry in entries {
-            let name = entry.map_err(|error| failed(&path, &error))?.file_name();
-            names.extend(name.to_str().filter(|name| is_read(name)).map(|name| format!("{part}/{name}")));
+        for file in names_in(&path).map_err(|error| failed(&path, &error))? {
+            let inner = path.join(&file);
+            if OF_OTHER_PROGRAMS.contains(&part) && inner.is_dir() {
+                let found = names_in(&inner).map_err(|error| failed(&inner, &error))?;
+                names.extend(found.into_iter().map(|name| format!("{part}/{file}/{name}")));
+            } else {
+                names.push(format!("{part}/{file}"));
+            }
         }
     }
+    names.retain(|name| name_mistake(name).is_none());
     ordered::sort(&mut names);
     let mut files = Vec::new();
     for name in names {
@@ -110,4 +124,13 @@ pub fn read_tree(folder: &Path) -> Result<Vec<TreeFile>, String> {
     }
     bounded(&files)?;
     Ok(files)
+}
+
+/// The names in a folder that are text; none where there is no such folder.
+fn names_in(folder: &Path) -> io::Result<Vec<String>> {
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    entries.map(|entry| Ok(entry?.file_name().into_string().ok())).filter_map(Result::transpose).collect()
 }

@@ -27,6 +27,7 @@ mod large;
 mod layers;
 mod mistakes;
 mod order;
+mod other_programs;
 mod paths;
 mod probes;
 mod readiness;
