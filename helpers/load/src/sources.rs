@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::grammar::DecodedMachine;
 use crate::imported::{self, Importer};
-use kelson_spec::features::Features;
+use kelson_spec::features::{Feature, Features, OWN};
 use kelson_spec::machine::MachineSpec;
 use kelson_spec::names::CONTAINERD;
 
@@ -90,7 +90,12 @@ impl Default for Sources {
             containerd: Switch::default(),
             features: Features::default(),
             layers: None,
-            importer: imported::by_client,
+            // The program does not have what is behind it without the feature.
+            importer: if const { OWN.has(Feature::Units) } {
+                imported::by_client
+            } else {
+                |_| Err(String::new())
+            },
         }
     }
 }
