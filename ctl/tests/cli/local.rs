@@ -126,12 +126,18 @@ fn files_of_other_programs_are_read_beside_service_files() {
         ("units/lossy.service", "[Service]\nExecStart=/usr/bin/lossy\nSecureBits=keep-caps\n"),
         ("units/masked.service", ""),
         ("units/data.mount", "[Mount]\nWhere=/data\n"),
+        ("elsewhere/app.service", "[Service]\nExecStart=/usr/bin/app\nKillMode=mixed\n"),
         ("compose/shop/compose.yaml", "services:\n  page: {image: 'nginx:${TAG}', restart: always}\n"),
         ("compose/shop/.env", "TAG=1.25\n"),
         ("compose/loose.yaml", "services: {}\n"),
         ("talos/bad.yaml", "name: bad\ncontainer: {entrypoint: /a}\n"),
     ]);
-    std::os::unix::fs::symlink("web.service", folder.join("units/www.service")).unwrap();
+    let link = |target: &str, name: &str| {
+        std::os::unix::fs::symlink(target, folder.join("units").join(name)).unwrap();
+    };
+    link("web.service", "www.service");
+    link("../elsewhere/app.service", "renamed.service");
+    link("/dev/null", "null.service");
     local("import-folder", &folder);
 }
 

@@ -1,7 +1,7 @@
 //! Files of other programs in a configuration folder, as `kelsonctl import folder` translates them.
 //!
-//! The program of the client is run for it, on the hosts alone that have such files: PID 1's own file is smaller without
-//! what they need.
+//! The reader runs `kelsonctl` for it, on hosts that have such files. So the program of PID 1 does not have to contain the
+//! importer.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -81,17 +81,17 @@ pub fn is_read(folder: &str, name: &str) -> bool {
 /// Reads a translation.
 ///
 /// # Errors
-/// There is none, or it is none.
+/// The importer failed, or its answer is not the JSON of this release.
 pub fn read(importer: Importer, config: &Path) -> Result<Vec<Imported>, String> {
     serde_json::from_str(&importer(config)?).map_err(|error| {
         format!("the answer of {PROGRAM} cannot be read ({error}); install the {PROGRAM} of this release")
     })
 }
 
-/// Has the program of the client translate a folder.
+/// Runs `kelsonctl import folder`.
 ///
 /// # Errors
-/// It is not there, or gives no answer.
+/// `kelsonctl` is not installed, or gives no answer.
 pub fn by_client(config: &Path) -> Result<String, String> {
     by_client_in(DEFAULT_PATH, config)
 }

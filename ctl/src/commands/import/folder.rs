@@ -92,13 +92,12 @@ fn of_units(folder: &Path) -> Vec<Imported> {
     others
 }
 
-/// Whether systemd takes the file for another name of a unit: a link to a file of another name. That of a template gives it
-/// an instance.
+/// Whether the file is another name of a unit of the folder: a link to that. A link to a template is an instance of it.
 fn is_alias(path: &Path, name: &str) -> bool {
     let Ok(target) = std::fs::read_link(path) else { return false };
     let target = systemd::file_name(&target);
     let template = systemd::instance_of(name).map(|(template, _)| template);
-    target != name && Some(target) != template
+    target != name && path.with_file_name(&target).exists() && Some(target) != template
 }
 
 /// The services of a project, which has a folder of its own.

@@ -33,7 +33,7 @@ impl Reading {
             }
             Err(why) => {
                 self.note(first, None, why);
-                // Who waits for one of them waits on.
+                // A service that depends on one of them goes on waiting.
                 let stems = folders.iter().flat_map(std::fs::read_dir).flatten().flatten();
                 let stems = stems.filter_map(|entry| Some(entry.path().file_stem()?.to_str()?.to_owned()));
                 self.known.extend(stems.filter(|stem| grammar::service_name(stem).is_some()));
