@@ -38,7 +38,7 @@ HASH=a # b
 "#;
 
 /// The end of systemd's boot: what systemd makes of the units, and power off.
-const COLLECT: &str = "cd /etc/kelson/units
+const COLLECT: &str = "cd /etc/kelson/systemd-units
 for unit in $(ls /var/lib/reference | sed -n 's/\\.log$//p'); do
     systemctl show \"$unit\" >\"/var/lib/reference/$unit.show\"
 done
@@ -92,7 +92,7 @@ pub struct Side {
     pub lost: Vec<String>,
 }
 
-/// A disk of ordinary Debian with these units in `/etc/kelson/units`.
+/// A disk of ordinary Debian with these units in `/etc/kelson/systemd-units`.
 fn machine(name: &str, prepare: &str, probes: &[Probe]) -> VmBuilder {
     let vm = Vm::builder(name)
         .file("prepare", 0o755, prepare)
@@ -101,7 +101,7 @@ fn machine(name: &str, prepare: &str, probes: &[Probe]) -> VmBuilder {
     probes
         .iter()
         .flat_map(Probe::files)
-        .fold(vm, |vm, (path, text)| vm.file(format!("units/{path}"), 0o644, text))
+        .fold(vm, |vm, (path, text)| vm.file(format!("systemd-units/{path}"), 0o644, text))
 }
 
 /// Runs them where systemd is PID 1.
@@ -117,17 +117,17 @@ pub fn under_systemd(name: &str, prepare: &str, probes: &[Probe]) -> Side {
     let output = "[Unit]\nAfter=probe-prepare.service\nRequires=probe-prepare.service\n\
         [Service]\nStandardOutput=append:/var/lib/reference/%n.log\nStandardError=inherit\n";
     let vm = machine(name, &format!("mkdir -p /var/lib/reference\n{prepare}"), probes);
-    let vm = probes
-        .iter()
-        .fold(vm, |vm, probe| vm.file(format!("units/{}.d/zz-output.conf", probe.file().0), 0o644, output));
+    let vm = probes.iter().fold(vm, |vm, probe| {
+        vm.file(format!("systemd-units/{}.d/zz-output.conf", probe.file().0), 0o644, output)
+    });
     let mut vm = vm
         .file("collect", 0o755, COLLECT)
-        .file("units/reference.service", 0o644, target)
-        .file(format!("units/{}", PREPARE.0), 0o644, PREPARE.1)
+        .file("systemd-units/reference.service", 0o644, target)
+        .file(format!("systemd-units/{}", PREPARE.0), 0o644, PREPARE.1)
         .root_disk(&disk.0)
         // The kernel makes variables of init of such words.
         .append(
-            "init=/lib/systemd/systemd SYSTEMD_UNIT_PATH=/etc/kelson/units: systemd.unit=reference.service",
+            "init=/lib/systemd/systemd SYSTEMD_UNIT_PATH=/etc/kelson/systemd-units: systemd.unit=reference.service",
         )
         .start();
     assert!(vm.wait_end_for(Duration::from_secs(600)), "{}\n{}", vm.said(), vm.console());

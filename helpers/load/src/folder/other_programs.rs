@@ -1,6 +1,7 @@
 //! Services from files of other programs: what loses nothing is taken as if it were a service file.
 
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 use super::{Reading, Source};
 use crate::decode::{MOST_MISTAKES, diagnostic};
@@ -12,14 +13,14 @@ use crate::tree::Position;
 use kelson_spec::features::{Feature, OWN};
 use kelson_spec::names::OF_OTHER_PROGRAMS;
 use kelson_spec::service::ServiceSpec;
+use kelson_sys::ordered;
 
 impl Reading {
     /// Reads the services of the files of other programs in a configuration folder.
     pub(super) fn other_programs(&mut self, config: &Path, sources: &Sources) {
         let folders = OF_OTHER_PROGRAMS.map(|name| config.join(name));
-        let has_files = |folder: &&std::path::PathBuf| {
-            std::fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some())
-        };
+        let has_files =
+            |folder: &&PathBuf| std::fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some());
         let Some(first) = folders.iter().find(has_files) else { return };
         let found = match self.context.require(Some(Feature::Units)) {
             Err(missing) => Err(format!("the files here are not read: {missing}")),
@@ -28,8 +29,13 @@ impl Reading {
         };
         match found {
             Ok(found) => {
-                let keys = grammar::service_file();
-                found.into_iter().for_each(|one| self.imported(&keys, one));
+                let (keys, own) = (grammar::service_file(), self.own_names());
+                for one in found {
+                    match name(&one).and_then(|name| own.get(&name)) {
+                        Some(file) => self.overridden(&one.from, file),
+                        None => self.imported(&keys, one),
+                    }
+                }
             }
             Err(why) => {
                 self.note(first, None, why);
@@ -41,16 +47,28 @@ impl Reading {
         }
     }
 
+    /// The services that have service files, also faulty ones, with these files.
+    fn own_names(&self) -> BTreeMap<String, PathBuf> {
+        let sound =
+            self.services.iter().map(|decoded| (decoded.spec.name.clone(), decoded.spec.file.clone()));
+        let faulty = self.diagnostics.iter().filter_map(|one| Some((one.service.clone()?, one.file.clone())));
+        ordered::map(sound.chain(faulty))
+    }
+
+    /// A service file was made of the file, and counts in its place.
+    fn overridden(&mut self, from: &Path, file: &Path) {
+        let message = format!("this file is not read, because {} is there", file.display());
+        self.warnings.push(diagnostic(from, Position::FILE, None, message));
+    }
+
     fn imported(&mut self, keys: &Mapping<ServiceSpec>, one: Imported) {
-        let Imported { from, service, file, beside, error, findings } = one;
+        let service = name(&one);
+        let Imported { from, file, beside, error, findings, .. } = one;
         if let Some(error) = error {
             let (line, why) = without_place(&error, &from);
-            let is_unit = from.extension().is_some_and(|end| end == "service");
-            let stem = from.file_stem().filter(|_| is_unit).unwrap_or_default().to_string_lossy();
-            let service = grammar::service_name(&stem);
-            self.known.extend(service.map(str::to_owned));
             let at = Position { line, column: u32::from(line > 0) };
-            self.diagnostics.push(diagnostic(&from, at, service, why.to_owned()));
+            self.diagnostics.push(diagnostic(&from, at, service.as_deref(), why));
+            self.known.extend(service);
             return;
         }
         let Some((name, text)) = service.zip(file) else { return };
@@ -93,6 +111,15 @@ impl Reading {
             (one.line, one.column) = (0, 0);
         }
     }
+}
+
+/// The name of the service; of a unit that is not translated, the one that it would most likely have.
+fn name(one: &Imported) -> Option<String> {
+    let of_unit = || {
+        let stem = one.from.file_stem().filter(|_| one.from.extension().is_some_and(|end| end == "service"));
+        grammar::service_name(stem?.to_str()?).map(str::to_owned)
+    };
+    one.service.clone().or_else(of_unit)
 }
 
 /// A message that may begin with `FILE: ` or `FILE:LINE: `, without it, and the line.
