@@ -7,6 +7,9 @@ use crate::decode::{Decoder, MOST_MISTAKES};
 use crate::tree::{Entry, Node, Position, Value};
 use kelson_spec::near::near;
 
+/// So many keys fill lines of a terminal.
+const MANY: usize = 16;
+
 pub struct Seen<'f, 'n> {
     pub node: &'n Node,
     pub entries: &'n [Entry],
@@ -34,6 +37,10 @@ impl<'f, 'n> Seen<'f, 'n> {
             } else {
                 // A file of nothing but mistakes is not worth the search.
                 match near(key, known.iter().copied().filter(|_| d.diagnostics.len() < MOST_MISTAKES)) {
+                    // Of so many, a list hides the answer.
+                    Some(near) if known.len() > MANY => {
+                        format!("this key is not known; did you mean {near}?")
+                    }
                     Some(near) => format!("this key is not known; did you mean {near}? Allowed here: {all}"),
                     None => format!("this key is not known; allowed here: {all}"),
                 }

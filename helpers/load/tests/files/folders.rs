@@ -192,7 +192,7 @@ containerNetwork: {bridge: kelson-1, subnet: 10.88.0.0/30, subnet6: 10.88.0.0/16
             "machine.yaml:24:82: devices.rules[2].link: \"../x\" is not a name below /dev; write such as serial/gps",
             "machine.yaml:24:95: devices.rules[2].group: group \"nobodys\" is not in /etc/group",
             "machine.yaml:24:117: devices.rules[2].attributes: \"../a\" is not the name of an attribute, such as idVendor",
-            "machine.yaml:25:1: hostnmae: this key is not known; did you mean hostname? Allowed here: hostname, modules, sysctl, network, nftables, partitions, encryption, mounts, swap, api, builtins, health, shutdown, watchdog, images, containerNetwork, registries, main, time, devices, console, kexec, sources, logs",
+            "machine.yaml:25:1: hostnmae: this key is not known; did you mean hostname?",
             "machine.yaml:26:10: console: \"disk\" is not one of dashboard, shell",
             "machine.yaml:27:8: kexec.kernel: this key is missing; write kernel: PATH",
             "machine.yaml:27:20: kexec.initramfs: \"boot\" is not a path from the root; write it with / first",

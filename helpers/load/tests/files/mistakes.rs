@@ -34,7 +34,7 @@ fn said(content: &str) -> Vec<String> {
 const VALUES: &str = r#"
 ## Keys.
 restrat: {}
-=> 5:1: restrat: this key is not known; did you mean restart? Allowed here: name, description, instances, process, container, target, environmentDefaults, environmentFacts, environment, environmentFiles, expand, secrets, type, start, schedule, when, after, before, depends, restart, success, group, lifecycle, required, partOf, conflicts, refuses, readiness, watchdog, startTimeout, health, hooks, reload, resumed, onFailure, onSuccess, onExit, stop, user, resources, delegate, limits, umask, nice, oomScoreAdjust, cpuAffinity, directories, sockets, paths, removeIpc, security, api, logs
+=> 5:1: restrat: this key is not known; did you mean restart?
 
 after: [web]
 => 5:9: after: service web waits for itself
