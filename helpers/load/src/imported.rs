@@ -14,10 +14,12 @@ use kelson_spec::names::{COMPOSE, COMPOSE_FILES, COMPOSE_VARIABLES, DEFAULT_PATH
 use kelson_spec::quote::error_text;
 use serde::Deserialize;
 
+use crate::read;
+
 /// Translates what a folder has, into the JSON of `kelsonctl import folder`.
 pub type Importer = fn(&Path) -> Result<String, String>;
 
-/// How long a translation may take: a host whose disk does not answer goes on with its service files.
+/// The longest time of a translation. A host whose disk does not answer then starts the services of its service files.
 const LIMIT: Duration = Duration::from_secs(20);
 /// The longest translation that is read, in bytes.
 const MOST: u64 = 16 << 20;
@@ -73,7 +75,7 @@ pub fn is_read(folder: &str, name: &str) -> bool {
                 && file.ends_with(".conf")
         }
         (COMPOSE, Some((_, file))) => COMPOSE_FILES.contains(&file) || file == COMPOSE_VARIABLES,
-        (TALOS, None) => ends(name, &[".yaml", ".yml"]),
+        (TALOS, None) => read::is_yaml(name),
         _ => false,
     }
 }
@@ -82,7 +84,7 @@ pub fn is_read(folder: &str, name: &str) -> bool {
 ///
 /// # Errors
 /// The importer failed, or its answer is not the JSON of this release.
-pub fn read(importer: Importer, config: &Path) -> Result<Vec<Imported>, String> {
+pub fn translation(importer: Importer, config: &Path) -> Result<Vec<Imported>, String> {
     serde_json::from_str(&importer(config)?).map_err(|error| {
         format!("the answer of {PROGRAM} cannot be read ({error}); install the {PROGRAM} of this release")
     })
@@ -192,7 +194,7 @@ mod tests {
     #[test]
     fn an_answer_that_is_none_names_the_release() {
         let wrong: Importer = |_| Ok("[{}]".to_owned());
-        let error = read(wrong, Path::new("/etc/kelson")).unwrap_err();
+        let error = translation(wrong, Path::new("/etc/kelson")).unwrap_err();
         assert!(error.starts_with("the answer of kelsonctl cannot be read (missing field"), "{error}");
     }
 }

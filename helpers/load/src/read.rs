@@ -24,6 +24,11 @@ pub enum ReadError {
     NotUtf8 { line: u32, column: u32, byte: u8 },
 }
 
+/// Whether a file of this name is read as YAML, or named as a mistake.
+pub fn is_yaml(name: &str) -> bool {
+    [".yaml", ".yml"].iter().any(|end| name.ends_with(end))
+}
+
 /// Reads a regular file of at most `limit` bytes, through symbolic links.
 ///
 /// # Errors

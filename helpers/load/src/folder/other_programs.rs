@@ -25,7 +25,7 @@ impl Reading {
         let found = match self.context.require(Some(Feature::Units)) {
             Err(missing) => Err(format!("the files here are not read: {missing}")),
             Ok(()) if const { !OWN.has(Feature::Units) } => return,
-            Ok(()) => imported::read(sources.importer, config),
+            Ok(()) => imported::translation(sources.importer, config),
         };
         match found {
             Ok(found) => {
@@ -39,7 +39,7 @@ impl Reading {
             }
             Err(why) => {
                 self.note(first, None, why);
-                // A service that depends on one of them goes on waiting.
+                // A service that depends on one of them waits, and is not faulty.
                 let stems = folders.iter().flat_map(std::fs::read_dir).flatten().flatten();
                 let stems = stems.filter_map(|entry| Some(entry.path().file_stem()?.to_str()?.to_owned()));
                 self.known.extend(stems.filter(|stem| grammar::service_name(stem).is_some()));

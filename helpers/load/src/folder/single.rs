@@ -122,7 +122,7 @@ fn likely_kind(path: &Path) -> FileKind {
 /// Hidden files and others are passed over.
 fn is_read(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    !name.starts_with('.') && [".yaml", ".yml"].iter().any(|end| name.ends_with(end))
+    !name.starts_with('.') && read::is_yaml(&name)
 }
 
 fn alone(path: &Path, kind: FileKind, sources: &Sources) -> LoadedFile {

@@ -7,7 +7,7 @@ use crate::decode::{Decoder, MOST_MISTAKES};
 use crate::tree::{Entry, Node, Position, Value};
 use kelson_spec::near::near;
 
-/// So many keys fill lines of a terminal.
+/// The most keys that a message lists beside the nearest one.
 const MANY: usize = 16;
 
 pub struct Seen<'f, 'n> {
@@ -37,7 +37,7 @@ impl<'f, 'n> Seen<'f, 'n> {
             } else {
                 // A file of nothing but mistakes is not worth the search.
                 match near(key, known.iter().copied().filter(|_| d.diagnostics.len() < MOST_MISTAKES)) {
-                    // Of so many, a list hides the answer.
+                    // The list of more keys takes several lines, and the nearest key is hard to find before it.
                     Some(near) if known.len() > MANY => {
                         format!("this key is not known; did you mean {near}?")
                     }

@@ -43,9 +43,8 @@ fn is_file_of(folder: &str, file: &str) -> bool {
             && part.len() <= NAME_MAX
             && !part.contains(|c: char| c == '/' || c.is_control())
     };
-    let is_yaml = || [".yaml", ".yml"].iter().any(|end| file.ends_with(end));
     match file.split_once('/') {
-        None if [SERVICES, GROUPS].contains(&folder) => plain(file) && is_yaml(),
+        None if [SERVICES, GROUPS].contains(&folder) => plain(file) && read::is_yaml(file),
         None => plain(file) && imported::is_read(folder, file),
         Some((inner, name)) => plain(inner) && plain(name) && imported::is_read(folder, file),
     }
