@@ -7,6 +7,7 @@ use std::process::Command;
 use kelson_tests::namespace::Namespace;
 use kelson_tests::{Host, paths};
 
+use super::network::wait_for_mirrors;
 use super::{host, runtime, test_image};
 
 const FILE: &str = "
@@ -25,7 +26,7 @@ services:
     environment: {ROLE: '${ROLE:-store}'}
     entrypoint: /program report wait-path=/data/go mirror=80
     volumes: [./data:/data]
-    healthcheck: {test: [CMD, /program, end-if=/data/go, exit=1], interval: 50ms, retries: 1}
+    healthcheck: {test: [CMD, /program, end-if=/data/healthy, exit=1], interval: 50ms, retries: 1}
   migrate:
     image: test:1
     command: [append=/data/done]
@@ -74,6 +75,8 @@ fn an_application_of_compose_runs() {
     assert_eq!(status("web").state, "waiting", "store is not healthy yet");
     assert_eq!(fs::read_to_string(data.join("done")).expect("migrate has run").lines().count(), 1);
     fs::write(data.join("go"), "").expect("a writable folder");
+    wait_for_mirrors(&host, &["store"]);
+    fs::write(data.join("healthy"), "").expect("a writable folder");
     host.wait_up("web");
     // By its name, and with its environment.
     let of_web: serde_json::Value = host.ctl(&["status", "web", "-o", "json"]).ok().json();

@@ -67,6 +67,15 @@ fn printed_within(host: &Host, service: &str, step: &str) -> String {
     host.ctl(&["exec", service, "--", "/program", step]).ok().stdout.trim().to_owned()
 }
 
+/// Waits until the mirrors of these services listen: a program that has been started need not do so yet.
+pub fn wait_for_mirrors(host: &Host, services: &[&str]) {
+    for service in services {
+        until("the mirror", PATIENCE, || {
+            (ask_within(host, service, "127.0.0.1:80") == "127.0.0.1").then_some(())
+        });
+    }
+}
+
 /// A service with an address of its own.
 fn bridged(ports: &str, steps: &str) -> String {
     let key = runtime();
@@ -100,6 +109,7 @@ fn a_container_with_an_address_is_reached_and_reaches_others() {
         .service("other", &bridged("", "mirror=80"))
         .service("own", &format!("process: {{command: ['{}', mirror=81]}}", program()))
         .up(&["web", "other", "own"]);
+    wait_for_mirrors(&host, &["web", "other"]);
     let [v4, v6] = addresses(&host, "web");
     let shown = host.ctl(&["status", "web"]).ok().stdout;
     assert!(shown.contains(&format!("{v4}, {v6}")), "{shown}");
@@ -187,6 +197,7 @@ fn a_port_leads_in_from_one_address_of_the_host() {
         .network(&place.own)
         .service("web", &bridged(&ports.join(", "), "mirror=80"))
         .up(&["web"]);
+    wait_for_mirrors(&host, &["web"]);
     for (network, address, answer) in [
         (&place.own, "127.0.0.1:8080", "10.88.0.1"),
         (&place.own, "192.0.2.1:8080", "refused"),
@@ -220,6 +231,7 @@ fn containers_know_each_other_by_their_names() {
     let [later, _] = addresses(&host, "later");
     // What runs already sees the new name.
     assert_eq!(names("web"), format!("{of_host}{later}\tlater\n{web}\tweb"));
+    wait_for_mirrors(&host, &["web", "later"]);
     assert_eq!(ask_within(&host, "web", "later:80"), web.to_string());
     assert_eq!(ask_within(&host, "later", "web:80"), later.to_string());
     host.poweroff();
@@ -318,6 +330,7 @@ fn a_connection_and_the_address_outlive_a_crash_of_pid_1() {
         .crash_limit("1000/1m")
         .service("web", &bridged(HTTP, "mirror=80"))
         .up(&["web"]);
+    wait_for_mirrors(&host, &["web"]);
     let before = addresses(&host, "web");
     let mut stream = place.far.socket(|| TcpStream::connect("192.0.2.1:8080").expect("the port leads there"));
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
