@@ -70,6 +70,14 @@ fn the_demo_is_up(vm: &Vm) {
         assert!(service.builtin || service.healthy == checked.then_some(true), "{service:?}");
     }
     vm.ctl(&["boot"]).ok();
+    let network = vm.ctl(&["network"]).ok().stdout;
+    assert!(network.lines().any(|line| line.contains("10.0.2.15/24") && line.contains("dhcp")), "{network}");
+    until("the clock to be synchronised", BOOT_PATIENCE, || {
+        let clock: serde_json::Value = vm.ctl(&["time", "-o", "json"]).ok().json();
+        clock["synchronized"].as_bool().expect("a boolean").then_some(())
+    });
+    let status = vm.ctl(&["status", "timesync"]).ok().stdout;
+    assert!(status.contains("10.0.2.2:10123: offset "), "{status}");
 
     let first = visits(vm);
     assert_eq!(visits(vm), first + 1);

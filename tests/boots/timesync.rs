@@ -1,42 +1,39 @@
 //! The clock of a machine whose hardware clock is wrong: it starts at the last time that is known, and a server of NTP, a
 //! stand-in on this computer, sets it right. The boot waits for none of this.
 
-use std::net::UdpSocket;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use kelson_tests::host::send;
 use kelson_tests::vm::BOOT_PATIENCE;
-use kelson_tests::{Vm, VmBuilder, until};
+use kelson_tests::{Vm, VmBuilder, paths, until};
 
 use super::Disk;
 
-/// From the epoch of NTP, 1900, to that of Unix.
-const UNIX: u64 = 2_208_988_800;
-
-/// A server that knows the time of this computer. It ends with the test's process.
+/// A server that knows the time of this computer, and answers nobody at first.
 struct Server {
+    process: Child,
     port: u16,
-    answers: Arc<AtomicBool>,
 }
 
 impl Server {
     fn start() -> Server {
-        let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
-        let port = socket.local_addr().expect("it is bound").port();
-        let answers = Arc::new(AtomicBool::new(false));
-        let serves = Arc::clone(&answers);
-        std::thread::spawn(move || {
-            loop {
-                let mut packet = [0; 48];
-                let (length, from) =
-                    socket.recv_from(&mut packet).expect("the socket lives as long as the test");
-                if length == packet.len() && serves.load(Ordering::SeqCst) {
-                    let _ = socket.send_to(&answer(&packet), from);
-                }
-            }
-        });
-        Server { port, answers }
+        let mut command = Command::new(paths::top().join("hack/ntp"));
+        let mut process = command.arg("0").stdout(Stdio::piped()).spawn().expect("it can be started");
+        let mut line = String::new();
+        BufReader::new(process.stdout.take().expect("a pipe"))
+            .read_line(&mut line)
+            .expect("it prints the port");
+        let server = Server { process, port: line.trim().parse().expect("a port") };
+        server.answers(false);
+        server
+    }
+
+    /// What it was asked before is in its queue, and nobody waits for that answer any more.
+    fn answers(&self, answers: bool) {
+        let pid = i32::try_from(self.process.id()).expect("a PID");
+        send(pid, if answers { libc::SIGCONT } else { libc::SIGSTOP });
     }
 
     /// As the machine reaches it: QEMU's network hands on what is sent to 10.0.2.2.
@@ -45,18 +42,11 @@ impl Server {
     }
 }
 
-/// The answer of RFC 5905 to a question.
-fn answer(question: &[u8; 48]) -> [u8; 48] {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is after 1970");
-    let fraction = (u64::from(now.subsec_nanos()) << 32) / 1_000_000_000;
-    let time = (((now.as_secs() + UNIX) << 32) | fraction).to_be_bytes();
-    let mut answer = [0; 48];
-    // Version 4, a server of stratum 2.
-    (answer[0], answer[1]) = (0x24, 2);
-    answer[24..32].copy_from_slice(&question[40..48]);
-    answer[32..40].copy_from_slice(&time);
-    answer[40..48].copy_from_slice(&time);
-    answer
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
 }
 
 fn machine(server: &Server, disk: &Disk) -> VmBuilder {
@@ -102,7 +92,7 @@ fn n4_without_dhcp_ntp_seed_and_time_the_host_answers_and_a_server_sets_the_cloc
     let why = vm.ctl(&["why", "dated"]).ok().stdout;
     assert!(why.contains("the clock to be synchronised"), "{why}");
 
-    server.answers.store(true, Ordering::SeqCst);
+    server.answers(true);
     vm.wait_up(&["dated"]);
     let (ahead, synchronised) = clock(&vm);
     assert!(synchronised && ahead.abs() < 1.0, "{ahead} s");
@@ -115,7 +105,7 @@ fn n4_without_dhcp_ntp_seed_and_time_the_host_answers_and_a_server_sets_the_cloc
     drop(vm);
 
     // The hardware's clock says 1970 again, and nobody answers.
-    server.answers.store(false, Ordering::SeqCst);
+    server.answers(false);
     let mut vm = machine(&server, &disk).boot();
     vm.wait_up(&["web"]);
     let (ahead, synchronised) = clock(&vm);
