@@ -13,6 +13,7 @@ use tokio::sync::mpsc;
 use super::faulty::faults;
 use super::{Entry, Kind, Manager, tell};
 use crate::groups::GroupRequest;
+use crate::service_runner::notify;
 use crate::service_runner::sockets::SUPPORTED;
 use crate::service_runner::table::{Input, Phase, Stage};
 use crate::service_runner::task::{Command, Making, Resumed, resume};
@@ -139,6 +140,8 @@ impl Manager {
             }
         }
         drop(attached);
+        drop(notify_sources);
+        notify::remove_abandoned(&self.inner.host_context.notify_directory);
         for (name, spec) in std::mem::take(specs) {
             // The next one to open it ends what still runs of it.
             self.service_event(&name, "its record is lost; it starts without it");

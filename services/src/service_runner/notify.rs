@@ -18,7 +18,7 @@ use nix::errno::Errno;
 use nix::sys::socket::sockopt::PassCred;
 use nix::sys::socket::{
     AddressFamily, ControlMessageOwned, MsgFlags, SockFlag, SockType, UnixAddr, UnixCredentials, bind,
-    getsockname, recv, recvmsg, setsockopt, socket,
+    connect, getsockname, recv, recvmsg, setsockopt, socket,
 };
 use nix::unistd::geteuid;
 
@@ -110,6 +110,19 @@ fn printable(bytes: &[u8], limit: usize) -> String {
 pub fn make_folder(path: &Path) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt as _;
     std::fs::DirBuilder::new().mode(0o711).create(path)
+}
+
+/// Removes the sockets that nobody holds: an incarnation of PID 1 died between two runs, with that of the first.
+pub fn remove_abandoned(directory: &Path) {
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    let Ok(asking) = socket(AddressFamily::Unix, SockType::Datagram, flags, None) else { return };
+    for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
+        let path = entry.path();
+        let connected = UnixAddr::new(&path).and_then(|address| connect(asking.as_raw_fd(), &address));
+        if connected == Err(Errno::ECONNREFUSED) {
+            let _ = std::fs::remove_file(path);
+        }
+    }
 }
 
 /// The socket of one run.

@@ -457,8 +457,10 @@ impl House {
     pub fn notify_socket(&self, name: &str) -> PathBuf {
         let folder = self.directory.join("notify");
         let own = |file: &PathBuf| file.file_stem().is_some_and(|stem| stem == name);
-        let mut files = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
-        files.find(own).unwrap_or_else(|| folder.join(name))
+        let files = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
+        let mut files: Vec<PathBuf> = files.filter(own).collect();
+        assert!(files.len() <= 1, "of an earlier run too: {files:?}");
+        files.pop().unwrap_or_else(|| folder.join(name))
     }
 
     pub fn record(&self, name: &str) -> Option<Record> {
