@@ -13,7 +13,7 @@ use std::time::Duration;
 use kelson_spec::container_network::{ContainerNetworkSpec, Published};
 use kelson_spec::network::InterfaceSpec;
 use kelson_spec::secrets::SecretUse;
-use kelson_spec::service::{Directory, SocketSpec, TerminalSpec};
+use kelson_spec::service::{Directory, SocketSpec, TerminalSpec, Volume};
 use kelson_spec::sources::SourceKind;
 
 pub use words::Octal;
@@ -177,6 +177,8 @@ requests! {
     "sockets" => Sockets { words: Vec<OsString> },
     /// The words of an [`InputRequest`].
     "input" => Input { words: Vec<OsString> },
+    /// The words of a [`VolumeRequest`].
+    "volumes" => Volumes { words: Vec<OsString> },
     "modules" => LoadModules { names: Vec<String> },
     /// Load the modules for the devices that the kernel has found.
     "drivers" => LoadDrivers,
@@ -296,6 +298,20 @@ impl InputRequest {
 }
 
 requests! {
+    /// One call about the volumes of a service.
+    VolumeRequest:
+    /// Look for the sources that are paths, and make those that are missing and may be made, for this user and group.
+    "prepare" => Prepare { uid: u32, gid: u32, volumes: Vec<Volume> },
+}
+
+impl VolumeRequest {
+    /// The request with the words of this one.
+    pub fn whole(&self) -> Request {
+        Request::Volumes { words: self.to_arguments() }
+    }
+}
+
+requests! {
     /// One call about the network of a container. A build without containers leaves it out.
     ContainerNetworkRequest:
     /// Make its namespace again, with the addresses of a place, joined to the bridge, and with ports of the host that lead
@@ -388,6 +404,14 @@ mod tests {
             let Request::Input { words } = request.whole() else { panic!("{request:?}") };
             assert_eq!(InputRequest::from_arguments(&words), Ok(request));
         }
+    }
+
+    #[test]
+    fn every_request_about_volumes_survives_its_arguments() {
+        let volumes = vec![Volume { name: "data".to_owned(), target: "/a b".into(), ..Volume::default() }];
+        let request = VolumeRequest::Prepare { uid: 1000, gid: 1001, volumes };
+        let Request::Volumes { words } = request.whole() else { panic!("{request:?}") };
+        assert_eq!(VolumeRequest::from_arguments(&words), Ok(request));
     }
 
     #[test]

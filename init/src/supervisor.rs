@@ -43,6 +43,7 @@ mod serve;
 mod sockets;
 mod trial;
 mod view_runner;
+mod volume_runner;
 
 use std::sync::Arc;
 

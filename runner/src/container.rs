@@ -6,3 +6,5 @@ mod limits;
 mod mounts;
 pub mod oci;
 pub(crate) mod spec;
+
+pub use mounts::listed_mount;

@@ -49,7 +49,7 @@ mod target;
 
 pub use cgroup::{Cgroup, CgroupRoot, Usage};
 pub use command::{Command, Program, Stdio};
-pub use container::oci;
+pub use container::{listed_mount, oci};
 pub use containerd::{ContainerExecutor, ContainerRunner, DetachedContainer};
 pub use deaf::Deaf;
 pub use exec::{ExecControl, ExecRequest, Executing, Executor, Leash, Outputs, WindowSize};

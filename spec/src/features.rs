@@ -33,11 +33,13 @@ pub enum Feature {
     Timesync,
     /// What units of systemd need and few small hosts do: reload, folders, attributes and a view of the file system.
     Units,
+    /// Volumes of services.
+    Volumes,
 }
 
 impl Feature {
     /// Sorted by name.
-    pub const ALL: [Feature; 14] = [
+    pub const ALL: [Feature; 15] = [
         Feature::Apid,
         Feature::Containerd,
         Feature::Devices,
@@ -52,6 +54,7 @@ impl Feature {
         Feature::Sources,
         Feature::Timesync,
         Feature::Units,
+        Feature::Volumes,
     ];
 
     /// As cargo names it.
@@ -71,6 +74,7 @@ impl Feature {
             Feature::Sources => "sources",
             Feature::Timesync => "timesync",
             Feature::Units => "units",
+            Feature::Volumes => "volumes",
         }
     }
 
@@ -110,7 +114,8 @@ pub const OWN: Features = Features::NONE
     .and(Feature::Secrets, cfg!(feature = "secrets"))
     .and(Feature::Sources, cfg!(feature = "sources"))
     .and(Feature::Timesync, cfg!(feature = "timesync"))
-    .and(Feature::Units, cfg!(feature = "units"));
+    .and(Feature::Units, cfg!(feature = "units"))
+    .and(Feature::Volumes, cfg!(feature = "volumes"));
 
 /// The features of a build.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -132,7 +137,8 @@ impl Features {
         .and(Feature::Secrets, true)
         .and(Feature::Sources, true)
         .and(Feature::Timesync, true)
-        .and(Feature::Units, true);
+        .and(Feature::Units, true)
+        .and(Feature::Volumes, true);
 
     /// These, and `feature` if the build has it.
     #[must_use]
@@ -191,7 +197,8 @@ mod tests {
                 "secrets",
                 "sources",
                 "timesync",
-                "units"
+                "units",
+                "volumes"
             ]
         );
         assert_eq!(some.require(Feature::Probes), Ok(()));

@@ -23,6 +23,11 @@ impl IdRange {
         if id < Self::SIZE { self.first.checked_add(id) } else { None }
     }
 
+    /// The id of the container that one of its ids of the host is: each range begins at a multiple of its size.
+    pub fn in_container(id: u32) -> u32 {
+        id % Self::SIZE
+    }
+
     /// As [`IdRange::on_host`], of a container that may have no user namespace (`None`): its ids are those of the host.
     pub fn of_host(ids: Option<IdRange>, id: u32) -> Option<u32> {
         ids.map_or(Some(id), |ids| ids.on_host(id))
@@ -54,6 +59,7 @@ mod tests {
         let range = IdRange { first: 524_288 };
         assert_eq!(range.on_host(0), Some(524_288));
         assert_eq!(range.on_host(65_535), Some(589_823));
+        assert_eq!((IdRange::in_container(524_288), IdRange::in_container(589_823)), (0, 65_535));
         assert_eq!(range.on_host(65_536), None);
         assert_eq!(range.on_host(u32::MAX), None);
         assert_eq!(IdRange::of_host(Some(range), 1), Some(524_289));

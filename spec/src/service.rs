@@ -18,6 +18,7 @@ mod paths;
 mod sandbox;
 mod schedule;
 mod sockets;
+mod volumes;
 mod workload;
 
 use std::path::PathBuf;
@@ -43,6 +44,7 @@ pub use paths::{PathEvent, PathTrigger, is_pattern};
 pub use sandbox::{CallAnswer, Protection, Restriction, Sandbox, Selection, SystemCalls};
 pub use schedule::{Overlap, Schedule};
 pub use sockets::{Address, Listen, SocketOptions, SocketSpec, UnixKind, UnixPlace};
+pub use volumes::{NewFolder, PathSource, TmpfsSource, Volume, VolumeSource};
 pub use workload::{
     ContainerDevice, ContainerMount, ContainerNetwork, ContainerRuntime, ContainerSpec, ProcessSpec, Workload,
 };
@@ -127,6 +129,9 @@ pub struct ServiceSpec {
     /// Folders that it is given.
     #[cfg_attr(not(feature = "units"), serde(skip))]
     pub directories: Directories,
+    /// What it sees at paths of its own.
+    #[cfg_attr(not(feature = "volumes"), serde(skip))]
+    pub volumes: Vec<Volume>,
     /// PID 1 holds them, and each of its runs gets them.
     #[cfg_attr(not(feature = "units"), serde(skip))]
     pub sockets: Vec<SocketSpec>,
@@ -217,6 +222,7 @@ impl ServiceSpec {
             limits: Vec::new(),
             attributes: Attributes::default(),
             directories: Directories::default(),
+            volumes: Vec::new(),
             sockets: Vec::new(),
             paths: Vec::new(),
             remove_ipc: false,

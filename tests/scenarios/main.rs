@@ -52,3 +52,4 @@ mod stopping;
 mod terminal;
 mod timers;
 mod units;
+mod volumes;

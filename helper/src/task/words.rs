@@ -10,7 +10,7 @@ use std::time::Duration;
 use kelson_spec::container_network::{ContainerNetworkSpec, Published};
 use kelson_spec::network::{InterfaceSpec, Prefixed};
 use kelson_spec::secrets::SecretUse;
-use kelson_spec::service::{Directory, SocketSpec, TerminalSpec};
+use kelson_spec::service::{Directory, SocketSpec, TerminalSpec, Volume};
 use kelson_spec::sources::SourceKind;
 
 /// Permissions, written as they are usually read.
@@ -114,6 +114,7 @@ words! {
     Directory: Directory::to_word, Directory::from_word;
     SocketSpec: SocketSpec::to_word, SocketSpec::from_word;
     TerminalSpec: TerminalSpec::to_word, TerminalSpec::from_word;
+    Volume: Volume::to_word, Volume::from_word;
     Prefixed: Prefixed::to_string, |text| text.parse().ok();
     Published: Published::to_string, |text| text.parse().ok();
 }

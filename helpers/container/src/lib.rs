@@ -31,7 +31,7 @@ use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd as _, FromRawFd as _, OwnedFd};
 
 pub use error::ContainerError;
-pub use mounts::{mask, protect};
+pub use mounts::{make, mask, protect};
 
 use error::At as _;
 use kelson_runner::native::{Further, Request};

@@ -82,12 +82,31 @@ fn time(change: &mut Change<'_>, all: u64, one: u64) {
     change.clear |= all;
 }
 
+fn what(mount: &Mount) -> String {
+    format!("cannot mount {} at {}", mount.source, mount.destination)
+}
+
 /// Puts one mount where it belongs.
 pub fn place(tree: &Tree, mount: &Mount, users: Option<&Users>) -> Result<(), ContainerError> {
-    let wanted = Wanted::read(mount)?;
+    let what = || what(mount);
     let destination = Path::new(&mount.destination);
-    let what = || format!("cannot mount {} at {}", mount.source, mount.destination);
-    let (made, is_folder) = if mount.kind == "bind" {
+    let (made, is_folder) = make_for(mount, users)?;
+    let target = if is_folder { tree.folder(destination) } else { tree.file(destination) }.at(what)?;
+    put(made.as_fd(), target.as_fd()).at(what)
+}
+
+/// A mount that is at no place yet, and whether it is a folder.
+///
+/// # Errors
+/// When the kernel refuses it, or one of its words is none.
+pub fn make(mount: &Mount) -> Result<(OwnedFd, bool), ContainerError> {
+    make_for(mount, None)
+}
+
+fn make_for(mount: &Mount, users: Option<&Users>) -> Result<(OwnedFd, bool), ContainerError> {
+    let wanted = Wanted::read(mount)?;
+    let what = || what(mount);
+    if mount.kind == "bind" {
         // The folder that the container sees stays the same, whatever is put in its place on the host.
         let copy = copy_of(&text(&mount.source).at(what)?, wanted.is_recursive).at(what)?;
         let is_folder = nix::sys::stat::fstat(&copy).at(what)?.st_mode & libc::S_IFMT == libc::S_IFDIR;
@@ -95,7 +114,7 @@ pub fn place(tree: &Tree, mount: &Mount, users: Option<&Users>) -> Result<(), Co
         if let Some((users, is_recursive)) = users.zip(wanted.maps) {
             users.map(copy.as_fd(), is_recursive, Path::new(&mount.source))?;
         }
-        (copy, is_folder)
+        Ok((copy, is_folder))
     } else {
         let kind = if mount.kind == "cgroup" { "cgroup2" } else { &*mount.kind };
         let new = NewFileSystem::new(&text(kind).at(what)?).at(what)?;
@@ -119,10 +138,8 @@ pub fn place(tree: &Tree, mount: &Mount, users: Option<&Users>) -> Result<(), Co
             let propagation = Change { propagation: wanted.change.propagation, ..Change::default() };
             change(mounted.as_fd(), propagation, false).at(what)?;
         }
-        (mounted, true)
-    };
-    let target = if is_folder { tree.folder(destination) } else { tree.file(destination) }.at(what)?;
-    put(made.as_fd(), target.as_fd()).at(what)
+        Ok((mounted, true))
+    }
 }
 
 /// The value of an option: an id of the container is one of the host.

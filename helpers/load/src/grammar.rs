@@ -43,6 +43,7 @@ mod swap;
 mod time;
 mod user;
 mod values;
+mod volumes;
 
 pub use container::MOUNT_OPTIONS;
 pub use group::{group, group_file};

@@ -66,7 +66,7 @@ fn failure(directory: &Directory, what: &str, errno: Errno) -> String {
 }
 
 /// A folder that no service may change; made if it is missing.
-fn base(path: &Path) -> nix::Result<OwnedFd> {
+pub(crate) fn base(path: &Path) -> nix::Result<OwnedFd> {
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
     let open = || nix::fcntl::open(path, flags, Mode::empty());
     match open() {
@@ -80,13 +80,13 @@ fn base(path: &Path) -> nix::Result<OwnedFd> {
 }
 
 /// The folder of this name in `above`, which is no link; within one file system alone if `resolve` says so.
-fn enter(above: &OwnedFd, name: &OsStr, resolve: ResolveFlag) -> nix::Result<OwnedFd> {
+pub(crate) fn enter(above: &OwnedFd, name: &OsStr, resolve: ResolveFlag) -> nix::Result<OwnedFd> {
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
     openat2(above, name, OpenHow::new().flags(flags).resolve(resolve | ResolveFlag::RESOLVE_NO_SYMLINKS))
 }
 
 /// The folder that a path leads to, by folders that are there or made.
-fn walk(mut above: OwnedFd, parts: &Path, makes: bool) -> nix::Result<OwnedFd> {
+pub(crate) fn walk(mut above: OwnedFd, parts: &Path, makes: bool) -> nix::Result<OwnedFd> {
     for part in parts {
         if makes {
             make_one(&above, part)?;
@@ -97,7 +97,7 @@ fn walk(mut above: OwnedFd, parts: &Path, makes: bool) -> nix::Result<OwnedFd> {
 }
 
 /// Returns whether it is new.
-fn make_one(above: &OwnedFd, name: &OsStr) -> nix::Result<bool> {
+pub(crate) fn make_one(above: &OwnedFd, name: &OsStr) -> nix::Result<bool> {
     match mkdirat(above, name, Mode::from_bits_truncate(0o755)) {
         Ok(()) => Ok(true),
         Err(Errno::EEXIST) => Ok(false),

@@ -3,7 +3,9 @@
 //! No file holds it: Linux lets a file hold a mount namespace only if that is younger than the one in which the file is, and
 //! 6.18 tells their ages wrong. PID 1 gets it as a descriptor, and later opens that of the process. It is a copy of this namespace: mounts and unmounts of the host still arrive there, and nothing of it arrives here.
 
+mod devices;
 mod protection;
+mod volumes;
 
 use std::fs::{DirBuilder, File, OpenOptions, read_link};
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
@@ -12,36 +14,26 @@ use std::path::{Path, PathBuf};
 
 use kelson_container::mount_call::{Change, NewFileSystem, change, copy_of, put};
 use kelson_container::tree::{Tree, text};
+use kelson_spec::features::{Feature, OWN};
 use kelson_spec::service::ViewRule;
 use kelson_sys::ordered;
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, openat};
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
-use nix::sys::stat::{Mode, fstat, mkdirat};
-use nix::unistd::symlinkat;
+use nix::sys::stat::fstat;
 
 use crate::failure::at;
+use volumes::OwnVolume;
 
-/// Nodes of `/dev` that belong to no device of the machine, and what stands below.
-const DEVICES: [&str; 11] =
-    ["null", "zero", "full", "random", "urandom", "tty", "pts", "shm", "mqueue", "hugepages", "log"];
 /// Of what is made where something is bound to.
 const FOLDER: u32 = 0o755;
 const FILE: u32 = 0o444;
-/// Links of `/dev`, and where they lead.
-const LINKS: [(&str, &str); 6] = [
-    ("ptmx", "pts/ptmx"),
-    ("fd", "/proc/self/fd"),
-    ("stdin", "/proc/self/fd/0"),
-    ("stdout", "/proc/self/fd/1"),
-    ("stderr", "/proc/self/fd/2"),
-    ("core", "/proc/kcore"),
-];
-
 /// Makes the namespace. `None`: no rule asks for it.
 pub fn make(rules: &[String]) -> Result<Option<File>, String> {
-    let rules = read(rules).ok_or("one of its rules is not known")?;
+    let unknown = "one of its rules is not known";
+    let volumes =
+        if const { OWN.has(Feature::Volumes) } { volumes::read(rules).ok_or(unknown)? } else { Vec::new() };
+    let rules = read(rules, &volumes).ok_or(unknown)?;
     if rules.is_empty() { Ok(None) } else { arrange(&rules).map(Some) }
 }
 
@@ -58,6 +50,7 @@ enum Act {
     /// What is at another path.
     Bind,
     BindReadOnly,
+    Volume,
     /// The processes of this PID namespace: without those of others, and without other files.
     Processes {
         is_own: bool,
@@ -76,10 +69,11 @@ struct Rule<'a> {
     source: &'a Path,
     /// Nothing has to be there.
     may_be_missing: bool,
+    volume: Option<&'a OwnVolume>,
 }
 
 /// All rules. `None`: there is a word that is none.
-fn read(words: &[String]) -> Option<Vec<Rule<'_>>> {
+fn read<'a>(words: &'a [String], volumes: &'a [OwnVolume]) -> Option<Vec<Rule<'a>>> {
     let (mut rules, mut protections) = (Vec::new(), Vec::new());
     for word in words {
         let (rule, path) = ViewRule::of_word(word)?;
@@ -97,7 +91,11 @@ fn read(words: &[String]) -> Option<Vec<Rule<'_>>> {
             }
             ViewRule::Bind => (Act::Bind, 4),
             ViewRule::BindReadOnly => (Act::BindReadOnly, 4),
-            ViewRule::Network | ViewRule::Users | ViewRule::DeviceProgram | ViewRule::Device => continue,
+            ViewRule::Network
+            | ViewRule::Users
+            | ViewRule::DeviceProgram
+            | ViewRule::Device
+            | ViewRule::Volume => continue,
         };
         let (may_be_missing, path) = match path.strip_prefix('-') {
             Some(path) => (true, path),
@@ -107,9 +105,24 @@ fn read(words: &[String]) -> Option<Vec<Rule<'_>>> {
             Act::Bind | Act::BindReadOnly => path.split_once(':')?,
             _ => ("", path),
         };
-        rules.push(Rule { act, rank, path: Path::new(path), source: Path::new(source), may_be_missing });
+        rules.push(Rule {
+            act,
+            rank,
+            path: Path::new(path),
+            source: Path::new(source),
+            may_be_missing,
+            volume: None,
+        });
     }
     rules.extend(protection::rules(&protections)?);
+    rules.extend(volumes.iter().map(|volume| Rule {
+        act: Act::Volume,
+        rank: 4,
+        path: &volume.volume.target,
+        source: Path::new(""),
+        may_be_missing: false,
+        volume: Some(volume),
+    }));
     Some(rules)
 }
 
@@ -124,6 +137,17 @@ struct Place<'a> {
 fn places<'a>(tree: &Tree, rules: &'a [Rule<'a>]) -> Result<Vec<Place<'a>>, String> {
     let mut places = Vec::new();
     for rule in rules {
+        if let Some(volume) = rule.volume {
+            // In a new file system above it, it is made once that is there.
+            let is_covered = |other: &Rule<'_>| {
+                matches!(other.act, Act::Volume | Act::Temporary) && rule.path.starts_with(other.path)
+            };
+            if !rules.iter().any(|other| other != rule && is_covered(other)) {
+                volume.make_target(tree)?;
+            }
+            places.push(Place { rule, path: rule.path.to_owned() });
+            continue;
+        }
         if matches!(rule.act, Act::Bind | Act::BindReadOnly) && !make_target(tree, rule)? {
             continue;
         }
@@ -182,8 +206,8 @@ fn arrange(rules: &[Rule<'_>]) -> Result<File, String> {
     };
     // As it is before anything is taken away.
     let mut nodes = Vec::new();
-    if let Some(devices) = places.iter().find(|place| place.rule.act == Act::Devices) {
-        nodes = device_copies(&tree, &devices.path)?;
+    if let Some(place) = places.iter().find(|place| place.rule.act == Act::Devices) {
+        nodes = devices::copies(&tree, &place.path)?;
         // Those are all that it can open, wherever others are.
         limit_root(&tree, libc::MOUNT_ATTR_NODEV)?;
     }
@@ -199,6 +223,10 @@ fn arrange(rules: &[Rule<'_>]) -> Result<File, String> {
             }
             Act::BindReadOnly => {
                 copies.push(limited(&tree, rule.source, libc::MOUNT_ATTR_RDONLY, 0)?);
+                continue;
+            }
+            Act::Volume => {
+                copies.extend(rule.volume.map(|volume| volume.mount(no_exec(path) != 0)).transpose()?);
                 continue;
             }
             _ => continue,
@@ -236,6 +264,12 @@ fn arrange(rules: &[Rule<'_>]) -> Result<File, String> {
                 let Some(copy) = copies.next() else { continue };
                 copy
             }
+            Act::Volume => {
+                if let Some((volume, copy)) = rule.volume.zip(copies.next()) {
+                    volume.put(&tree, &copy)?;
+                }
+                continue;
+            }
             Act::Hidden => match tree.find(path) {
                 Err(_) if rule.may_be_missing => continue,
                 found => empty(&tree, &found.map_err(|errno| at(path, errno.desc()))?)
@@ -243,7 +277,7 @@ fn arrange(rules: &[Rule<'_>]) -> Result<File, String> {
             },
             Act::Temporary => temporary(c"1777", no_exec(path)).map_err(|errno| at(path, errno.desc()))?,
             Act::Devices => {
-                devices(&tree, path, std::mem::take(&mut nodes), is_read_only(path))?;
+                devices::make(&tree, path, std::mem::take(&mut nodes), is_read_only(path))?;
                 continue;
             }
             Act::Processes { is_own, is_bare } => {
@@ -319,58 +353,6 @@ fn temporary(mode: &std::ffi::CStr, more: u64) -> nix::Result<OwnedFd> {
     new.mount(libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV | more)
 }
 
-/// Copies of what stays of a `/dev`: a folder with its mounts, or a node.
-fn device_copies(tree: &Tree, path: &Path) -> Result<Vec<(PathBuf, OwnedFd)>, String> {
-    let mut kept = Vec::new();
-    for name in DEVICES {
-        let place = path.join(name);
-        match tree.find(&place) {
-            Err(Errno::ENOENT) => {}
-            _ => kept.push((place.clone(), copy(tree, &place)?)),
-        }
-    }
-    Ok(kept)
-}
-
-/// Puts a `/dev` there that has no device of the machine.
-fn devices(
-    tree: &Tree,
-    path: &Path,
-    kept: Vec<(PathBuf, OwnedFd)>,
-    is_read_only: bool,
-) -> Result<(), String> {
-    let failed = |errno: Errno| at(path, errno.desc());
-    // What is put into it may be opened as a device, and it has none itself.
-    let made = temporary(c"0755", 0).map_err(failed)?;
-    for (name, target) in LINKS {
-        symlinkat(target, &made, name).map_err(failed)?;
-    }
-    for (place, copy) in &kept {
-        let name = place.file_name().unwrap_or_default();
-        match is_folder(copy).map_err(failed)? {
-            true => mkdirat(&made, name, Mode::from_bits_truncate(0o755)),
-            false => {
-                let flags = OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_WRONLY | OFlag::O_CLOEXEC;
-                openat(&made, name, flags, Mode::from_bits_truncate(0o644)).map(drop)
-            }
-        }
-        .map_err(failed)?;
-    }
-    let target = tree.find(path).map_err(failed)?;
-    put(made.as_fd(), target.as_fd()).map_err(failed)?;
-    for (place, copy) in kept {
-        if is_read_only {
-            let read_only = Change { set: libc::MOUNT_ATTR_RDONLY, ..Change::default() };
-            change(copy.as_fd(), read_only, true).map_err(failed)?;
-        }
-        let target = tree.find(&place).map_err(|errno| at(&place, errno.desc()))?;
-        put(copy.as_fd(), target.as_fd()).map_err(|errno| at(&place, errno.desc()))?;
-    }
-    let read_only = Change { set: libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NOEXEC, ..Change::default() };
-    let new = tree.find(path).map_err(failed)?;
-    change(new.as_fd(), read_only, false).map_err(failed)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -382,7 +364,7 @@ mod tests {
     #[test]
     fn the_innermost_rule_decides() {
         let words = ["no-exec:/", "exec:/usr", "writable:-/srv", "read-only:/"].map(str::to_owned);
-        let rules = read(&words).unwrap();
+        let rules = read(&words, &[]).unwrap();
         let mut places: Vec<Place<'_>> = rules.iter().map(place).collect();
         ordered::sort_by_key(&mut places, |place| (place.path.clone(), place.rule.rank));
         let no_exec = |path: &str| is_under(&places, Path::new(path), Act::NoExec, Act::Exec);
@@ -390,14 +372,14 @@ mod tests {
         assert_eq!((no_exec("/srv/x"), no_exec("/usr/bin"), no_exec("/usrlocal")), (true, false, true));
         assert_eq!((read_only("/usr"), read_only("/srv"), read_only("/srv/x")), (true, false, false));
         assert!(rules[2].may_be_missing);
-        assert_eq!(read(&["protect:all".to_owned()]), None);
-        assert_eq!(read(&["nothing:/".to_owned()]), None);
+        assert_eq!(read(&["protect:all".to_owned()], &[]), None);
+        assert_eq!(read(&["nothing:/".to_owned()], &[]), None);
     }
 
     #[test]
     fn what_is_protected_stays_so_although_a_path_above_is_writable() {
         let words = ["protect:kernelTunables", "writable:/sys", "read-only:/"].map(str::to_owned);
-        let rules = read(&words).unwrap();
+        let rules = read(&words, &[]).unwrap();
         let mut places: Vec<Place<'_>> = rules.iter().map(place).collect();
         ordered::sort_by_key(&mut places, |place| (place.path.clone(), place.rule.rank));
         let read_only = |path: &str| is_under(&places, Path::new(path), Act::ReadOnly, Act::Writable);

@@ -47,6 +47,7 @@ mod sockets;
 mod sources;
 mod swap;
 mod terminal;
+mod volumes;
 
 use std::ffi::OsString;
 use std::fs::{DirBuilder, File};
@@ -179,6 +180,7 @@ pub fn perform(request: &Request) -> Result<String, String> {
         Request::Directories { words } => with(Feature::Units, || directories::perform(words)),
         Request::Sockets { words } => with(Feature::Units, || sockets::perform(words, control)),
         Request::Input { words } => with(Feature::Units, || input::perform(words, control)),
+        Request::Volumes { words } => with(Feature::Volumes, || volumes::perform(words)),
         Request::LoadModules { names } => modules::load(names),
         Request::LoadDrivers => with(Feature::Devices, kelson_devices::load_drivers),
         Request::SwapOn { device, priority } => with(Feature::Disks, || swap::enable(device, *priority)),

@@ -89,7 +89,7 @@ fn names(manager: &Manager) -> Vec<Arc<str>> {
 /// A mount that arrives where a path is to stay writable may be meant to be so.
 fn is_closed(spec: &ServiceSpec) -> bool {
     let Security { read_only_root, view, .. } = &spec.security;
-    *read_only_root && view.writable.is_empty() && spec.directories.list.is_empty()
+    *read_only_root && view.writable.is_empty() && spec.directories.list.is_empty() && spec.volumes.is_empty()
 }
 
 fn open() -> io::Result<Watched<File>> {

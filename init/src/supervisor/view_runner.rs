@@ -21,6 +21,7 @@ use super::ipc_runner::with_ipc_removed;
 use super::pid_file_runner::with_pid_file;
 use super::provided_runner::{ProvidedRunner, Provision};
 use super::sockets::ask_for;
+use super::volume_runner::with_volumes;
 use crate::task::Request;
 
 /// Makes the runners of services, those with folders or a view of their own too.
@@ -33,17 +34,17 @@ impl<F: RunnerFactory + ?Sized> RunnerFactory for UnitRunners<F> {
     fn runner(&self, spec: &Arc<ServiceSpec>) -> Result<Box<dyn Runner>, ServicesError> {
         // The terminal is made ready just before the program that takes it.
         let mut runner = with_input(self.inner.runner(spec)?, spec, &self.tasks);
-        let rules = spec.security.namespace_rules(&spec.directories, spec.user.as_ref());
+        let rules = spec.namespace_rules();
         if !rules.is_empty() {
-            let has_view = spec.security.has_view(&spec.directories);
+            let has_view = spec.has_view();
             let tasks = Arc::clone(&self.tasks);
             let (own, has_devices) = (spec.security.own, spec.security.devices.is_some());
             let view = OwnView { tasks, rules, has_view, own, has_devices, made: None };
             runner = Box::new(ProvidedRunner::new(runner, view));
         }
         let runner = with_ipc_removed(with_pid_file(runner, spec, &self.tasks), spec, &self.tasks);
-        // Its folders come before the view, which may name them.
-        Ok(with_directories(runner, spec, &self.tasks))
+        // Its folders come before its volumes, and both before the view: each may name those before it.
+        Ok(with_directories(with_volumes(runner, spec, &self.tasks), spec, &self.tasks))
     }
 
     fn executor(
@@ -52,10 +53,10 @@ impl<F: RunnerFactory + ?Sized> RunnerFactory for UnitRunners<F> {
         run: RunningProcess,
     ) -> Result<Arc<dyn Executor>, ServicesError> {
         let inner = self.inner.executor(spec, run)?;
-        if !spec.security.has_namespaces(&spec.directories) {
+        if !spec.has_namespaces() {
             return Ok(inner);
         }
-        let has_view = spec.security.has_view(&spec.directories);
+        let has_view = spec.has_view();
         Ok(Arc::new(ViewExecutor { inner, run, has_view, own: spec.security.own }))
     }
 

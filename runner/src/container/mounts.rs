@@ -1,7 +1,11 @@
 //! The file systems of a container besides its image.
 
+use std::borrow::Cow;
+
+use kelson_spec::features::{Feature, OWN};
 use kelson_spec::secrets::IN_CONTAINER;
-use kelson_spec::service::{ContainerMount, ContainerNetwork, ContainerSpec};
+use kelson_spec::service::{ContainerMount, ContainerNetwork, ContainerSpec, Volume};
+use kelson_sys::ordered;
 
 use super::oci::Mount;
 
@@ -91,7 +95,7 @@ pub(crate) fn mounts(container: &ContainerSpec, delegated: bool, host: OfHost<'_
     if has_names {
         show(HOSTS, host.hosts);
     }
-    mounts.extend(container.mounts.iter().map(|mount| listed(mount, container.user_namespace)));
+    mounts.extend(container.mounts.iter().map(|mount| listed_mount(mount, container.user_namespace)));
     // Over whatever of the host's /run the file shows: this run's socket is the one.
     mounts.extend(
         host.notify_socket
@@ -100,6 +104,22 @@ pub(crate) fn mounts(container: &ContainerSpec, delegated: bool, host: OfHost<'_
     let read_only = ["bind", "ro", "nosuid", "nodev", "noexec", "rprivate"];
     mounts.extend(host.secrets.map(|folder| mount(IN_CONTAINER, "bind", folder, &read_only)));
     mounts
+}
+
+/// A container with its service's volumes among its mounts, those that lie below others after them. What is new in them belongs to
+/// this user and group of the container.
+pub(crate) fn with_volumes<'c>(
+    container: &'c ContainerSpec,
+    volumes: &[Volume],
+    owner: (u32, u32),
+) -> Cow<'c, ContainerSpec> {
+    if const { !OWN.has(Feature::Volumes) } || volumes.is_empty() {
+        return Cow::Borrowed(container);
+    }
+    let mut container = container.clone();
+    container.mounts.extend(volumes.iter().map(|volume| volume.mount(owner)));
+    ordered::sort_by_key(&mut container.mounts, |mount| mount.target.clone());
+    Cow::Owned(container)
 }
 
 /// How the container's mount namespace is tied to the host's. runc cuts what is mounted in the container off from the
@@ -117,7 +137,7 @@ pub(crate) fn propagation(container: &ContainerSpec) -> Option<&'static str> {
 }
 
 /// A mount of the service file; `mapped`: the owners of its files are those that the container has for these ids.
-fn listed(listed: &ContainerMount, mapped: bool) -> Mount {
+pub fn listed_mount(listed: &ContainerMount, mapped: bool) -> Mount {
     let mut options = listed.options.clone();
     let has = |options: &[String], any: &[&str]| options.iter().any(|option| any.contains(&option.as_str()));
     let kind = if listed.is_tmpfs() {
@@ -152,6 +172,8 @@ fn listed(listed: &ContainerMount, mapped: bool) -> Mount {
 
 #[cfg(test)]
 mod tests {
+    use kelson_spec::service::{TmpfsSource, VolumeSource};
+
     use super::*;
 
     fn entry(source: &str, options: &[&str]) -> ContainerMount {
@@ -169,9 +191,24 @@ mod tests {
             (entry("tmpfs", &["suid", "dev"]), "tmpfs", &["suid", "dev"]),
         ];
         for (entry, kind, options) in cases {
-            let mount = listed(&entry, false);
+            let mount = listed_mount(&entry, false);
             assert_eq!((&*mount.kind, mount.options.as_slice()), (kind, &options.map_to_owned()[..]));
         }
+    }
+
+    #[test]
+    fn volumes_are_mounts_after_those_above_them() {
+        let mut container = ContainerSpec::new("x");
+        container.mounts =
+            ["/b/c", "/a"].map(|target| ContainerMount { target: target.into(), ..entry("/s", &[]) }).into();
+        let at = |target: &str, source| Volume { source, target: target.into(), ..Volume::default() };
+        let volumes =
+            [at("/a/b", VolumeSource::default()), at("/b", VolumeSource::Tmpfs(TmpfsSource::default()))];
+        let all = with_volumes(&container, &volumes, (7, 8));
+        let targets: Vec<&str> = all.mounts.iter().filter_map(|mount| mount.target.to_str()).collect();
+        assert_eq!(targets, ["/a", "/a/b", "/b", "/b/c"]);
+        assert_eq!(all.mounts[2].options, ["mode=0755", "uid=7", "gid=8"]);
+        assert!(matches!(with_volumes(&container, &[], (0, 0)), Cow::Borrowed(_)));
     }
 
     #[test]

@@ -179,6 +179,8 @@ pub enum ViewRule {
     /// What is at a path, at `SOURCE:TARGET`.
     Bind,
     BindReadOnly,
+    /// A [`Volume`](super::Volume), after `UID:GID:` of the user and the group of what is new in it.
+    Volume,
     /// A program that allows no device but those of the next rules; with `usual` the usual ones too.
     DeviceProgram,
     /// One of [`DeviceAccess::allow`].
@@ -186,7 +188,7 @@ pub enum ViewRule {
 }
 
 impl ViewRule {
-    const WORDS: [(ViewRule, &str); 14] = [
+    const WORDS: [(ViewRule, &str); 15] = [
         (ViewRule::ReadOnly, "read-only"),
         (ViewRule::Writable, "writable"),
         (ViewRule::Hidden, "hidden"),
@@ -199,6 +201,7 @@ impl ViewRule {
         (ViewRule::Users, "users"),
         (ViewRule::Bind, "bind"),
         (ViewRule::BindReadOnly, "bind-read-only"),
+        (ViewRule::Volume, "volume"),
         (ViewRule::DeviceProgram, "device-program"),
         (ViewRule::Device, "device"),
     ];

@@ -27,6 +27,7 @@ use super::user::user;
 use super::values::{
     SHORTEST, boolean, choice, duration_from, name, number, own_name, path, start_timeout, text,
 };
+use super::volumes::volumes;
 use crate::decode::{Decoded, Decoder, diagnostic, quoted};
 use crate::environment::unique;
 use crate::json::Json;
@@ -248,6 +249,8 @@ pub fn service_file() -> Mapping<ServiceSpec> {
         attributes(mapping);
         means "directories" directories if Units = Mapping::codec(directories), "none",
             "folders below `/run`, `/var/lib`, `/var/cache`, `/var/log` and `/etc` that it is given; not for a container";
+        means "volumes" volumes if Volumes = volumes(), "none",
+            "[folders of the host and file systems in memory](#volumes) that it sees at paths of its own";
         means "sockets" sockets if Units = sockets(), "none",
             "[sockets](#sockets) that PID 1 holds for it, across its restarts and PID 1's own; not for a container";
         means "paths" paths if Units = paths(), "none",
@@ -304,7 +307,7 @@ fn stop_as_written(spec: &ServiceSpec, extent: Extent) -> Json {
 }
 
 /// Keys of what runs.
-const OF_A_PROGRAM: [&str; 36] = [
+const OF_A_PROGRAM: [&str; 37] = [
     "schedule",
     "environment",
     "environmentDefaults",
@@ -335,6 +338,7 @@ const OF_A_PROGRAM: [&str; 36] = [
     "oomScoreAdjust",
     "cpuAffinity",
     "directories",
+    "volumes",
     "sockets",
     "paths",
     "removeIpc",

@@ -114,7 +114,8 @@ fn listen() -> Codec<String> {
     })
 }
 
-fn owner() -> Codec<(u32, u32)> {
+/// A user and a group of the host.
+pub fn owner() -> Codec<(u32, u32)> {
     Codec::new(
         || Kind::Form(form("user or user:group", "^[^:]+(:[^:]+)?$", "root")),
         |d, node| {

@@ -96,6 +96,10 @@ umask: 0027
 nice: -5
 oomScoreAdjust: 500
 cpuAffinity: [0, 1, 4-7, 64]
+volumes:
+  - {name: data, source: {path: /srv/web, create: {owner: www-data, mode: "0750"}}, target: /var/www, options: [noexec]}
+  - {name: certs, source: {path: /etc/ssl}, target: /certs, readOnly: true}
+  - {name: cache, source: {tmpfs: {size: 64Mi, mode: "0700"}}, target: /var/www/cache}
 removeIpc: true
 limits: {nofile: 65536, core: unlimited, memlock: {soft: 64Ki, hard: 1Mi}}
 security: {noNewPrivileges: false, readOnlyRoot: true, capabilities: {drop: [all], add: [net_bind_service, CAP_CHOWN]}, seccomp: unconfined, readOnlyPaths: [/etc], writablePaths: [-/var/lib/web], hiddenPaths: [/home], privateTmp: true, privateDevices: true, privateNetwork: true, privateUsers: true, noExecPaths: [/], execPaths: [/usr], bindPaths: [/srv:/mnt], bindReadOnlyPaths: ["-/dev/log:/srv/log"], devices: {usual: false, allow: [/dev/net/tun, "char-rtc:r"]}, protect: [clock, hostname], restrict: [realtime], namespaces: {deny: [user, net]}, addressFamilies: {allow: [unix, inet]}}
@@ -320,6 +324,31 @@ fn every_key_of_a_service_file_is_read() {
             cpus: vec![0b1111_0011, 1],
         },
         directories: Directories::default(),
+        volumes: vec![
+            Volume {
+                name: "data".into(),
+                source: VolumeSource::Path(PathSource {
+                    path: "/srv/web".into(),
+                    create: Some(NewFolder { owner: Some((33, 33)), mode: 0o750 }),
+                }),
+                target: "/var/www".into(),
+                options: vec!["noexec".into()],
+                ..Volume::default()
+            },
+            Volume {
+                name: "certs".into(),
+                source: VolumeSource::Path(PathSource { path: "/etc/ssl".into(), create: None }),
+                target: "/certs".into(),
+                read_only: true,
+                ..Volume::default()
+            },
+            Volume {
+                name: "cache".into(),
+                source: VolumeSource::Tmpfs(TmpfsSource { size: Some(64 << 20), mode: 0o700 }),
+                target: "/var/www/cache".into(),
+                ..Volume::default()
+            },
+        ],
         sockets: Vec::new(),
         paths: Vec::new(),
         remove_ipc: true,

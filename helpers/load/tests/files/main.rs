@@ -34,3 +34,4 @@ mod readiness;
 mod schedule;
 mod schema;
 mod sockets;
+mod volumes;

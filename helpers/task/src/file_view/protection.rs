@@ -55,7 +55,14 @@ pub(super) fn rules(names: &[&str]) -> Option<Vec<Rule<'static>>> {
         rules.extend(files.iter().map(|(act, path)| {
             // A file that names a path stands against all but this.
             let rank = if *act == Act::Writable { 0 } else { 4 };
-            Rule { act: *act, rank, path: Path::new(*path), source: Path::new(""), may_be_missing: true }
+            Rule {
+                act: *act,
+                rank,
+                path: Path::new(*path),
+                source: Path::new(""),
+                may_be_missing: true,
+                volume: None,
+            }
         }));
     }
     if is_own || is_bare {
@@ -66,6 +73,7 @@ pub(super) fn rules(names: &[&str]) -> Option<Vec<Rule<'static>>> {
             path: Path::new("/proc"),
             source: Path::new(""),
             may_be_missing: false,
+            volume: None,
         });
     }
     Some(rules)

@@ -1,0 +1,124 @@
+//! `volumes`: what a service sees at paths of its own.
+
+use std::path::{Component, Path, PathBuf};
+
+use super::at::At;
+use super::codec::Codec;
+use super::mapping::{Mapping, keys};
+use super::sockets::owner;
+use super::values::{boolean, choice, four_octal, name, path, size};
+use crate::decode::Decoder;
+use crate::tree::Node;
+use kelson_spec::service::{NewFolder, PathSource, TmpfsSource, Volume, VolumeSource};
+
+/// All bits of permissions: chmod(2).
+const PERMISSIONS: u32 = 0o7777;
+/// A page: less is no file system.
+const LEAST: u64 = 4096;
+const WHAT: &str = "a list of volumes such as [{name: data, source: {path: /srv/data}, target: /data}]";
+
+pub fn volumes() -> Codec<Vec<Volume>> {
+    const MOST: usize = Volume::MOST;
+    Mapping::codec(volume).list_of(0..=MOST, WHAT).around(|d, node, inner| {
+        d.at_most(node, MOST, |count| format!("these are {count} volumes; a service has at most {MOST}"))?;
+        let volumes = inner(d, node)?;
+        for (place, one) in volumes.iter().enumerate() {
+            if volumes.iter().take(place).any(|other| other.name == one.name) {
+                return d.refuse(node, format_args!("two of them have the name {}; rename one", one.name));
+            }
+        }
+        Some(volumes)
+    })
+}
+
+fn volume() -> Mapping<Volume> {
+    let options = choice(Volume::OPTIONS.map(|option| (option, option.to_owned())));
+    keys! {
+        Mapping::new("volume", Volume::default);
+        needed "name" name = name(), "name: NAME", "its name in messages";
+        needed "source" source = Mapping::codec(source), "source: {path: PATH}", "what is there";
+        needed "target" target = path().read_by(|d, node| d.volume_target(node)), "target: PATH",
+            "the path at which the service sees it";
+        key "readOnly" read_only = boolean(), "`true`: writing there fails with `read-only file system`";
+        key "options" options = options.list("a list of options such as [noexec]"),
+            "what else is forbidden or left out there";
+    }
+}
+
+fn source() -> Mapping<VolumeSource> {
+    let path_at = At::new(
+        |source: &VolumeSource| source.path().map(|source| source.path.clone()),
+        |source, path| *source = VolumeSource::Path(PathSource { path, create: None }),
+    );
+    let create_at = At::new(
+        |source: &VolumeSource| source.path().map(|source| source.create.clone()),
+        |source, new: Option<NewFolder>| {
+            if let VolumeSource::Path(source) = source {
+                source.create = new;
+            }
+        },
+    );
+    let tmpfs_at = At::new(
+        |source: &VolumeSource| match source {
+            VolumeSource::Tmpfs(source) => Some(source.clone()),
+            VolumeSource::Path(_) => None,
+        },
+        |source, tmpfs| *source = VolumeSource::Tmpfs(tmpfs),
+    );
+    keys! {
+        Mapping::new("volume-source", VolumeSource::default);
+        alternative "path" (path_at) = path().read_by(|d, node| d.plain_path(node)),
+            "a folder or a file of the host";
+        alternative "tmpfs" (tmpfs_at) = Mapping::codec(tmpfs),
+            "a file system in memory, empty at each start";
+        means "create" (create_at) = Mapping::codec(new_folder).optional(), "it has to be there",
+            "`{}`: a folder is made at `path` where nothing is";
+    }
+    .one_of(&["path", "tmpfs"])
+    .check(|d, seen, source| {
+        if seen.has("create") && source.path().is_none() {
+            seen.wrong_key(d, "create", "a file system in memory is made at each start; leave create out");
+        }
+    })
+}
+
+fn new_folder() -> Mapping<NewFolder> {
+    keys! {
+        Mapping::new("new-folder", NewFolder::default);
+        means "owner" owner = owner().optional(), "the user and the group of the service",
+            "`user` or `user:group` of the host, as names or numbers";
+        key "mode" mode = four_octal("mode", PERMISSIONS, "0750"), "its permissions";
+    }
+}
+
+fn tmpfs() -> Mapping<TmpfsSource> {
+    keys! {
+        Mapping::new("volume-tmpfs", TmpfsSource::default);
+        means "size" size = size(LEAST).optional(), "half of the memory", "the most that fits in it";
+        key "mode" mode = four_octal("mode", PERMISSIONS, "0700"), "the permissions of its root";
+    }
+}
+
+impl Decoder<'_> {
+    fn plain_path(&mut self, node: &Node) -> Option<PathBuf> {
+        let path = self.path(node)?;
+        if path.components().any(|part| part == Component::ParentDir) {
+            return self.refuse(node, "a path here cannot hold ..");
+        }
+        Some(path)
+    }
+
+    /// Each place once, of the mounts and devices of a container too.
+    fn volume_target(&mut self, node: &Node) -> Option<PathBuf> {
+        // Compared and sorted by components: /a/ and /a//. are one place.
+        let target: PathBuf = self.plain_path(node)?.components().collect();
+        let message = if target == Path::new("/") {
+            "the root itself is no volume; write a path below it"
+        } else if !self.targets.insert(target.clone()) {
+            "something else of this service is there already; write another path"
+        } else {
+            return Some(target);
+        };
+        self.refuse(node, message)
+    }
+}

@@ -1,0 +1,100 @@
+//! `volumes`: read with their defaults, written as text and read again, and refused where they cannot be.
+use crate::folder::{Folder, each_case};
+use kelson_load::written;
+use kelson_spec::service::{NewFolder, PathSource, TmpfsSource, Volume, VolumeSource};
+
+const MISTAKES: &str = r#"
+volumes: [{name: a, target: /a}]
+=> 3:11: volumes[0].source: this key is missing; write source: {path: PATH}
+
+volumes: [{name: a, source: {}, target: /a}]
+=> 3:29: volumes[0].source: one of the keys path, tmpfs is missing
+
+volumes: [{name: a, source: {path: /s, tmpfs: {}}, target: /a}]
+=> 3:40: volumes[0].source: path and tmpfs exclude each other; keep one
+
+volumes: [{name: a, source: {tmpfs: {}, create: {}}, target: /a}]
+=> 3:41: volumes[0].source.create: a file system in memory is made at each start; leave create out
+
+volumes: [{name: a, source: {path: s}, target: /a}]
+=> 3:36: volumes[0].source.path: "s" is not a path from the root; write it with / first
+
+volumes: [{name: a, source: {path: /s/../t}, target: /a}]
+=> 3:36: volumes[0].source.path: a path here cannot hold ..
+
+volumes: [{name: a, source: {path: /s, create: {owner: nobody-knows}}, target: /a}]
+=> 3:56: volumes[0].source.create.owner: user "nobody-knows" is not in /etc/passwd
+
+volumes: [{name: a, source: {path: /s, create: {mode: 750}}, target: /a}]
+=> 3:55: volumes[0].source.create.mode: this is not a mode; write such as "0750"
+
+volumes: [{name: a, source: {tmpfs: {size: 1}}, target: /a}]
+=> 3:44: volumes[0].source.tmpfs.size: 1 is out of range; write at least 4Ki
+
+volumes: [{name: a, source: {path: /s}, target: /}]
+=> 3:49: volumes[0].target: the root itself is no volume; write a path below it
+
+volumes: [{name: a, source: {path: /s}, target: /a/../b}]
+=> 3:49: volumes[0].target: a path here cannot hold ..
+
+volumes: [{name: a, source: {path: /s}, target: /a}, {name: b, source: {tmpfs: {}}, target: /a/}]
+=> 3:93: volumes[1].target: something else of this service is there already; write another path
+
+volumes: [{name: a, source: {path: /s}, target: /a}, {name: a, source: {tmpfs: {}}, target: /b}]
+=> 3:10: volumes: two of them have the name a; rename one
+
+volumes: [{name: a, source: {path: /s}, target: /a, options: [exec]}]
+=> 3:63: volumes[0].options[0]: "exec" is not one of nosuid, nodev, noexec, noatime, nodiratime
+"#;
+
+fn said(text: &str) -> Vec<String> {
+    let folder = Folder::of("shop", text);
+    folder.root_file("etc/passwd", "root:x:0:0::/root:/bin/sh\n");
+    let short = |message: String| message.trim_start_matches("services/shop.yaml:").to_owned();
+    folder.messages().into_iter().map(short).collect()
+}
+
+#[test]
+fn what_a_volume_does_not_say_has_its_default() {
+    let folder = Folder::of(
+        "shop",
+        "process: {command: [/bin/shop]}\nvolumes:\n\
+         - {name: b, source: {path: /srv/b, create: {}}, target: /b//c/}\n\
+         - {name: a, source: {tmpfs: {}}, target: /a}\n",
+    );
+    let loaded = folder.load();
+    assert_eq!(loaded.diagnostics, []);
+    let create = Some(NewFolder { owner: None, mode: 0o755 });
+    let path = VolumeSource::Path(PathSource { path: "/srv/b".into(), create });
+    let memory = VolumeSource::Tmpfs(TmpfsSource { size: None, mode: 0o755 });
+    let volume = |name: &str, source, target: &str| Volume {
+        name: name.to_owned(),
+        source,
+        target: target.into(),
+        read_only: false,
+        options: Vec::new(),
+    };
+    assert_eq!(loaded.services[0].volumes, [volume("b", path, "/b/c"), volume("a", memory, "/a")]);
+    folder.service("shop", written(&loaded.services[0]).file());
+    assert_eq!(folder.load().services, loaded.services);
+}
+
+#[test]
+fn each_mistake_is_pointed_at() {
+    each_case(MISTAKES, |added| said(&format!("process: {{command: [/bin/shop]}}\n{added}")));
+}
+
+#[test]
+fn a_container_has_each_place_once_and_a_target_has_no_volumes() {
+    let container = "container: {image: a, mounts: [{source: /s, target: /a}]}\n\
+                     volumes: [{name: a, source: {path: /s}, target: /a}]\n";
+    let taken =
+        "3:49: volumes[0].target: something else of this service is there already; write another path";
+    assert_eq!(said(container), [taken]);
+    let none = "3:1: volumes: a target runs no program, so volumes means nothing; leave it out";
+    assert_eq!(said("target: {}\nvolumes: [{name: a, source: {path: /s}, target: /a}]\n"), [none]);
+    let many = (0..65).map(|n| format!("{{name: v{n}, source: {{path: /s}}, target: /t{n}}}"));
+    let many: Vec<String> = many.collect();
+    let found = said(&format!("process: {{command: [/bin/shop]}}\nvolumes: [{}]\n", many.join(", ")));
+    assert!(found[0].contains("these are 65 volumes; a service has at most 64"), "{found:?}");
+}

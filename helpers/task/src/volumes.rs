@@ -1,0 +1,143 @@
+//! The sources of volumes that are paths of the host: looked for, and made where that is asked for.
+//!
+//! A source that is there stays as it is. What is made is made through no link: the user of a service may have put one into
+//! a folder above.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use kelson_helper::task::VolumeRequest;
+use kelson_spec::service::{NewFolder, PathSource, Volume};
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, RenameFlags, ResolveFlag, open, renameat2};
+use nix::sys::stat::{Mode, fchmod};
+use nix::unistd::{Gid, Uid, UnlinkatFlags, fchown, unlinkat};
+
+use crate::directories::{base, enter, make_one, walk};
+use crate::failure::at;
+
+/// Makes the call of a [`VolumeRequest`].
+///
+/// # Errors
+/// A sentence that names each volume that failed, and says why.
+pub fn perform(words: &[OsString]) -> Result<String, String> {
+    let VolumeRequest::Prepare { uid, gid, volumes } = VolumeRequest::from_arguments(words)?;
+    let failures: Vec<String> =
+        volumes.iter().filter_map(|volume| prepare(volume, (uid, gid)).err()).collect();
+    if failures.is_empty() { Ok(String::new()) } else { Err(failures.join("; ")) }
+}
+
+/// Names the volume that is the cause.
+pub fn of_volume(volume: &Volume, why: impl std::fmt::Display) -> String {
+    format!("volume {}: {why}", volume.name)
+}
+
+fn prepare(volume: &Volume, owner: (u32, u32)) -> Result<(), String> {
+    let Some(PathSource { path, create }) = volume.source.path() else { return Ok(()) };
+    let find = || open(path, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty());
+    let why = match (find(), create) {
+        (Ok(_), _) => return Ok(()),
+        (Err(Errno::ENOENT), None) => "it is not there; make it, or write create: {} in its source",
+        (Err(Errno::ENOENT), Some(folder)) => match make(path, folder, owner) {
+            Ok(()) => return Ok(()),
+            // Several services may name it, and make it at once.
+            Err(_) if find().is_ok() => return Ok(()),
+            Err(Errno::ELOOP | Errno::EEXIST) => {
+                "cannot make it: there is a symbolic link in its path, and Kelson makes nothing through one"
+            }
+            Err(errno) => errno.desc(),
+        },
+        (Err(errno), _) => errno.desc(),
+    };
+    Err(of_volume(volume, at(path, why)))
+}
+
+/// Makes a folder, with those above it where they are missing.
+fn make(path: &Path, folder: &NewFolder, owner: (u32, u32)) -> nix::Result<()> {
+    let parts = path.strip_prefix("/").map_err(|_| Errno::EINVAL)?;
+    let (above, name) = parts.parent().zip(parts.file_name()).ok_or(Errno::EINVAL)?;
+    let above = walk(base(Path::new("/"))?, above, true)?;
+    // It comes with its owner: one that a crash has left half made would stay so.
+    let mut new = OsString::from(".kelson-");
+    new.push(name);
+    make_one(&above, &new)?;
+    let made = enter(&above, &new, ResolveFlag::empty())?;
+    let (uid, gid) = folder.owner.unwrap_or(owner);
+    fchown(&made, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)))?;
+    // A change of the owner takes bits away.
+    fchmod(&made, Mode::from_bits_truncate(folder.mode))?;
+    let named = renameat2(&above, new.as_os_str(), &above, name, RenameFlags::RENAME_NOREPLACE);
+    if named.is_err() {
+        // Another service was faster, or a link stands there. It is empty.
+        let _ = unlinkat(&above, new.as_os_str(), UnlinkatFlags::RemoveDir);
+    }
+    named
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::{MetadataExt as _, symlink};
+
+    use kelson_spec::service::VolumeSource;
+    use nix::unistd::{getegid, geteuid};
+
+    use super::*;
+
+    fn asked(path: &Path, create: Option<NewFolder>) -> Result<String, String> {
+        let source = VolumeSource::Path(PathSource { path: path.to_owned(), create });
+        let volumes = vec![Volume { name: "data".to_owned(), source, ..Volume::default() }];
+        let (uid, gid) = (geteuid().as_raw(), getegid().as_raw());
+        let words = VolumeRequest::Prepare { uid, gid, volumes }.to_arguments();
+        perform(&words)
+    }
+
+    #[test]
+    fn a_missing_source_is_made_once_and_then_stays_as_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a/b");
+        let new = |mode| Some(NewFolder { mode, ..NewFolder::default() });
+        let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o7777;
+        let missing = asked(&path, None).unwrap_err();
+        let expected = "it is not there; make it, or write create: {} in its source";
+        assert_eq!(missing, format!("volume data: {}: {expected}", path.display()));
+        asked(&path, new(0o2750)).unwrap();
+        assert_eq!((mode(&path), mode(&folder.path().join("a"))), (0o2750, 0o755));
+        asked(&path, new(0o700)).unwrap();
+        asked(&path, None).unwrap();
+        assert_eq!(mode(&path), 0o2750);
+    }
+
+    #[test]
+    fn nothing_is_made_through_a_link() {
+        let folder = tempfile::tempdir().unwrap();
+        let (real, link) = (folder.path().join("real"), folder.path().join("link"));
+        fs::create_dir(&real).unwrap();
+        symlink(&real, &link).unwrap();
+        let refused = asked(&link.join("new"), Some(NewFolder::default())).unwrap_err();
+        assert!(refused.contains("a symbolic link in its path"), "{refused}");
+        assert_eq!(fs::read_dir(&real).unwrap().count(), 0);
+        symlink(folder.path().join("nowhere"), folder.path().join("dangling")).unwrap();
+        let refused = asked(&folder.path().join("dangling"), Some(NewFolder::default())).unwrap_err();
+        assert!(refused.contains("a symbolic link"), "{refused}");
+        asked(&link, Some(NewFolder::default())).unwrap();
+        let left = fs::read_dir(folder.path()).unwrap().flatten().map(|entry| entry.file_name());
+        assert!(left.into_iter().all(|name| !name.to_string_lossy().starts_with('.')));
+    }
+
+    #[test]
+    fn services_that_start_at_once_make_one_source() {
+        let folder = tempfile::tempdir().unwrap();
+        for round in 0..50 {
+            let path = folder.path().join(round.to_string());
+            let all: Vec<_> = std::thread::scope(|scope| {
+                let ask = || asked(&path, Some(NewFolder { owner: None, mode: 0o750 }));
+                let asking: Vec<_> = (0..4).map(|_| scope.spawn(ask)).collect();
+                asking.into_iter().map(|one| one.join().unwrap()).collect()
+            });
+            assert!(all.iter().all(Result::is_ok), "{all:?}");
+            assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o750);
+        }
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 50);
+    }
+}

@@ -1,0 +1,194 @@
+//! The volumes of a service: folders, files and file systems that it sees at paths of its own.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use super::ServiceSpec;
+use super::confinement::ViewRule;
+use super::workload::{ContainerMount, Workload};
+use crate::features::{Feature, OWN};
+
+/// What a service sees at one path of its own.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Volume {
+    /// For messages; unique in its service.
+    pub name: String,
+    pub source: VolumeSource,
+    pub target: PathBuf,
+    pub read_only: bool,
+    /// Some of [`Volume::OPTIONS`].
+    pub options: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum VolumeSource {
+    /// What is at a path of the host.
+    Path(PathSource),
+    /// A file system in memory, empty at each start.
+    Tmpfs(TmpfsSource),
+}
+
+impl VolumeSource {
+    /// It, if it is a path of the host.
+    pub fn path(&self) -> Option<&PathSource> {
+        match self {
+            VolumeSource::Path(source) => Some(source),
+            VolumeSource::Tmpfs(_) => None,
+        }
+    }
+}
+
+impl Default for VolumeSource {
+    fn default() -> Self {
+        VolumeSource::Path(PathSource::default())
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PathSource {
+    pub path: PathBuf,
+    /// `None`: it has to be there.
+    pub create: Option<NewFolder>,
+}
+
+/// The folder that is made where a source is missing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct NewFolder {
+    /// User and group. `None`: those of the service.
+    pub owner: Option<(u32, u32)>,
+    pub mode: u32,
+}
+
+impl Default for NewFolder {
+    fn default() -> Self {
+        NewFolder { owner: None, mode: 0o755 }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TmpfsSource {
+    /// Bytes. `None`: the kernel's half of the memory.
+    pub size: Option<u64>,
+    pub mode: u32,
+}
+
+impl Default for TmpfsSource {
+    fn default() -> Self {
+        TmpfsSource { size: None, mode: 0o755 }
+    }
+}
+
+impl Volume {
+    /// The most of a service.
+    pub const MOST: usize = 64;
+
+    /// None of them allows what the host does not.
+    pub const OPTIONS: [&str; 5] = ["nosuid", "nodev", "noexec", "noatime", "nodiratime"];
+
+    /// As a mount of a container. What is new belongs to this user and group, as the container counts them.
+    pub fn mount(&self, (uid, gid): (u32, u32)) -> ContainerMount {
+        let mut options = self.options.clone();
+        if self.read_only {
+            options.push("ro".to_owned());
+        }
+        let source = match &self.source {
+            VolumeSource::Path(source) => source.path.clone(),
+            VolumeSource::Tmpfs(TmpfsSource { size, mode }) => {
+                options.extend([format!("mode={mode:04o}"), format!("uid={uid}"), format!("gid={gid}")]);
+                options.extend(size.map(|size| format!("size={size}")));
+                ContainerMount::TMPFS.into()
+            }
+        };
+        ContainerMount { source, target: self.target.clone(), options }
+    }
+
+    /// As one word of a command line, for the helper that prepares it.
+    pub fn to_word(&self) -> String {
+        // Nothing in it can fail to be written.
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// `None`: it is no word of [`Volume::to_word`].
+    pub fn from_word(word: &str) -> Option<Volume> {
+        serde_json::from_str(word).ok()
+    }
+}
+
+/// What is made for a service that its processes enter, of its volumes too. Those of a container are among its mounts.
+impl ServiceSpec {
+    fn own_volumes(&self) -> &[Volume] {
+        let is_process = matches!(self.workload, Workload::Process(_));
+        if const { OWN.has(Feature::Volumes) } && is_process { &self.volumes } else { &[] }
+    }
+
+    /// Whether something is made for it that its processes enter.
+    pub fn has_namespaces(&self) -> bool {
+        !self.own_volumes().is_empty() || self.security.has_namespaces(&self.directories)
+    }
+
+    /// Whether the files of the host look different for it.
+    pub fn has_view(&self) -> bool {
+        !self.own_volumes().is_empty() || self.security.has_view(&self.directories)
+    }
+
+    /// The rules of all that is made for it: see [`Security::namespace_rules`](super::Security::namespace_rules).
+    pub fn namespace_rules(&self) -> Vec<String> {
+        let mut rules = self.security.namespace_rules(&self.directories, self.user.as_ref());
+        let (uid, gid) = self.user.as_ref().map_or((0, 0), |user| (user.uid, user.gid));
+        let word = |volume: &Volume| ViewRule::Volume.to_word(&format!("{uid}:{gid}:{}", volume.to_word()));
+        rules.extend(self.own_volumes().iter().map(word));
+        rules
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn volume(source: VolumeSource) -> Volume {
+        Volume { name: "data".to_owned(), source, target: "/srv/a b".into(), ..Volume::default() }
+    }
+
+    #[test]
+    fn a_volume_survives_its_word() {
+        let create = Some(NewFolder { owner: Some((33, 34)), mode: 0o2750 });
+        let path = VolumeSource::Path(PathSource { path: "/a:\n\"".into(), create });
+        let options = vec!["noexec".to_owned()];
+        for volume in [
+            Volume { read_only: true, options, ..volume(path) },
+            volume(VolumeSource::Tmpfs(TmpfsSource { size: Some(1 << 20), mode: 0o700 })),
+        ] {
+            assert_eq!(Volume::from_word(&volume.to_word()), Some(volume));
+        }
+        assert_eq!(Volume::from_word("data"), None);
+    }
+
+    #[test]
+    fn a_mount_has_the_options_of_its_source() {
+        let memory = TmpfsSource { size: Some(4096), mode: 0o700 };
+        let mount = volume(VolumeSource::Tmpfs(memory)).mount((7, 8));
+        assert!(mount.is_tmpfs());
+        assert_eq!(mount.options, ["mode=0700", "uid=7", "gid=8", "size=4096"]);
+        let path = VolumeSource::Path(PathSource { path: "/srv".into(), create: None });
+        let mount = Volume { read_only: true, ..volume(path) }.mount((7, 8));
+        assert_eq!((mount.source.to_str(), mount.options), (Some("/srv"), vec!["ro".to_owned()]));
+    }
+
+    #[test]
+    #[cfg(feature = "volumes")]
+    fn a_process_has_a_view_for_its_volumes_and_a_container_none() {
+        let mut spec = ServiceSpec::process("web", ["x"]);
+        assert!(!spec.has_view() && !spec.has_namespaces());
+        spec.volumes = vec![volume(VolumeSource::default())];
+        assert!(spec.has_view() && spec.has_namespaces());
+        let [rule] = &spec.namespace_rules()[..] else { panic!() };
+        assert_eq!(*rule, format!("volume:0:0:{}", spec.volumes[0].to_word()));
+        spec.workload = Workload::Container(super::super::ContainerSpec::new("x"));
+        assert!(!spec.has_view() && spec.namespace_rules().is_empty());
+    }
+}
