@@ -39,6 +39,11 @@ impl Filter {
         Filter { program: compile(&profile::rules_of_logd()), is_of_all: false }
     }
 
+    /// The calls of a process that asks at Unix sockets, and no others: it opens, makes and removes no file.
+    pub fn socket_client() -> Filter {
+        Filter { program: compile(&profile::rules_of_socket_client()), is_of_all: false }
+    }
+
     pub(crate) fn is_of_all(&self) -> bool {
         self.is_of_all
     }

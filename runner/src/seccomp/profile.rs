@@ -137,6 +137,29 @@ const LOGD_LEGACY: &[u16] = calls![
 #[cfg(not(target_arch = "x86_64"))]
 const LOGD_LEGACY: &[u16] = &[];
 
+/// The calls of a process that asks at Unix sockets and opens no file.
+#[rustfmt::skip]
+const SOCKET_CLIENT: &[u16] = calls![
+    SYS_brk, SYS_clock_gettime, SYS_clock_nanosleep, SYS_close, SYS_connect, SYS_dup, SYS_dup3,
+    SYS_epoll_create1, SYS_epoll_ctl, SYS_epoll_pwait, SYS_eventfd2, SYS_execveat, SYS_exit,
+    SYS_exit_group, SYS_fcntl, SYS_fstat, SYS_futex, SYS_getpid, SYS_getrandom, SYS_getsockname,
+    SYS_getsockopt, SYS_gettid, SYS_ioctl, SYS_madvise, SYS_mmap, SYS_mprotect, SYS_mremap,
+    SYS_munmap, SYS_nanosleep, SYS_ppoll, SYS_prctl, SYS_prlimit64, SYS_read, SYS_readv,
+    SYS_recvfrom, SYS_recvmsg, SYS_restart_syscall, SYS_rseq, SYS_rt_sigaction,
+    SYS_rt_sigprocmask, SYS_rt_sigreturn, SYS_sched_getaffinity, SYS_sched_yield, SYS_sendmsg,
+    SYS_sendto, SYS_set_robust_list, SYS_set_tid_address, SYS_setsockopt, SYS_shutdown,
+    SYS_sigaltstack, SYS_socketpair, SYS_tgkill, SYS_write, SYS_writev,
+];
+
+/// The older calls that the C library of this architecture may use in their place.
+#[cfg(target_arch = "x86_64")]
+#[rustfmt::skip]
+const SOCKET_CLIENT_LEGACY: &[u16] = calls![
+    SYS_arch_prctl, SYS_dup2, SYS_epoll_wait, SYS_getrlimit, SYS_poll, SYS_setrlimit, SYS_time,
+];
+#[cfg(not(target_arch = "x86_64"))]
+const SOCKET_CLIENT_LEGACY: &[u16] = &[];
+
 /// Newer than 450: the same numbers on every architecture.
 #[rustfmt::skip]
 const RECENT: &[u16] = &[451, 452, 453, 454, 455, 456, 457, 458, 459, 460, 461, 462, 463, 464, 465, 466];
@@ -261,4 +284,11 @@ pub(super) fn rules_of_logd() -> Vec<(u32, Rule)> {
     let special = numbers_of(LOGD_SPECIAL).zip([Rule::UnixSocket, Rule::Clone, Rule::Unknown]);
     let plain = [LOGD, LOGD_LEGACY].into_iter().flat_map(numbers_of);
     plain.map(|call| (call, Rule::Allow)).chain(special).collect()
+}
+
+/// The rules for the calls of a process that asks at Unix sockets.
+pub(super) fn rules_of_socket_client() -> Vec<(u32, Rule)> {
+    const SPECIAL: &[u16] = calls![SYS_socket];
+    let plain = [SOCKET_CLIENT, SOCKET_CLIENT_LEGACY].into_iter().flat_map(numbers_of);
+    plain.map(|call| (call, Rule::Allow)).chain(numbers_of(SPECIAL).zip([Rule::UnixSocket])).collect()
 }

@@ -99,6 +99,29 @@ fn logd_has_files_and_unix_sockets_and_no_way_to_other_processes_or_the_network(
 }
 
 #[test]
+fn who_asks_at_sockets_has_unix_sockets_and_no_files() {
+    let ask = |call, argument| run(&Filter::socket_client(), NATIVE, number(call), argument);
+    for call in [libc::SYS_connect, libc::SYS_write, libc::SYS_epoll_pwait, libc::SYS_execveat] {
+        assert_eq!(ask(call, 0), ALLOW, "{call}");
+    }
+    assert_eq!((ask(libc::SYS_socket, 1), ask(libc::SYS_socket, 2)), (ALLOW, EPERM));
+    for call in [
+        libc::SYS_openat,
+        libc::SYS_unlinkat,
+        libc::SYS_renameat2,
+        libc::SYS_fchmodat,
+        libc::SYS_linkat,
+        libc::SYS_bind,
+        libc::SYS_execve,
+        libc::SYS_clone,
+        libc::SYS_kill,
+        libc::SYS_ptrace,
+    ] {
+        assert_eq!(ask(call, 0), EPERM, "{call}");
+    }
+}
+
+#[test]
 fn capabilities_open_what_they_allow() {
     let ask = |held, call| run(&Filter::default_profile(held), NATIVE, number(call), 0x7e02_0000);
     assert_eq!(ask(0, libc::SYS_mount), EPERM);
