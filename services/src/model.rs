@@ -332,7 +332,7 @@ impl Numbered for Standing {
 #[derive(Debug, Clone, PartialEq)]
 pub struct CheckReport {
     pub name: Arc<str>,
-    /// `exec`, `http`, `tcp`, `grpc`.
+    /// `exec`, `http`, `tcp`, `grpc`, `csi`.
     pub kind: &'static str,
     /// It only gates the start.
     pub startup: bool,

@@ -1,4 +1,4 @@
-//! PID 1's side of network checks: which are to be asked, the processes that ask, and where results go.
+//! PID 1's side of the checks that `kelson-probe` asks: which are to be asked, the processes that ask, and where results go.
 //!
 //! [`Prober`] is a cheap handle; one [driver] future does the work. Each network of the host has [checks] and
 //! a [`Supervisor`](kelson_helper::supervisor::Supervisor) that keeps one `kelson-probe` at work there. After
@@ -17,18 +17,20 @@ use std::time::{Duration, SystemTime};
 
 use kelson_helper::supervisor::{self, Status};
 use kelson_helper::{BoxFuture, Launcher};
-use kelson_spec::service::{Check, NetworkProbe, Probe};
+use kelson_spec::service::{Check, Probe};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 pub use kelson_helper::probe::Verdict;
 
-/// In whose network a check asks.
+/// Where a check asks.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Place {
     Host,
     /// In that of this run, which is not the host's. Each such network has a probe of its own.
     NetworkOf(Arc<RunNetwork>),
+    /// At Unix sockets of the host, of any owner.
+    Sockets,
 }
 
 /// The network of a run, open for as long as anything of the run is checked.
@@ -57,7 +59,8 @@ impl Hash for RunNetwork {
 /// The question of one check, and its times.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Schedule {
-    pub probe: NetworkProbe,
+    /// One that `kelson-probe` asks.
+    pub probe: Probe,
     /// From the call of [`Prober::watch`] to the first time.
     pub initial_delay: Duration,
     /// From one answer to the next time; up to a tenth longer.
@@ -69,11 +72,13 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// That of a check of a service file; `None` where it asks no network.
+    /// That of a check of a service file; `None` where it is a command.
     pub fn of(check: &Check) -> Option<Schedule> {
-        let Probe::Network(probe) = &check.probe else { return None };
+        if let Probe::Exec { .. } = &check.probe {
+            return None;
+        }
         Some(Schedule {
-            probe: probe.clone(),
+            probe: check.probe.clone(),
             initial_delay: check.initial_delay,
             interval: check.interval,
             timeout: check.timeout,
@@ -111,7 +116,7 @@ pub struct ProberStatus {
     pub restarts: u32,
     /// How many checks are asked, in all networks.
     pub checks: usize,
-    /// How many probes there are for other networks.
+    /// How many probes there are for sockets and for other networks.
     pub others: usize,
     /// Results that a probe threw away since PID 1 did not take them.
     pub dropped: u64,
@@ -142,6 +147,13 @@ pub struct Prober {
     next: Arc<AtomicU64>,
 }
 
+/// What starts the probes.
+pub struct Launchers {
+    pub networks: Arc<dyn Launcher>,
+    /// For [`Place::Sockets`].
+    pub sockets: Arc<dyn Launcher>,
+}
+
 /// One check that is asked; dropping it ends that, and its sink gets no more.
 #[must_use = "the check ends when this is dropped"]
 pub struct Watch {
@@ -158,7 +170,7 @@ impl Prober {
     /// The handle, the driver to be spawned as one task on a runtime with I/O and time, and the reports to be made
     /// events of. A probe is launched when there is a first check, and ends some time after the last. The driver ends
     /// after the last handle and the last [`Watch`] are dropped; dropped before, it takes all probes with it.
-    pub fn new(launcher: Arc<dyn Launcher>) -> (Prober, BoxFuture<'static, ()>, mpsc::Receiver<Report>) {
+    pub fn new(launchers: Launchers) -> (Prober, BoxFuture<'static, ()>, mpsc::Receiver<Report>) {
         let (commands, queue) = mpsc::unbounded_channel();
         let (reports, reported) = mpsc::channel(REPORTS);
         let (publish, status) = watch::channel(ProberStatus {
@@ -169,7 +181,7 @@ impl Prober {
             others: 0,
             dropped: 0,
         });
-        let driver = driver::Driver::new(launcher, queue, reports, publish);
+        let driver = driver::Driver::new(launchers, queue, reports, publish);
         (Prober { commands, status, next: Arc::default() }, Box::pin(driver.run()), reported)
     }
 

@@ -104,9 +104,9 @@ pub const BUILTINS: &[Builtin] = &[
     },
     Builtin {
         name: "probe",
-        about: "runs the `tcp`, `http` and `grpc` checks",
+        about: "runs the `tcp`, `http`, `grpc` and `csi` checks",
         changes: Changes::Resources(
-            "probe is there as long as a service has tcp, http or grpc checks and cannot be changed in this",
+            "probe is there as long as a service has tcp, http, grpc or csi checks and cannot be changed in this",
         ),
         feature: Some(Feature::Probes),
         program: None,

@@ -1,6 +1,7 @@
 //! Health checks (H1 to H7): where commands run and as whom, what is asked over the network and by whom, what becomes of
 //! a service when who asks dies, and what `status` tells.
 
+mod csi;
 mod h1_network_checks;
 mod h4_exec_checks;
 mod h7_node_health;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kelson_services::prober::{CheckAnswer, Place, Prober, Schedule, Sink};
-use kelson_spec::service::{Asks, NetworkProbe};
+use kelson_services::prober::{CheckAnswer, Launchers, Place, Prober, Schedule, Sink};
+use kelson_spec::service::Probe;
 
 use crate::logd::Says;
 use crate::time;
@@ -20,10 +20,11 @@ impl Sink for Heard {
 /// Packets of a probe, each with its length before it; the checks 0 to 2 are being asked.
 pub fn frames(data: &[u8]) {
     let launcher = Arc::new(Says(data.to_vec()));
+    let launchers = Launchers { networks: launcher.clone(), sockets: launcher };
     time::within(Duration::from_secs(2), async {
-        let (prober, driver, mut reports) = Prober::new(launcher);
+        let (prober, driver, mut reports) = Prober::new(launchers);
         let schedule = Schedule {
-            probe: NetworkProbe { address: NetworkProbe::ADDRESS, port: 80, asks: Asks::Tcp },
+            probe: Probe::tcp(80),
             initial_delay: Duration::ZERO,
             interval: Duration::from_secs(1),
             timeout: Duration::from_secs(1),

@@ -258,14 +258,14 @@ mod tests {
     use kelson_helper::probe::micros;
     use kelson_helper::transport::{self, FROM_HELPER, Receiver, TO_HELPER};
     use kelson_proto::v1::{HelperPing, HelperStop, ProbeCommand, ProbeReport};
-    use kelson_spec::service::{Asks, GrpcProbe, NetworkProbe};
+    use kelson_spec::service::{Asks, GrpcProbe, NetworkProbe, Probe};
 
     use super::*;
 
     /// A check that fails without asking anybody: its server has no name.
     fn begin(id: u64, interval: Duration) -> Command {
         let asks = Asks::Grpc(GrpcProbe { service: String::new(), host: Some("a b".into()), tls: None });
-        let probe = NetworkProbe { address: NetworkProbe::ADDRESS, port: 1, asks };
+        let probe = Probe::Network(NetworkProbe { address: NetworkProbe::ADDRESS, port: 1, asks });
         Command::Begin(ProbeBegin {
             id,
             probe: wire::encode(&probe).unwrap(),

@@ -98,7 +98,10 @@ pub(super) struct Probing(Option<(Prober, mpsc::Receiver<prober::Report>)>);
 impl Probing {
     pub(super) fn begin(personalities: &Personalities, machine: &MachineSpec) -> Probing {
         Probing(if const { OWN.has(Feature::Probes) } {
-            let (prober, driver, reports) = Prober::new(personalities.helpers(probe::kind(machine)));
+            let (prober, driver, reports) = Prober::new(prober::Launchers {
+                networks: personalities.helpers(probe::kind(machine)),
+                sockets: personalities.helpers(probe::kind_for_sockets(machine)),
+            });
             kelson_sys::spawn(driver);
             Some((prober, reports))
         } else {

@@ -1,15 +1,17 @@
-//! `probe`: asks the network checks of services.
+//! `probe`: asks the network checks of services, and storage plugins whether they are ready.
 //!
 //! It is no ordinary service: the [`Prober`] starts `kelson-probe` while there is something to ask, replaces
 //! it when it dies or freezes, and ends it after all services have. No service is restarted or loses its
 //! health because of its end. Each process asks in the network that a run has: the host's, or that of a
-//! container.
+//! container. One more asks at Unix sockets.
 
 use std::sync::Arc;
 
 use kelson_runner::open_network;
+use kelson_runner::seccomp::Filter;
 use kelson_spec::MachineSpec;
-use kelson_spec::service::{ContainerNetwork, Credentials, Resources, ServiceSpec};
+use kelson_spec::service::{ContainerNetwork, Credentials, Probe, Resources, ServiceSpec};
+use kelson_sys::capability::DAC_OVERRIDE;
 use tokio::sync::mpsc;
 
 use super::helper::{self, HelperService};
@@ -45,6 +47,22 @@ pub fn kind(machine: &MachineSpec) -> HelperKind {
         },
         spared: false,
         cgroup: HelperCgroup::of_builtin(machine, NAME, usual),
+    }
+}
+
+/// How the one for Unix sockets is started. Those of plugins belong to root, so it may connect to any, as a user who is
+/// nobody to their servers. It can open no file.
+pub fn kind_for_sockets(machine: &MachineSpec) -> HelperKind {
+    HelperKind {
+        confine: |_, command| {
+            command
+                .user(Credentials::NOBODY, Credentials::NOBODY, Vec::new())
+                .bounding(Some(DAC_OVERRIDE))
+                .ambient(DAC_OVERRIDE)
+                .no_new_privileges(true)
+                .seccomp(Some(Arc::new(Filter::socket_client())))
+        },
+        ..kind(machine)
     }
 }
 
@@ -86,7 +104,11 @@ struct NetworkOfRun {
 
 impl Network for NetworkOfRun {
     fn watch(&self, schedule: Schedule, sink: Arc<dyn Sink>) -> Box<dyn Watched> {
-        Box::new(self.prober.watch(self.place.clone(), schedule, sink))
+        let place = match schedule.probe {
+            Probe::Csi { .. } => Place::Sockets,
+            Probe::Exec { .. } | Probe::Network(_) => self.place.clone(),
+        };
+        Box::new(self.prober.watch(place, schedule, sink))
     }
 }
 
@@ -106,6 +128,7 @@ pub fn show(manager: &Manager, events: &EventLog, prober: Prober, reports: mpsc:
 fn sentence(report: &Report) -> String {
     let of = |place: &Place| match place {
         Place::Host => String::new(),
+        Place::Sockets => "for Unix sockets: ".to_owned(),
         Place::NetworkOf(network) => format!("in the network of service \"{}\": ", network.service),
     };
     match report {
@@ -126,9 +149,9 @@ fn snapshot(status: &ProberStatus, closing: bool) -> Snapshot {
         (0, _) => None,
         (1, 0) => Some("asks 1 check".to_owned()),
         (checks, 0) => Some(format!("asks {checks} checks")),
-        (checks, others) => {
-            Some(format!("asks {checks} checks, with {others} more of it in networks of containers"))
-        }
+        (checks, others) => Some(format!(
+            "asks {checks} checks, with {others} more of it for Unix sockets and other networks"
+        )),
     };
     Snapshot {
         restarts: status.restarts,

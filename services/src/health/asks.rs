@@ -38,9 +38,7 @@ pub fn asks(
         (service::Probe::Exec { command }, _) => {
             return Asks::Here(Arc::new(ExecProbe::new(command.clone(), executor())));
         }
-        (service::Probe::Network(_), None) => {
-            Err(ServicesError::NotNow("it performs no network check".to_owned()))
-        }
+        (_, None) => Err(ServicesError::NotNow("it performs no network check".to_owned())),
         (_, Some(schedule)) => network().map(|network| Asks::Elsewhere(network, Box::new(schedule))),
     };
     asked.unwrap_or_else(|why| Asks::Here(Arc::new(NotAsked { kind: check.probe.kind(), why })))

@@ -1,23 +1,23 @@
-//! The checks of one network: the commands to its probe, and the meaning of its messages.
+//! The checks of one place: the commands to its probe, and the meaning of its messages.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use kelson_helper::Start;
 use kelson_helper::probe::Verdict;
 use kelson_helper::random::Random;
 use kelson_helper::supervisor::{
     self, AnswerTimes, Duty, End, Expectations, Next, Order, Policy, Reply, Status, Supervisor, Wake, after,
 };
 use kelson_helper::transport::Packet;
-use kelson_helper::{Launcher, Start};
 use kelson_proto::v1::{self, probe_command, probe_report};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use super::watched::{Entry, Watched};
-use super::{Place, ProberStatus, Report};
+use super::{Launchers, Place, ProberStatus, Report};
 
 /// Why no probe runs where there is no check.
 pub const NOTHING: &str = "nothing to ask";
@@ -30,14 +30,14 @@ const POLICY: Policy = Policy {
 };
 /// The silence before a ping: half the shortest interval, within these.
 const SILENCE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(5));
-/// So long the host's probe stays when there is nothing to ask: services that restart bring their checks back.
+/// So long a probe of the host stays when there is nothing to ask: services that restart bring their checks back.
 const STAYS: Duration = Duration::from_secs(10);
 /// How many checks one probe gets.
 const CHECKS_MAX: usize = 16_384;
 
 /// The parts that all networks have in common.
 pub struct Shared {
-    pub launcher: Arc<dyn Launcher>,
+    pub launchers: Launchers,
     pub status: watch::Sender<ProberStatus>,
     pub reports: mpsc::Sender<Report>,
 }
@@ -102,7 +102,11 @@ impl Checks {
 
     /// Ends once nothing is asked here and the probe has ended.
     pub async fn run(mut self, mut requests: mpsc::UnboundedReceiver<Request>) -> Place {
-        let launcher = Arc::clone(&self.shared.launcher);
+        let launchers = &self.shared.launchers;
+        let launcher = Arc::clone(match &self.place {
+            Place::Host | Place::NetworkOf(_) => &launchers.networks,
+            Place::Sockets => &launchers.sockets,
+        });
         let mut probe = Probe(Supervisor::new(launcher, POLICY, Status::new(NOTHING), NOTHING));
         let probe = &mut probe.0;
         loop {
@@ -172,7 +176,10 @@ impl Checks {
         self.measure_silence();
         probe.enqueue(Outgoing::End(id));
         if self.watched.is_empty() {
-            let stays = if self.place == Place::Host { STAYS } else { Duration::ZERO };
+            let stays = match self.place {
+                Place::Host | Place::Sockets => STAYS,
+                Place::NetworkOf(_) => Duration::ZERO,
+            };
             self.leave = Some(after(now, stays));
             probe.unwant(self, now);
         }
@@ -201,7 +208,7 @@ impl Duty for Checks {
 
     fn start(&self, control: OwnedFd) -> io::Result<Start> {
         let network = match &self.place {
-            Place::Host => None,
+            Place::Host | Place::Sockets => None,
             Place::NetworkOf(network) => Some(network.namespace.try_clone()?),
         };
         Ok(Start { network, ..Start::new(Vec::new(), control) })

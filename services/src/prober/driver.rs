@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use kelson_helper::{BoxFuture, Launcher};
+use kelson_helper::BoxFuture;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 use super::checks::{Checks, Request, Shared};
-use super::{Command, Place, ProberStatus, Report};
+use super::{Command, Launchers, Place, ProberStatus, Report};
 
 pub struct Driver {
     shared: Arc<Shared>,
@@ -25,13 +25,13 @@ pub struct Driver {
 
 impl Driver {
     pub fn new(
-        launcher: Arc<dyn Launcher>,
+        launchers: Launchers,
         commands: mpsc::UnboundedReceiver<Command>,
         reports: mpsc::Sender<Report>,
         status: watch::Sender<ProberStatus>,
     ) -> Driver {
         Driver {
-            shared: Arc::new(Shared { launcher, status, reports }),
+            shared: Arc::new(Shared { launchers, status, reports }),
             commands,
             networks: HashMap::new(),
             running: FuturesUnordered::new(),

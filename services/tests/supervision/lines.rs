@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use kelson_services::health::network::{Network, Watched};
 use kelson_services::prober::{CheckAnswer, Schedule, Sink, Verdict};
+use kelson_spec::service::Probe;
 
 /// One check of one run, as it was asked for.
 #[derive(Clone)]
@@ -21,6 +22,13 @@ impl Line {
     pub fn answer(&self, verdict: Verdict, text: &str) {
         let took = Duration::from_millis(2);
         self.sink.take(CheckAnswer { at: SystemTime::now(), took, verdict, text: text.into() });
+    }
+
+    fn port(&self) -> Option<u16> {
+        match &self.schedule.probe {
+            Probe::Network(probe) => Some(probe.port),
+            Probe::Exec { .. } | Probe::Csi { .. } => None,
+        }
     }
 
     pub fn ended(&self) -> bool {
@@ -39,13 +47,13 @@ impl Lines {
 
     /// Those that are asked now, by their ports.
     pub fn asked(&self) -> Vec<u16> {
-        self.all().iter().filter(|line| !line.ended()).map(|line| line.schedule.probe.port).collect()
+        self.all().iter().filter(|line| !line.ended()).filter_map(Line::port).collect()
     }
 
     /// The one that is asked now at this port.
     #[track_caller]
     pub fn at(&self, port: u16) -> Line {
-        let found = self.all().into_iter().find(|line| line.schedule.probe.port == port && !line.ended());
+        let found = self.all().into_iter().find(|line| line.port() == Some(port) && !line.ended());
         found.unwrap_or_else(|| panic!("nobody asks port {port}"))
     }
 

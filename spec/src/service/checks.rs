@@ -1,6 +1,7 @@
 //! Health checks: when they ask, and what.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -27,9 +28,9 @@ impl Check {
     pub fn new(name: &str, probe: Probe) -> Self {
         Check {
             name: name.to_owned(),
-            probe,
             initial_delay: Duration::from_secs(1),
-            interval: Duration::from_secs(5),
+            interval: probe.interval(),
+            probe,
             timeout: Duration::from_secs(1),
             success_threshold: 1,
             failure_threshold: 3,
@@ -41,13 +42,18 @@ impl Check {
 }
 
 /// The question of a check.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Probe {
     Exec {
         command: Vec<String>,
     },
     #[cfg_attr(not(feature = "probes"), serde(skip))]
     Network(NetworkProbe),
+    /// `csi.v1.Identity/Probe` of the storage plugin behind this Unix socket of the host.
+    #[cfg_attr(not(feature = "probes"), serde(skip))]
+    Csi {
+        socket: PathBuf,
+    },
 }
 
 impl Probe {
@@ -61,6 +67,15 @@ impl Probe {
         match self {
             Probe::Exec { .. } => "exec",
             Probe::Network(probe) => probe.kind(),
+            Probe::Csi { .. } => "csi",
+        }
+    }
+
+    /// `interval` where the file has none.
+    pub fn interval(&self) -> Duration {
+        match self {
+            Probe::Exec { .. } | Probe::Network(_) => Duration::from_secs(5),
+            Probe::Csi { .. } => Duration::from_secs(10),
         }
     }
 }

@@ -181,8 +181,10 @@ pub enum UnixPlace {
     Abstract(String),
 }
 
-/// The longest path that bind(2) takes, and the longest abstract name.
-const LONGEST: usize = 107;
+impl UnixPlace {
+    /// The longest path that bind(2) and connect(2) take, and the longest abstract name.
+    pub const LONGEST: usize = 107;
+}
 
 impl Listen {
     /// Reads `0.0.0.0:80`, `*:80`, `udp:[::]:53`, `/run/x.sock`, `@name`, `datagram:/run/x.sock`, `vsock:1024`,
@@ -256,7 +258,7 @@ fn unix(text: &str) -> Result<UnixPlace, &'static str> {
     if text.contains('\0') {
         return Err("has a NUL byte");
     }
-    if text.len() > LONGEST {
+    if text.len() > UnixPlace::LONGEST {
         return Err("is longer than the 107 bytes that Linux permits");
     }
     if let Some(name) = text.strip_prefix('@') {

@@ -1,12 +1,13 @@
 //! Health checks: the list `health`.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::at::At;
 use super::codec::{Codec, part};
 use super::command::command;
 use super::mapping::{Mapping, keys};
-use super::probes::{grpc, http, tcp};
+use super::probes::{csi, grpc, http, tcp};
 use super::values::{boolean, duration, duration_from, name, number};
 use kelson_spec::features::Feature;
 use kelson_spec::service::{Asks, Check, NetworkProbe, Probe, ProbeTls};
@@ -67,7 +68,7 @@ pub fn checks(of: CheckOf) -> Codec<Vec<Check>> {
 struct About {
     name: &'static str,
     /// Before the anchor of the chapter on probes.
-    page: [&'static str; 3],
+    page: [&'static str; 4],
     initial_delay: &'static str,
     timeout: &'static str,
     restart_after: &'static str,
@@ -81,6 +82,7 @@ fn of_service() -> Mapping<Check> {
             "[a GET](#what-a-check-asks)",
             "[a connection](#what-a-check-asks)",
             "[`grpc.health.v1.Health/Check`](#what-a-check-asks)",
+            "the path of a Unix socket of the host: [`csi.v1.Identity/Probe`](#what-a-check-asks)",
         ],
         initial_delay: "the time from ready to the first attempt; if there are checks with `startup`, \
              from the moment when these have passed",
@@ -109,7 +111,7 @@ fn of_service() -> Mapping<Check> {
              `startup` have passed, and those do not run again in that run. With `restartAfter`, it \
              restarts a service that does not come up";
     }
-    .one_of(&["http", "tcp", "grpc", "exec"])
+    .one_of(&["http", "tcp", "grpc", "csi", "exec"])
 }
 
 fn of_group() -> Mapping<Check> {
@@ -119,6 +121,8 @@ fn of_group() -> Mapping<Check> {
             "[a GET](service-file.md#what-a-check-asks)",
             "[a connection](service-file.md#what-a-check-asks)",
             "[`grpc.health.v1.Health/Check`](service-file.md#what-a-check-asks)",
+            "the path of a Unix socket of the host: \
+             [`csi.v1.Identity/Probe`](service-file.md#what-a-check-asks)",
         ],
         initial_delay: "the time from the moment when all required members are up to the first attempt",
         timeout: "the longest duration of an attempt; after this time it has failed (`no answer within 1 \
@@ -133,10 +137,10 @@ fn of_group() -> Mapping<Check> {
                write this check into the file of a member";
     times(network("group-check", &about), &about)
         .elsewhere(vec!["exec", "startup"], why)
-        .one_of(&["http", "tcp", "grpc"])
+        .one_of(&["http", "tcp", "grpc", "csi"])
 }
 
-/// The name, and what is asked over the network.
+/// The name, and what `kelson-probe` asks.
 fn network(mapping: &'static str, about: &About) -> Mapping<Check> {
     let probe = |asks: &'static str| {
         At::new(
@@ -147,13 +151,18 @@ fn network(mapping: &'static str, about: &About) -> Mapping<Check> {
             |check: &mut Check, probe: NetworkProbe| check.probe = Probe::Network(probe),
         )
     };
-    let [a_get, a_connection, a_call] = about.page;
+    let csi_at = At::new(
+        |check: &Check| if let Probe::Csi { socket } = &check.probe { Some(socket.clone()) } else { None },
+        |check: &mut Check, socket: PathBuf| check.probe = Probe::Csi { socket },
+    );
+    let [a_get, a_connection, a_call, a_plugin] = about.page;
     keys! {
         Mapping::new(mapping, || Check::new("", Probe::tcp(1)));
         means "name" name = name(), "the kind", about.name;
         alternative "http" (probe("http")) = part(Feature::Probes, http), a_get;
         alternative "tcp" (probe("tcp")) = part(Feature::Probes, tcp), a_connection;
         alternative "grpc" (probe("grpc")) = part(Feature::Probes, grpc), a_call;
+        alternative "csi" (csi_at) = part(Feature::Probes, csi), a_plugin;
     }
     .check(|_, seen, check| {
         if !seen.has("name") {
@@ -163,10 +172,19 @@ fn network(mapping: &'static str, about: &About) -> Mapping<Check> {
 }
 
 fn times(mapping: Mapping<Check>, about: &About) -> Mapping<Check> {
+    // Its default depends on the kind.
+    let interval_at = At::new(
+        |check: &Check| Some((check.interval != check.probe.interval()).then_some(check.interval)),
+        |check: &mut Check, interval: Option<Duration>| {
+            if let Some(interval) = interval {
+                check.interval = interval;
+            }
+        },
+    );
     keys! {
         mapping;
         key "initialDelay" initial_delay = duration(), about.initial_delay;
-        key "interval" interval = duration_from(SHORTEST),
+        means "interval" (interval_at) = duration_from(SHORTEST).optional(), "`5s`; of `csi` `10s`",
             "the time from the end of one attempt to the start of the next. Kelson adds a random part of \
              up to a tenth, so that many checks do not run at the same moment. During `grace`, until the \
              check first passes, it is at most 1 s";
@@ -178,6 +196,11 @@ fn times(mapping: Mapping<Check>, about: &About) -> Mapping<Check> {
         key "restartAfter" restart_after = number(0..=MOST), about.restart_after;
         key "grace" grace = duration(), about.grace;
     }
+    .check(|_, seen, check| {
+        if !seen.has("interval") {
+            check.interval = check.probe.interval();
+        }
+    })
 }
 
 fn exec() -> Mapping<Vec<String>> {

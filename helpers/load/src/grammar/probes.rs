@@ -1,6 +1,7 @@
-//! The network probes of checks: `tcp`, `http`, `grpc`.
+//! The probes of checks that Kelson asks itself: `tcp`, `http`, `grpc`, `csi`.
 
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 
 use super::at::At;
 use super::codec::Codec;
@@ -16,7 +17,7 @@ use crate::tree::{Node, Value};
 use kelson_spec::loaded::Unchecked;
 use kelson_spec::names::is_host_name;
 use kelson_spec::pattern;
-use kelson_spec::service::{Asks, GrpcProbe, HttpProbe, NetworkProbe, ProbeTls};
+use kelson_spec::service::{Asks, GrpcProbe, HttpProbe, NetworkProbe, ProbeTls, UnixPlace};
 
 /// The longest path of a URL with its query, and the longest value of a header, in bytes.
 const LONGEST_LINE: usize = 4096;
@@ -111,6 +112,15 @@ pub fn grpc() -> Codec<NetworkProbe> {
                 "the name in the request of `grpc.health.v1.Health/Check`; `SERVING` passes";
         };
         secured(address(mapping), part!(Grpc.host), || part!(Grpc.tls))
+    })
+}
+
+pub fn csi() -> Codec<PathBuf> {
+    path().but(|path| {
+        let length = path.as_os_str().len();
+        (length > UnixPlace::LONGEST).then(|| {
+            format!("this path has {length} bytes; that of a Unix socket has at most {}", UnixPlace::LONGEST)
+        })
     })
 }
 

@@ -14,7 +14,7 @@ fn folder() -> Folder {
     folder.service("box", "name: box\ncontainer: {image: web}\nuser: www\n");
     folder.service(
         "web",
-        "name: web\nuser: www\nprocess: {command: [/bin/web], terminal: {path: /dev/tty1}}\nsecrets: [db]\nexpand: true\nenvironmentFacts: {A: cpus}\nsuccess: [3]\nstop: {hangUp: true}\nreload: {signal: HUP}\numask: \"0027\"\ndirectories: {state: [web]}\nvolumes: [{name: a, source: {tmpfs: {}}, target: /a}]\nremoveIpc: true\nonFailure: [night]\nonSuccess: [night]\nsockets: [{name: a, listen: /run/a}]\npaths: [{exists: /a}]\nsecurity: {hiddenPaths: [/home], privateTmp: true, privateUsers: true, bindPaths: [/srv:/mnt], devices: {}, protect: [clock], systemCalls: {deny: [mount]}}\nhealth: [{tcp: {port: 80}}, {exec: {command: [/bin/ask]}}, {http: {port: 80}}]\n",
+        "name: web\nuser: www\nprocess: {command: [/bin/web], terminal: {path: /dev/tty1}}\nsecrets: [db]\nexpand: true\nenvironmentFacts: {A: cpus}\nsuccess: [3]\nstop: {hangUp: true}\nreload: {signal: HUP}\numask: \"0027\"\ndirectories: {state: [web]}\nvolumes: [{name: a, source: {tmpfs: {}}, target: /a}]\nremoveIpc: true\nonFailure: [night]\nonSuccess: [night]\nsockets: [{name: a, listen: /run/a}]\npaths: [{exists: /a}]\nsecurity: {hiddenPaths: [/home], privateTmp: true, privateUsers: true, bindPaths: [/srv:/mnt], devices: {}, protect: [clock], systemCalls: {deny: [mount]}}\nhealth: [{tcp: {port: 80}}, {exec: {command: [/bin/ask]}}, {http: {port: 80}}, {csi: /run/csi.sock}]\n",
     );
     folder.service(
         "night",
@@ -86,6 +86,7 @@ fn each_key_is_rejected_with_the_feature_that_it_needs() {
             without("security.systemCalls", Feature::Units),
             without("health[0].tcp", Feature::Probes),
             without("health[2].http", Feature::Probes),
+            without("health[3].csi", Feature::Probes),
         ]
     );
     for feature in Feature::ALL {

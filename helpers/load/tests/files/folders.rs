@@ -180,7 +180,7 @@ containerNetwork: {bridge: kelson-1, subnet: 10.88.0.0/30, subnet6: 10.88.0.0/16
             "machine.yaml:20:41: builtins.containerd.limit: this key is not known; did you mean limits? Allowed here: enabled, environment, environmentFiles, depends, restart, required, startTimeout, health, hooks, stop, resources, limits, logs",
             "machine.yaml:20:61: builtins.containerd.enabled: \"maybe\" is not true or false",
             "machine.yaml:20:68: builtins.containerd.user: this is settled for containerd and cannot be changed; allowed here: enabled, environment, environmentFiles, depends, restart, required, startTimeout, health, hooks, stop, resources, limits, logs",
-            "machine.yaml:20:89: builtins.probe.logs: probe is there as long as a service has tcp, http or grpc checks and cannot be changed in this; allowed here: resources",
+            "machine.yaml:20:89: builtins.probe.logs: probe is there as long as a service has tcp, http, grpc or csi checks and cannot be changed in this; allowed here: resources",
             "machine.yaml:21:21: shutdown.timeout: 0s is out of range; write a duration from 1s to 365d",
             "machine.yaml:22:10: images[0]: \"images\" is not a path from the root; write it with / first",
             "machine.yaml:23:18: time.servers[0]: \"a b\" is not a server; write such as ntp.example.com, 192.0.2.1 or 192.0.2.1:123",

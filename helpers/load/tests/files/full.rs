@@ -72,6 +72,7 @@ health:
     grace: 20s
   - tcp: {port: 443}
   - grpc: {port: 50051, service: web.v1}
+  - csi: /run/csi.sock
   - exec: {command: [/bin/check, -v]}
 hooks:
   pre: [{command: [/bin/a, "b c"]}, {command: [d], timeout: 1m, asRoot: true, mayFail: true, condition: true}]
@@ -286,6 +287,7 @@ fn every_key_of_a_service_file_is_read() {
             },
             Check::new("tcp", Probe::tcp(443)),
             Check::new("grpc", grpc(50051, "web.v1")),
+            Check::new("csi", Probe::Csi { socket: "/run/csi.sock".into() }),
             Check::new("exec", Probe::Exec { command: vec!["/bin/check".into(), "-v".into()] }),
         ],
         stop: StopSpec {

@@ -69,7 +69,7 @@ fn each_mistake_is_told_and_the_services_stay_sound() {
             "1:11: health[0].exec: a group has no process in which a command could run",
         ),
         ("health: [{tcp: {port: 1}, startup: true}]", "1:27: health[0].startup: a group has no process"),
-        ("health: [{interval: 1s}]", "1:10: health[0]: one of the keys http, tcp, grpc is missing"),
+        ("health: [{interval: 1s}]", "1:10: health[0]: one of the keys http, tcp, grpc, csi is missing"),
         ("health: [{tcp: {port: 1}}, {tcp: {port: 2}}]", "health[1].name: two checks are named tcp"),
         ("minimun: 5s", "1:1: minimun: this key is not known; did you mean minimum?"),
         ("name: shops", "1:7: name: \"shops\" is not the file's name; write shop"),

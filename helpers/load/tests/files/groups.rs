@@ -283,7 +283,7 @@ fn built_in_services_are_in_no_group() {
             format!("machine.yaml:2:16: builtins.containerd.group: this is settled for containerd and cannot be changed; {allowed}"),
             format!("machine.yaml:3:10: builtins.apid.lifecycle: this is settled for apid and cannot be changed; {allowed}"),
             "machine.yaml:3:55: builtins.apid.restart.scope: a built-in service is in no group; leave scope out".to_owned(),
-            "machine.yaml:4:11: builtins.probe.enabled: probe is there as long as a service has tcp, http or grpc checks and cannot be changed in this; allowed here: resources".to_owned(),
+            "machine.yaml:4:11: builtins.probe.enabled: probe is there as long as a service has tcp, http, grpc or csi checks and cannot be changed in this; allowed here: resources".to_owned(),
         ]
     );
 }

@@ -457,7 +457,16 @@ health: [{tcp: {}}]
 => 5:16: health[0].tcp.port: this key is missing; write port: NUMBER
 
 health: [{name: a}]
-=> 5:10: health[0]: one of the keys http, tcp, grpc, exec is missing
+=> 5:10: health[0]: one of the keys http, tcp, grpc, csi, exec is missing
+
+health: [{csi: run/csi.sock}]
+=> 5:16: health[0].csi: "run/csi.sock" is not a path from the root; write it with / first
+
+health: [{csi: /run/loooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooong}]
+=> 5:16: health[0].csi: this path has 108 bytes; that of a Unix socket has at most 107
+
+health: [{csi: /run/csi.sock, tcp: {port: 1}}]
+=> 5:31: health[0]: tcp and csi exclude each other; keep one
 
 health: [{http: {port: 1, path: x}}]
 => 5:33: health[0].http.path: "x" is not a path of a URL; write it with / first

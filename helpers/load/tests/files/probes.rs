@@ -110,6 +110,16 @@ fn what_a_probe_does_not_say_has_its_default() {
 }
 
 #[test]
+fn a_plugin_is_asked_less_often_unless_the_file_says_so() {
+    let found = checks("  - csi: /run/a.sock\n  - {name: b, csi: /run/b.sock, interval: 5s}\n");
+    let of = |socket: &str| Probe::Csi { socket: socket.into() };
+    assert_eq!(found[0], Check::new("csi", of("/run/a.sock")));
+    let five = std::time::Duration::from_secs(5);
+    assert_eq!(found[0].interval, 2 * five);
+    assert_eq!(found[1], Check { interval: five, ..Check::new("b", of("/run/b.sock")) });
+}
+
+#[test]
 fn a_status_is_one_code_or_a_range() {
     let status = |text: &str| {
         let found = checks(&format!("  - http: {{port: 80, status: {text}}}\n"));

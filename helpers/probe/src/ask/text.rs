@@ -33,6 +33,11 @@ pub fn io_error(error: &io::Error) -> Cow<'static, str> {
         ErrorKind::ConnectionAborted => "connection aborted".into(),
         ErrorKind::BrokenPipe | ErrorKind::NotConnected => "connection closed".into(),
         ErrorKind::UnexpectedEof => "connection closed before the answer".into(),
+        ErrorKind::NotFound => "no such file or directory".into(),
+        ErrorKind::NotADirectory => "not a directory".into(),
+        ErrorKind::PermissionDenied => "permission denied".into(),
+        // A Unix socket says so at once.
+        ErrorKind::WouldBlock => "its queue of connections is full".into(),
         ErrorKind::NetworkUnreachable => "network unreachable".into(),
         ErrorKind::HostUnreachable => "host unreachable".into(),
         ErrorKind::NetworkDown => "network down".into(),

@@ -12,8 +12,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use kelson_helper::{BoxFuture, CONTROL, Launched, Launcher, Start};
-use kelson_services::prober::{CheckAnswer, Place, Prober, Report, RunNetwork, Schedule, Sink, Watch};
-use kelson_spec::service::{Asks, NetworkProbe};
+use kelson_services::prober::{
+    CheckAnswer, Launchers, Place, Prober, Report, RunNetwork, Schedule, Sink, Watch,
+};
+use kelson_spec::service::{Asks, NetworkProbe, Probe};
 use kelson_tests::child::{self, Child};
 use nix::sys::resource::{Resource, setrlimit};
 use nix::unistd::Pid;
@@ -94,7 +96,8 @@ impl Host {
 
     pub fn with(launcher: TestLauncher) -> Host {
         let launcher = Arc::new(launcher);
-        let (prober, mut driver, reports) = Prober::new(launcher.clone());
+        let launchers = Launchers { networks: launcher.clone(), sockets: launcher.clone() };
+        let (prober, mut driver, reports) = Prober::new(launchers);
         let wakes = Arc::new(AtomicU64::new(0));
         let counted = wakes.clone();
         let driver = tokio::spawn(std::future::poll_fn(move |context| {
@@ -178,8 +181,12 @@ impl Asked {
 }
 
 pub fn schedule(address: SocketAddr, asks: Asks) -> Schedule {
+    often(Probe::Network(NetworkProbe { address: address.ip(), port: address.port(), asks }))
+}
+
+pub fn often(probe: Probe) -> Schedule {
     Schedule {
-        probe: NetworkProbe { address: address.ip(), port: address.port(), asks },
+        probe,
         initial_delay: Duration::ZERO,
         interval: Duration::from_millis(50),
         timeout: Duration::from_secs(10),

@@ -54,6 +54,7 @@
 //! | `ask-unix=PATH` | what a Unix socket answers |
 //! | `http=PORT:PATH` | answers with `STATUS BODY`, which stands in PATH; `200 ok` where it is not there |
 //! | `grpc=PORT:PATH` | `grpc.health.v1`: the status whose number stands in PATH; SERVING where it is not there |
+//! | `csi=SOCKET:PATH` | a storage plugin: it is ready or not as `yes`, `no` or `CODE MESSAGE` in PATH says; without it, ready |
 //! | `bomb` | forks without end, as each of the children does |
 //! | `fill=PATH` | writes to the file until its file system is full |
 //! | `clock=SECONDS` | sets the clock of the machine forward or, with a minus, back |
@@ -194,6 +195,7 @@ fn run(steps: &[&str]) {
             "ask-udp" => put(1, &server::ask_udp(value)),
             "http" => server::serve(value, server::http),
             "grpc" => server::serve(value, server::grpc),
+            "csi" => server::csi(value),
             "bomb" => loop {
                 // SAFETY: this program has one thread, so the child may go on as it likes.
                 unsafe { libc::fork() };

@@ -6,6 +6,7 @@ use std::io::{BufRead as _, BufReader, Error, Read, Result, Write, copy};
 use std::net::{
     IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs as _, UdpSocket,
 };
+use std::os::unix::net::UnixListener;
 use std::time::Duration;
 
 /// How long an answer may take.
@@ -106,6 +107,39 @@ pub fn http(stream: &mut TcpStream, file: &str) -> Result<()> {
 
 /// `grpc.health.v1.Health/Check`: the number of a serving status in the file; without it 1, which is SERVING.
 pub fn grpc(stream: &mut TcpStream, file: &str) -> Result<()> {
+    answer_calls(stream, || {
+        let status = std::fs::read_to_string(file).ok().and_then(|text| text.trim().parse().ok());
+        Ok(vec![0x08, status.unwrap_or(1)])
+    })
+}
+
+/// A storage plugin, `csi.v1.Identity/Probe`, at the Unix socket `SOCKET:FILE`. FILE has `yes`, `no`, or the number of a
+/// gRPC status and its message; without it the plugin says nothing of whether it is ready.
+pub fn csi(value: &str) -> ! {
+    let (socket, file) = value.split_once(':').unwrap_or((value, ""));
+    let _ = std::fs::remove_file(socket);
+    let listener = super::or_die(value, UnixListener::bind(socket));
+    for connection in listener.incoming() {
+        let Ok(mut stream) = connection else { continue };
+        let _ = stream.set_read_timeout(Some(PATIENCE));
+        let _ = answer_calls(&mut stream, || {
+            let text = std::fs::read_to_string(file).unwrap_or_default();
+            match text.trim().split_once(' ').unwrap_or((text.trim(), "")) {
+                ("", _) => Ok(Vec::new()),
+                ("yes", _) => Ok(vec![0x0a, 2, 0x08, 1]),
+                ("no", _) => Ok(vec![0x0a, 0]),
+                (code, message) => Err((code.to_owned(), message.to_owned())),
+            }
+        });
+    }
+    super::die("the listener has ended")
+}
+
+/// Answers each call of gRPC with a message, or with the code and the message of an error.
+fn answer_calls(
+    stream: &mut (impl Read + Write),
+    answer: impl Fn() -> std::result::Result<Vec<u8>, (String, String)>,
+) -> Result<()> {
     const DATA: u8 = 0;
     const HEADERS: u8 = 1;
     const SETTINGS: u8 = 4;
@@ -126,19 +160,29 @@ pub fn grpc(stream: &mut TcpStream, file: &str) -> Result<()> {
             stream.write_all(&frame(SETTINGS, 1, 0, &[]))?;
         }
         if matches!(kind, DATA | HEADERS) && flags & END_STREAM != 0 {
-            let status = std::fs::read_to_string(file).ok().and_then(|text| text.trim().parse().ok());
             // `:status: 200` of the static table, then `content-type`, whose name is its 31st.
             let mut headers = vec![0x88, 0x0f, 0x10, 16];
             headers.extend_from_slice(b"application/grpc");
-            let mut trailers = vec![0, 11];
-            trailers.extend_from_slice(b"grpc-status\x010");
-            let message = [0, 0, 0, 0, 2, 0x08, status.unwrap_or(1)];
-            let mut answer = frame(HEADERS, END_HEADERS, id, &headers);
-            answer.extend(frame(DATA, 0, id, &message));
-            answer.extend(frame(HEADERS, END_HEADERS | END_STREAM, id, &trailers));
-            stream.write_all(&answer)?;
+            let mut frames = frame(HEADERS, END_HEADERS, id, &headers);
+            let trailers = match answer() {
+                Ok(message) => {
+                    let length = (message.len() as u32).to_be_bytes();
+                    frames.extend(frame(DATA, 0, id, &[&[0], &length[..], &message].concat()));
+                    header("grpc-status", "0")
+                }
+                Err((code, message)) => {
+                    [header("grpc-status", &code), header("grpc-message", &message)].concat()
+                }
+            };
+            frames.extend(frame(HEADERS, END_HEADERS | END_STREAM, id, &trailers));
+            stream.write_all(&frames)?;
         }
     }
+}
+
+/// A field of HPACK whose name and value, of at most 126 bytes, stand in it as they are.
+fn header(name: &str, value: &str) -> Vec<u8> {
+    [&[0, name.len() as u8], name.as_bytes(), &[value.len() as u8], value.as_bytes()].concat()
 }
 
 fn frame(kind: u8, flags: u8, id: u32, payload: &[u8]) -> Vec<u8> {
