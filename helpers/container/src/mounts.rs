@@ -11,7 +11,7 @@ use nix::unistd::{Gid, Uid, fchownat};
 
 use crate::error::{At as _, ContainerError};
 use crate::mount_call::{Change, NewFileSystem, change, copy_of, put};
-use crate::tree::{Tree, text};
+use crate::tree::{Tree, is_folder, text};
 use crate::users::Users;
 
 /// What the words of a mount ask for.
@@ -109,7 +109,7 @@ fn make_for(mount: &Mount, users: Option<&Users>) -> Result<(OwnedFd, bool), Con
     if mount.kind == "bind" {
         // The folder that the container sees stays the same, whatever is put in its place on the host.
         let copy = copy_of(&text(&mount.source).at(what)?, wanted.is_recursive).at(what)?;
-        let is_folder = nix::sys::stat::fstat(&copy).at(what)?.st_mode & libc::S_IFMT == libc::S_IFDIR;
+        let is_folder = is_folder(&copy).at(what)?;
         change(copy.as_fd(), wanted.change, wanted.is_recursive).at(what)?;
         if let Some((users, is_recursive)) = users.zip(wanted.maps) {
             users.map(copy.as_fd(), is_recursive, Path::new(&mount.source))?;
@@ -164,7 +164,7 @@ pub fn mask(tree: &Tree, path: &str) -> Result<(), ContainerError> {
         Err(Errno::ENOENT | Errno::ENOTDIR) => return Ok(()),
         found => found.at(what)?,
     };
-    let is_folder = nix::sys::stat::fstat(&target).at(what)?.st_mode & libc::S_IFMT == libc::S_IFDIR;
+    let is_folder = is_folder(&target).at(what)?;
     let hidden = if is_folder {
         NewFileSystem::new(c"tmpfs").and_then(|new| new.mount(libc::MOUNT_ATTR_RDONLY)).at(what)?
     } else {

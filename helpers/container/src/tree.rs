@@ -7,11 +7,19 @@ use std::path::{Component, Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2, readlinkat};
-use nix::sys::stat::{Mode, mkdirat};
+use nix::sys::stat::{Mode, fstat, mkdirat};
 
 const FOLDER: OFlag = OFlag::O_PATH.union(OFlag::O_DIRECTORY);
 /// As many links as the kernel follows in one path.
 const LINKS: usize = 40;
+
+/// Whether what was opened is a folder.
+///
+/// # Errors
+/// What the kernel says.
+pub fn is_folder(found: &OwnedFd) -> nix::Result<bool> {
+    Ok(fstat(found)?.st_mode & libc::S_IFMT == libc::S_IFDIR)
+}
 
 /// The root of a container.
 pub struct Tree(OwnedFd);

@@ -13,14 +13,13 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use kelson_container::mount_call::{Change, NewFileSystem, change, copy_of, put};
-use kelson_container::tree::{Tree, text};
+use kelson_container::tree::{Tree, is_folder, text};
 use kelson_spec::features::{Feature, OWN};
 use kelson_spec::service::ViewRule;
 use kelson_sys::ordered;
 use nix::errno::Errno;
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
-use nix::sys::stat::fstat;
 
 use crate::failure::at;
 use volumes::OwnVolume;
@@ -320,10 +319,6 @@ fn empty(tree: &Tree, found: &OwnedFd) -> nix::Result<OwnedFd> {
     let copied = copy_of(&text(format!("/proc/self/fd/{}", null.as_raw_fd()))?, false)?;
     change(copied.as_fd(), Change { clear: libc::MOUNT_ATTR_NODEV, ..Change::default() }, false)?;
     Ok(copied)
-}
-
-fn is_folder(found: &OwnedFd) -> nix::Result<bool> {
-    Ok(fstat(found)?.st_mode & libc::S_IFMT == libc::S_IFDIR)
 }
 
 /// A `/proc` of its own.

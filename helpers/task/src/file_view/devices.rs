@@ -4,13 +4,13 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use kelson_container::mount_call::{Change, change, put};
-use kelson_container::tree::Tree;
+use kelson_container::tree::{Tree, is_folder};
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::{Mode, mkdirat};
 use nix::unistd::symlinkat;
 
-use super::{copy, is_folder, temporary};
+use super::{copy, temporary};
 use crate::failure::at;
 
 /// Nodes of `/dev` that belong to no device of the machine, and what stands below.

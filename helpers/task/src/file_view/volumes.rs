@@ -4,7 +4,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::Path;
 
 use kelson_container::mount_call::put;
-use kelson_container::tree::Tree;
+use kelson_container::tree::{Tree, is_folder};
 use kelson_runner::listed_mount;
 use kelson_runner::oci::Mount;
 use kelson_spec::service::{ViewRule, Volume};
@@ -12,7 +12,6 @@ use nix::errno::Errno;
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat, openat2};
 use nix::sys::stat::Mode;
 
-use super::is_folder;
 use crate::directories::{base, walk};
 use crate::volumes::of_volume;
 
