@@ -30,7 +30,7 @@ impl Server {
         server
     }
 
-    /// What it was asked before is in its queue, and nobody waits for that answer any more.
+    /// A question that waited in its queue is answered with the time at which it came.
     fn answers(&self, answers: bool) {
         let pid = i32::try_from(self.process.id()).expect("a PID");
         send(pid, if answers { libc::SIGCONT } else { libc::SIGSTOP });
