@@ -182,8 +182,7 @@ async fn csi_a_plugin_says_whether_it_is_ready() {
         (Ok(Some(vec![0; 8 << 10])), "the answer is none of csi.v1: it is too long"),
     ] {
         *answer.lock().unwrap() = now;
-        let told = async { while asked.text().await != text {} };
-        tokio::time::timeout(host::SOON, told).await.unwrap_or_else(|_| panic!("{text}"));
+        asked.becomes(text).await;
     }
 }
 
@@ -238,6 +237,6 @@ async fn csi_a_plugin_that_comes_back_is_asked_again() {
     let mut asked = watch(&host, plugin_at(&place.socket()));
     assert_eq!(asked.text().await, "no such file or directory");
     place.plugin(Ok(None));
-    tokio::time::timeout(host::SOON, async { while asked.text().await != "ready" {} }).await.unwrap();
+    asked.becomes("ready").await;
     assert_eq!(ask(&place.socket()).await, passes("ready"));
 }

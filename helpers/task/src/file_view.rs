@@ -27,6 +27,7 @@ use volumes::OwnVolume;
 /// Of what is made where something is bound to.
 const FOLDER: u32 = 0o755;
 const FILE: u32 = 0o444;
+
 /// Makes the namespace. `None`: no rule asks for it.
 pub fn make(rules: &[String]) -> Result<Option<File>, String> {
     let unknown = "one of its rules is not known";

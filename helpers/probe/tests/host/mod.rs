@@ -178,6 +178,12 @@ impl Asked {
     pub async fn text(&mut self) -> String {
         self.next().await.text.to_string()
     }
+
+    /// Waits until it answers this.
+    pub async fn becomes(&mut self, text: &str) {
+        let answer = async { while self.text().await != text {} };
+        assert!(tokio::time::timeout(SOON, answer).await.is_ok(), "{text}");
+    }
 }
 
 pub fn schedule(address: SocketAddr, asks: Asks) -> Schedule {
