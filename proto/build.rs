@@ -25,6 +25,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         "configuration",
         "secrets",
         "timers",
+        "volumes",
+        "volume_manager",
     ]
     .map(|name| format!("kelson/v1/{name}.proto"))
     .to_vec();

@@ -34,6 +34,7 @@ pub mod service;
 pub mod sources;
 pub mod units;
 pub mod verify;
+pub mod volume_file;
 pub mod vsock;
 pub mod wire;
 

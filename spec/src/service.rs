@@ -7,6 +7,7 @@
 mod attributes;
 mod checks;
 mod confinement;
+pub mod csi;
 mod directories;
 mod ending;
 mod facts;
@@ -34,6 +35,7 @@ pub use confinement::{
     ApiAccess, Credentials, DeviceAccess, FileView, OwnNamespaces, ResourceLimit, Resources, Seccomp,
     Security, ViewRule,
 };
+pub use csi::{Access, Attachment, CsiPlugin, CsiSource, PluginKind, Usage};
 pub use directories::{Directories, Directory, DirectoryKind, Preserve, is_path as is_directory};
 pub use ending::{ExitMatch, OnExit, StopMode, StopSpec};
 pub use facts::Fact;
@@ -132,6 +134,9 @@ pub struct ServiceSpec {
     /// What it sees at paths of its own.
     #[cfg_attr(not(feature = "volumes"), serde(skip))]
     pub volumes: Vec<Volume>,
+    /// The plugin for volumes that it is.
+    #[cfg_attr(not(feature = "volumes"), serde(skip))]
+    pub provides: Option<CsiPlugin>,
     /// PID 1 holds them, and each of its runs gets them.
     #[cfg_attr(not(feature = "units"), serde(skip))]
     pub sockets: Vec<SocketSpec>,
@@ -223,6 +228,7 @@ impl ServiceSpec {
             attributes: Attributes::default(),
             directories: Directories::default(),
             volumes: Vec::new(),
+            provides: None,
             sockets: Vec::new(),
             paths: Vec::new(),
             remove_ipc: false,

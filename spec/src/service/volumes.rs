@@ -1,11 +1,12 @@
 //! The volumes of a service: folders, files and file systems that it sees at paths of its own.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use super::ServiceSpec;
 use super::confinement::ViewRule;
+use super::csi::CsiSource;
 use super::workload::{ContainerMount, Workload};
 use crate::features::{Feature, OWN};
 
@@ -28,6 +29,8 @@ pub enum VolumeSource {
     Path(PathSource),
     /// A file system in memory, empty at each start.
     Tmpfs(TmpfsSource),
+    /// A volume of a plugin.
+    Csi(CsiSource),
 }
 
 impl VolumeSource {
@@ -35,7 +38,24 @@ impl VolumeSource {
     pub fn path(&self) -> Option<&PathSource> {
         match self {
             VolumeSource::Path(source) => Some(source),
+            VolumeSource::Tmpfs(_) | VolumeSource::Csi(_) => None,
+        }
+    }
+
+    /// Where it is on the host. `None`: it is made at each start.
+    pub fn place(&self) -> Option<&Path> {
+        match self {
+            VolumeSource::Path(source) => Some(&source.path),
+            VolumeSource::Csi(source) => Some(&source.published),
             VolumeSource::Tmpfs(_) => None,
+        }
+    }
+
+    /// It, if it is a volume of a plugin.
+    pub fn csi(&self) -> Option<&CsiSource> {
+        match self {
+            VolumeSource::Csi(source) => Some(source),
+            VolumeSource::Path(_) | VolumeSource::Tmpfs(_) => None,
         }
     }
 }
@@ -98,6 +118,7 @@ impl Volume {
         }
         let source = match &self.source {
             VolumeSource::Path(source) => source.path.clone(),
+            VolumeSource::Csi(source) => source.published.clone(),
             VolumeSource::Tmpfs(TmpfsSource { size, mode }) => {
                 options.extend([format!("mode={mode:04o}"), format!("uid={uid}"), format!("gid={gid}")]);
                 options.extend(size.map(|size| format!("size={size}")));

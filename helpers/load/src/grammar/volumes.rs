@@ -61,7 +61,7 @@ fn source() -> Mapping<VolumeSource> {
     let tmpfs_at = At::new(
         |source: &VolumeSource| match source {
             VolumeSource::Tmpfs(source) => Some(source.clone()),
-            VolumeSource::Path(_) => None,
+            VolumeSource::Path(_) | VolumeSource::Csi(_) => None,
         },
         |source, tmpfs| *source = VolumeSource::Tmpfs(tmpfs),
     );

@@ -49,9 +49,9 @@ impl OwnVolume {
 
     /// Whether it is a folder. A file system in memory is one.
     fn is_folder(&self, tree: &Tree) -> Result<bool, String> {
-        let Some(source) = self.volume.source.path() else { return Ok(true) };
-        let found = tree.find(&source.path).and_then(|found| is_folder(&found));
-        let path = source.path.display();
+        let Some(path) = self.volume.source.place() else { return Ok(true) };
+        let found = tree.find(path).and_then(|found| is_folder(&found));
+        let path = path.display();
         found.map_err(|errno| of_volume(&self.volume, format_args!("{path}: {}", errno.desc())))
     }
 
