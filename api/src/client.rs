@@ -26,6 +26,7 @@ use kelson_proto::v1::metrics_client::MetricsClient;
 use kelson_proto::v1::secrets_client::SecretsClient;
 use kelson_proto::v1::services_client::ServicesClient;
 use kelson_proto::v1::timers_client::TimersClient;
+use kelson_proto::v1::volumes_client::VolumesClient;
 use tonic::codegen::http::Uri;
 
 pub use endpoint::{Endpoint, EndpointError, PORT};
@@ -131,6 +132,10 @@ impl Client {
 
     pub fn timers(&self) -> TimersClient<Link> {
         TimersClient::with_origin(self.init.clone(), origin()).max_decoding_message_size(ANSWER_MAX)
+    }
+
+    pub fn volumes(&self) -> VolumesClient<Link> {
+        VolumesClient::with_origin(self.init.clone(), origin()).max_decoding_message_size(ANSWER_MAX)
     }
 
     pub fn images(&self) -> ImagesClient<Link> {

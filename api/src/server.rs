@@ -29,6 +29,7 @@ mod secrets;
 mod services;
 mod socket;
 mod timers;
+mod volumes;
 mod vsock;
 
 use std::future::Future;
@@ -39,6 +40,7 @@ use kelson_proto::v1::images_server::ImagesServer;
 use kelson_proto::v1::inspect_server::InspectServer;
 use kelson_proto::v1::secrets_server::SecretsServer;
 use kelson_proto::v1::timers_server::TimersServer;
+use kelson_proto::v1::volumes_server::VolumesServer;
 use kelson_services::Manager;
 use kelson_services::admission::Admission;
 use kelson_services::host::Host;
@@ -46,6 +48,7 @@ use kelson_services::images::ImageStore;
 use kelson_services::inspect::Inspector;
 use kelson_services::node_health::NodeHealth;
 use kelson_services::timers::Timers;
+use kelson_services::volumes::Volumes;
 
 use tokio::sync::{mpsc, watch};
 
@@ -57,6 +60,7 @@ pub use route::Route;
 use secrets::SecretsApi;
 pub use socket::bind;
 use timers::TimersApi;
+use volumes::VolumesApi;
 pub use vsock::Vsock;
 
 /// Makes a service of the API that not every build has.
@@ -96,6 +100,13 @@ pub fn secrets(host: Host) -> Part {
 pub fn timers(timers: &'static Timers) -> Part {
     Box::new(move |_, _| {
         Route::to(TimersServer::new(TimersApi { timers }).max_decoding_message_size(MESSAGE_MAX))
+    })
+}
+
+/// The service Volumes.
+pub fn volumes(volumes: Volumes) -> Part {
+    Box::new(|_, _| {
+        Route::to(VolumesServer::new(VolumesApi { volumes }).max_decoding_message_size(MESSAGE_MAX))
     })
 }
 

@@ -67,6 +67,7 @@ pub mod support;
 pub mod timers;
 pub mod validate;
 pub mod version;
+pub mod volumes;
 pub mod wait;
 pub mod whoami;
 pub mod why;
@@ -121,6 +122,7 @@ commands! {
     Signal: signal,
     Wait: wait,
     Timers: timers,
+    Volumes: volumes,
     Health: health,
     Why: why,
     Graph: graph,

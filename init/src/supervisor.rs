@@ -10,6 +10,7 @@ mod api;
 mod applied;
 mod begin;
 mod builtin;
+mod claim_runner;
 mod command;
 mod configuration;
 mod context;

@@ -90,6 +90,8 @@ pub const TABLE: &[Access] = &[
     may(Role::Reader, "/kelson.v1.Secrets/List"),
     may(Role::Admin, "/kelson.v1.Secrets/Remove"),
     may(Role::Reader, "/kelson.v1.Timers/List"),
+    may(Role::Reader, "/kelson.v1.Volumes/List"),
+    may(Role::Reader, "/kelson.v1.Volumes/Providers"),
     may(Role::Reader, "/kelson.v1.Images/List"),
     may(Role::Operator, "/kelson.v1.Images/Prune"),
     may(Role::Operator, "/kelson.v1.Images/Update"),

@@ -7,3 +7,4 @@ pub mod logd;
 pub mod probe;
 pub mod program;
 pub mod timers;
+pub mod volumes;

@@ -25,6 +25,7 @@ pub mod runners;
 pub mod service_runner;
 pub mod state_store;
 pub mod timers;
+pub mod volumes;
 
 /// The arguments and results of [`Manager::exec`].
 pub mod exec {

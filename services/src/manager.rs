@@ -233,6 +233,11 @@ impl Manager {
         self.entries().get(name)?.spec.clone()
     }
 
+    /// All services, as they run and as their files say now where that is another.
+    pub fn known_specs(&self) -> Vec<Arc<ServiceSpec>> {
+        self.entries().values().flat_map(Entry::specs).collect()
+    }
+
     /// Whether the process is a child of the one that the service runs.
     pub fn is_child_of(&self, name: &str, pid: i32) -> bool {
         let first = self.get(name).and_then(|service| service.pid);

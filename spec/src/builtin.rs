@@ -127,6 +127,15 @@ pub const BUILTINS: &[Builtin] = &[
         feature: Some(Feature::Timesync),
         program: Some(timesync),
     },
+    Builtin {
+        name: "volumes",
+        about: "has [storage plugins](service-file.md#volumes) provide the volumes of services",
+        changes: Changes::Resources(
+            "volumes is there as long as a service is a storage plugin or uses one and cannot be changed in this",
+        ),
+        feature: Some(Feature::Volumes),
+        program: None,
+    },
 ];
 
 /// Not in a container, whose terminals are its host's.

@@ -14,6 +14,7 @@ use kelson_proto::v1::metrics_server::MetricsServer;
 use kelson_proto::v1::secrets_server::SecretsServer;
 use kelson_proto::v1::services_server::ServicesServer;
 use kelson_proto::v1::timers_server::TimersServer;
+use kelson_proto::v1::volumes_server::VolumesServer;
 use kelson_services::Manager;
 use kelson_services::admission::{Admission, Standing};
 use kelson_services::host::Host;
@@ -41,16 +42,18 @@ use super::route::Route;
 use super::secrets::SecretsApi;
 use super::services::ServicesApi;
 use super::timers::TimersApi;
+use super::volumes::VolumesApi;
 use kelson_proto::access;
 use kelson_proto::call::MESSAGE_MAX;
 use kelson_services::spec::{Feature, MissingFeature};
 
 /// Services that only a build with this feature has.
-const NEEDS: [(&str, Feature); 6] = [
+const NEEDS: [(&str, Feature); 7] = [
     (ImagesServer::<ImagesApi>::NAME, Feature::Containerd),
     (InspectServer::<InspectApi>::NAME, Feature::Inspect),
     (SecretsServer::<SecretsApi>::NAME, Feature::Secrets),
     (TimersServer::<TimersApi>::NAME, Feature::Units),
+    (VolumesServer::<VolumesApi>::NAME, Feature::Volumes),
     (reflection::V1, Feature::Reflection),
     (reflection::V1_ALPHA, Feature::Reflection),
 ];

@@ -7,12 +7,14 @@
 use kelson_sys::ordered;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use kelson_runner::CgroupRoot;
 use kelson_services::ServicesError;
 use kelson_services::host::ReloadReport;
 use kelson_services::manager::Manager;
 use kelson_services::node_health::{HealthSpecs, NodeHealth};
 use kelson_services::state_store::{Kind, StateStore};
 use kelson_services::timers::{SUPPORTED, Timers};
+use kelson_services::volumes::{self, Volumes};
 use kelson_spec::{GroupSpec, Loaded, MachineReload, MachineSpec};
 
 /// Cheap to clone.
@@ -23,6 +25,8 @@ pub(super) struct Configuration {
     store: Option<StateStore>,
     /// Get the schedules of services again when the files are read again.
     timers: Option<&'static Timers>,
+    /// Get the plugins among the services again when the files are read again.
+    volumes: Option<(Volumes, Option<CgroupRoot>)>,
 }
 
 impl Configuration {
@@ -30,15 +34,27 @@ impl Configuration {
         loaded: &Loaded,
         store: Option<StateStore>,
         timers: Option<&'static Timers>,
+        volumes: Option<(Volumes, Option<CgroupRoot>)>,
     ) -> Configuration {
         let loaded = Loaded { services: Vec::new(), ..loaded.clone() };
-        Configuration { loaded: Arc::new(Mutex::new(loaded)), store, timers }
+        Configuration { loaded: Arc::new(Mutex::new(loaded)), store, timers, volumes }
     }
 
     /// From now on services are started by the schedules of their files.
     pub(super) fn arrange_timers(&self) {
         if SUPPORTED && let Some(timers) = self.timers {
             timers.arrange();
+        }
+    }
+
+    /// From now on the plugins are those of the services that there are.
+    pub(super) fn arrange_volumes(&self, manager: &Manager) {
+        if volumes::SUPPORTED
+            && let Some((volumes, cgroups)) = &self.volumes
+        {
+            let of =
+                |name: &str| cgroups.as_ref().and_then(|root| root.kernel_path_of(name)).unwrap_or_default();
+            volumes.arrange(manager, of);
         }
     }
 
@@ -81,6 +97,7 @@ impl Configuration {
         // Before it is written: a crash in between must not find the word of old checks for new ones.
         health.set_specs(specs);
         self.arrange_timers();
+        self.arrange_volumes(manager);
         *self.loaded() = next;
         self.write();
         match machine {

@@ -11,6 +11,7 @@ use kelson_services::node_health::NodeHealth;
 use kelson_services::prober::Prober;
 use kelson_services::state_store::{Kind, StateStore};
 use kelson_services::timers::Timers;
+use kelson_services::volumes::Volumes;
 use kelson_spec::Loaded;
 use kelson_spec::applied::Question;
 use kelson_spec::features::{Feature, MissingFeature, OWN};
@@ -48,6 +49,7 @@ pub(super) struct Context {
     pub(super) collector: Collector,
     pub(super) prober: Option<Prober>,
     pub(super) timers: Option<&'static Timers>,
+    pub(super) volumes: Option<Volumes>,
     pub(super) intents: Intents,
     pub(super) requests: mpsc::Receiver<HostRequest>,
     /// The configuration files, while the host runs.

@@ -9,7 +9,7 @@ use kelson_api::server::{ServerOptions, Vsock};
 use kelson_conditions::{Network, Sources};
 use kelson_proto::call::LOG_SOCKET;
 use kelson_services::admission::Admission;
-use kelson_services::builtins::{apid, logd};
+use kelson_services::builtins::{self, apid, logd};
 use kelson_services::collector::{Collector, Report};
 use kelson_services::events::EventLog;
 use kelson_services::groups::{self, Groups};
@@ -20,6 +20,7 @@ use kelson_services::run_end::RunEnd;
 use kelson_services::runners::Runners;
 use kelson_services::service_runner::gate::Registry;
 use kelson_services::service_runner::host_context::{HostContext, RunnerFactory, TURNS};
+use kelson_services::volumes::Volumes;
 use kelson_spec::features::{Feature, OWN};
 use kelson_spec::{Loaded, secrets};
 use tokio::sync::{mpsc, watch};
@@ -64,6 +65,7 @@ impl Incarnation {
         let (collector, reports) = log(options, &personalities, &mut environment, loaded)?;
         let probing = Probing::begin(&personalities, &loaded.machine);
         let registry = Registry::default();
+        let (volumes, volume_reports) = parts::volumes(options, &personalities, &loaded.machine).unzip();
         let (containers, images) =
             parts::containers(options, &personalities, &loaded.machine, &events, &registry).unzip();
         let runners = Arc::new(Runners {
@@ -73,7 +75,8 @@ impl Incarnation {
             probes: probing.probes(),
         });
         let logs = logd::Pipes { collector: collector.clone(), stdout: loaded.machine.stdout };
-        let manager = self.manager(&personalities, &environment, registry, runners, logs, loaded);
+        let manager =
+            self.manager(&personalities, &environment, registry, (runners, volumes.clone()), logs, loaded);
         manager.set_groups(&loaded.groups);
         if let Some(warning) = entrance::closed(&options.runtime_dir) {
             manager.warn(warning);
@@ -85,6 +88,9 @@ impl Incarnation {
         };
         logd::show(&manager, &events, collector.clone(), reports);
         let prober = probing.show(&manager, &events);
+        if let (Some(volumes), Some(reports)) = (volumes.clone(), volume_reports) {
+            builtins::volumes::show(&manager, &events, volumes, reports);
+        }
         let timers = parts::timers(options, &personalities, &loaded.machine, &manager, &events);
 
         let (host, requests) = self.host();
@@ -99,7 +105,10 @@ impl Incarnation {
         collector.admit_by(Arc::new(move |socket| judge.may_read_logs(socket)));
         let server = ServerOptions {
             manager: manager.clone(),
-            parts: images.into_iter().chain(parts::of_api(&personalities, &host, timers)).collect(),
+            parts: images
+                .into_iter()
+                .chain(parts::of_api(&personalities, &host, timers, volumes.clone()))
+                .collect(),
             health: health.clone(),
             host,
             admission,
@@ -123,7 +132,8 @@ impl Incarnation {
             self.intents.remember_in(store);
         }
         let later_mounts = keep_read_only(manager.clone(), personalities.clone());
-        let configuration = Configuration::new(loaded, store.clone(), timers);
+        let arranged = volumes.clone().map(|volumes| (volumes, cgroups.cloned()));
+        let configuration = Configuration::new(loaded, store.clone(), timers, arranged);
         let files = Files {
             personalities: personalities.clone(),
             options: Arc::new(options.clone()),
@@ -161,6 +171,7 @@ impl Incarnation {
             collector,
             prober,
             timers,
+            volumes,
             intents: self.intents.clone(),
             requests,
             renewing: Arc::default(),
@@ -177,7 +188,7 @@ impl Incarnation {
         personalities: &Personalities,
         environment: &Environment,
         registry: Registry,
-        runners: Arc<Runners>,
+        (runners, volumes): (Arc<Runners>, Option<Volumes>),
         logs: logd::Pipes,
         loaded: &Loaded,
     ) -> Manager {
@@ -192,7 +203,7 @@ impl Incarnation {
                 runtime: Arc::from(self.options.runtime_dir.as_path()),
                 ..Sources::new(personalities.tasks())
             },
-            runners: self.runners(personalities, &runners),
+            runners: self.runners(personalities, volumes, &runners),
             logs: Arc::new(logs),
             notify_directory: notify_directory(&self.options.runtime_dir),
             groups,
@@ -206,7 +217,12 @@ impl Incarnation {
     }
 
     /// The makers of runners, also of those for which something is made.
-    fn runners(&self, personalities: &Personalities, inner: &Arc<Runners>) -> Arc<dyn RunnerFactory> {
+    fn runners(
+        &self,
+        personalities: &Personalities,
+        volumes: Option<Volumes>,
+        inner: &Arc<Runners>,
+    ) -> Arc<dyn RunnerFactory> {
         let Options { state_dir, runtime_dir, .. } = &self.options;
         let mut runners: Arc<dyn RunnerFactory> = inner.clone();
         if const { OWN.has(Feature::Secrets) } {
@@ -218,7 +234,7 @@ impl Incarnation {
             });
         }
         if const { OWN.has(Feature::Units) } {
-            runners = Arc::new(UnitRunners { inner: runners, tasks: personalities.tasks() });
+            runners = Arc::new(UnitRunners { inner: runners, tasks: personalities.tasks(), volumes });
         }
         runners
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use kelson_api::server::{self, Part};
 use kelson_image::{Puller, PullerOptions, Unpacker, UnpackerOptions};
 use kelson_runner::{CgroupRoot, Containerd};
-use kelson_services::builtins::{containerd, probe, timers};
+use kelson_services::builtins::{self, containerd, probe, timers};
 use kelson_services::events::EventLog;
 use kelson_services::host::Host;
 use kelson_services::images::{ImageStore, PULLS, UNPACK};
@@ -16,9 +16,11 @@ use kelson_services::runners::Containers;
 use kelson_services::service_runner::gate::Registry;
 use kelson_services::service_runner::host_context::RunnerFactory;
 use kelson_services::timers::{SUPPORTED, Timers};
+use kelson_services::volumes::{self, Volumes};
 use kelson_spec::MachineSpec;
 use kelson_spec::features::{Feature, OWN};
 use kelson_spec::registries::RegistriesSpec;
+use kelson_spec::sources;
 use tokio::sync::mpsc;
 
 use super::launchers::Personalities;
@@ -141,11 +143,29 @@ pub(super) fn timers(
     }
 }
 
+/// Has plugins provide volumes, as long as PID 1 is there; its reports are shown later. `None`: the build lacks the feature.
+pub(super) fn volumes(
+    options: &Options,
+    personalities: &Personalities,
+    machine: &MachineSpec,
+) -> Option<(Volumes, mpsc::Receiver<volumes::Report>)> {
+    if volumes::SUPPORTED {
+        let layers = options.runtime_dir.join(sources::FOLDER);
+        let kind = builtins::volumes::kind(machine, &options.state_dir, &options.config, &layers);
+        let (handle, driver, reports) = Volumes::new(personalities.helpers(kind));
+        kelson_sys::spawn(driver);
+        Some((handle, reports))
+    } else {
+        None
+    }
+}
+
 /// Makes the other services of the API that the build has.
 pub(super) fn of_api(
     personalities: &Personalities,
     host: &Host,
     timers: Option<&'static Timers>,
+    volumes: Option<Volumes>,
 ) -> Vec<Part> {
     let mut parts = Vec::new();
     if const { OWN.has(Feature::Inspect) } {
@@ -157,6 +177,9 @@ pub(super) fn of_api(
     }
     if SUPPORTED {
         parts.extend(timers.map(server::timers));
+    }
+    if volumes::SUPPORTED {
+        parts.extend(volumes.map(server::volumes));
     }
     if const { OWN.has(Feature::Reflection) } {
         parts.extend(server::reflection());

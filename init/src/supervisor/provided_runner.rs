@@ -22,6 +22,14 @@ pub(super) trait Provision: Send {
         context: &mut RunContext,
     ) -> impl Future<Output = Result<(), RunnerError>> + Send;
 
+    /// Makes what is needed before anything else of the service is.
+    fn claim(&mut self) -> impl Future<Output = Result<(), RunnerError>> + Send {
+        std::future::ready(Ok(()))
+    }
+
+    /// An earlier incarnation of PID 1 has opened it.
+    fn resume(&mut self) {}
+
     /// Adds what is known of it to a run.
     fn describe(&mut self, running: Running) -> Running {
         running
@@ -60,7 +68,10 @@ impl<P: Provision> ProvidedRunner<P> {
 
 impl<P: Provision> Runner for ProvidedRunner<P> {
     fn open(&mut self) -> BoxFuture<'_, Result<(), RunnerError>> {
-        self.inner.open()
+        Box::pin(async move {
+            self.provision.claim().await?;
+            self.inner.open().await
+        })
     }
 
     fn run(&mut self, mut context: RunContext) -> BoxFuture<'_, Result<Running, RunnerError>> {
@@ -87,6 +98,9 @@ impl<P: Provision> Runner for ProvidedRunner<P> {
 
     fn attach(&mut self, attachment: Attachment) -> BoxFuture<'_, Result<Option<Running>, RunnerError>> {
         let run = attachment.run;
+        if attachment.opened {
+            self.provision.resume();
+        }
         Box::pin(async move {
             let running = self.inner.attach(attachment).await?;
             self.made = running.as_ref().map(|_| run);

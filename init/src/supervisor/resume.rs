@@ -70,6 +70,7 @@ impl Incarnation {
             context.replace_programs(&loaded);
             context.configuration.write();
         }
+        context.configuration.arrange_volumes(&context.manager);
         context.health.recovered();
         for child in making {
             processes.forget(child);

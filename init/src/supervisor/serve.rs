@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use kelson_services::builtins::program;
 use kelson_services::timers::SUPPORTED;
+use kelson_services::volumes;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -52,7 +53,7 @@ pub(super) async fn serve(
     }
     let (manager, collector, prober) =
         (context.manager.clone(), context.collector.clone(), context.prober.clone());
-    let timers = context.timers;
+    let (timers, volumes) = (context.timers, context.volumes.clone());
     let stopping = async {
         let last: Vec<&str> = program::last().collect();
         let stopped = manager.stop_all(deadline, &last).await;
@@ -61,6 +62,11 @@ pub(super) async fn serve(
         }
         if SUPPORTED && let Some(timers) = timers {
             timers.shutdown(Instant::now().checked_add(PROBE_TIMEOUT).unwrap_or(deadline)).await;
+        }
+        if volumes::SUPPORTED
+            && let Some(volumes) = volumes
+        {
+            volumes.shutdown(Instant::now().checked_add(PROBE_TIMEOUT).unwrap_or(deadline)).await;
         }
         // All checks have ended with their runs.
         if let Some(prober) = prober {

@@ -12,9 +12,11 @@ use kelson_services::ServicesError;
 use kelson_services::health::OwnCheck;
 use kelson_services::health::network::Network;
 use kelson_services::service_runner::host_context::{RunnerFactory, RunningProcess};
+use kelson_services::volumes::Volumes;
 use kelson_spec::ServiceSpec;
 use kelson_spec::service::{OwnNamespaces, SocketSpec};
 
+use super::claim_runner::with_claims;
 use super::directory_runner::with_directories;
 use super::input_runner::with_input;
 use super::ipc_runner::with_ipc_removed;
@@ -27,6 +29,8 @@ use crate::task::Request;
 /// Makes the runners of services, those with folders or a view of their own too.
 pub(super) struct UnitRunners<F: ?Sized> {
     pub(super) tasks: Arc<dyn Launcher>,
+    /// `None`: the build lacks the feature.
+    pub(super) volumes: Option<Volumes>,
     pub(super) inner: Arc<F>,
 }
 
@@ -44,7 +48,8 @@ impl<F: RunnerFactory + ?Sized> RunnerFactory for UnitRunners<F> {
         }
         let runner = with_ipc_removed(with_pid_file(runner, spec, &self.tasks), spec, &self.tasks);
         // Its folders come before its volumes, and both before the view: each may name those before it.
-        Ok(with_directories(with_volumes(runner, spec, &self.tasks), spec, &self.tasks))
+        let runner = with_directories(with_volumes(runner, spec, &self.tasks), spec, &self.tasks);
+        Ok(with_claims(runner, spec, self.volumes.as_ref()))
     }
 
     fn executor(

@@ -136,6 +136,11 @@ impl CgroupRoot {
         service_of_cgroup(below).map(str::to_owned)
     }
 
+    /// The cgroup of a service, as `/proc/PID/cgroup` names it. `None`: the kernel does not say where the services' are.
+    pub fn kernel_path_of(&self, service: &str) -> Option<String> {
+        Some(format!("{}/{service}", self.inner.kernel_path.as_deref()?))
+    }
+
     pub(super) fn folder(&self) -> BorrowedFd<'_> {
         self.inner.folder.as_fd()
     }

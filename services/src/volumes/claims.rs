@@ -1,0 +1,383 @@
+//! The plugins and the claims of all services, as `kelson-volumes` is to know them.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kelson_helper::supervisor::{self, Duty, End, Expectations, Next, Order, Reply, Status};
+use kelson_helper::transport::Packet;
+use kelson_proto::v1::volumes_command::Command as Message;
+use kelson_proto::v1::volumes_report::Report as Reported;
+use kelson_proto::v1::{
+    Volume, VolumeClaim, VolumeClaimNumber, VolumePlugin, VolumeProvider, VolumeStep, VolumeUse,
+    VolumesCommand, VolumesReport,
+};
+use nix::time::{ClockId, clock_gettime};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::Instant;
+
+use super::messages::of_step;
+
+/// While something is asked of it the helper may be silent for so long.
+const SILENCE: Duration = Duration::from_secs(10);
+
+/// The plugins of the host, by the paths of their sockets.
+pub type Plugins = BTreeMap<String, VolumePlugin>;
+/// The outcome of a claim or of a release.
+pub type Claimed = Result<(), Vec<VolumeStep>>;
+
+/// What is asked of the driver.
+pub enum Command {
+    Arrange(Plugins),
+    Claim { service: Arc<str>, uses: Vec<VolumeUse>, done: Option<oneshot::Sender<Claimed>> },
+    Release { service: Arc<str>, done: oneshot::Sender<Claimed> },
+    List(oneshot::Sender<Vec<Volume>>),
+    Providers(oneshot::Sender<Vec<VolumeProvider>>),
+    Restart,
+    Shutdown { deadline: Instant, done: oneshot::Sender<()> },
+}
+
+/// Something that an operator should know.
+pub struct Report {
+    /// `None`: of the helper itself.
+    pub service: Option<Arc<str>>,
+    pub message: String,
+}
+
+/// The helper as the built-in service `volumes` shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VolumesStatus {
+    pub helper: Status,
+    /// There are plugins or claims.
+    pub wanted: bool,
+    pub closing: bool,
+}
+
+/// What the helper is to know, and who waits for it.
+pub struct Claims {
+    plugins: Plugins,
+    claims: BTreeMap<Arc<str>, Claim>,
+    /// No claim is missing here that an earlier incarnation of PID 1 has made.
+    is_complete: bool,
+    /// Of the last claim or question.
+    number: u64,
+    questions: BTreeMap<u64, Question>,
+    was_wanted: bool,
+    publish: watch::Sender<VolumesStatus>,
+    reports: mpsc::Sender<Report>,
+}
+
+struct Claim {
+    number: u64,
+    uses: Vec<VolumeUse>,
+    phase: Phase,
+    /// They wait for the end of this phase.
+    waiting: Vec<oneshot::Sender<Claimed>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Claiming,
+    Claimed,
+    Releasing,
+}
+
+/// An answer that comes in parts.
+enum Question {
+    List(Vec<Volume>, oneshot::Sender<Vec<Volume>>),
+    Providers(Vec<VolumeProvider>, oneshot::Sender<Vec<VolumeProvider>>),
+}
+
+/// What the helper is to know. It becomes a message when it is sent, by what is true then.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outgoing {
+    Plugin(String),
+    WithoutPlugin(String),
+    Claim(Arc<str>),
+    Complete,
+    Question(u64),
+}
+
+impl Claims {
+    pub fn new(publish: watch::Sender<VolumesStatus>, reports: mpsc::Sender<Report>) -> Claims {
+        // Numbers of earlier incarnations are lower: none of them counted a claim for each microsecond.
+        let since_boot = clock_gettime(ClockId::CLOCK_BOOTTIME).map(Duration::from).unwrap_or_default();
+        Claims {
+            plugins: Plugins::new(),
+            claims: BTreeMap::new(),
+            is_complete: false,
+            number: u64::try_from(since_boot.as_micros()).unwrap_or_default(),
+            questions: BTreeMap::new(),
+            was_wanted: false,
+            publish,
+            reports,
+        }
+    }
+
+    fn next_number(&mut self) -> u64 {
+        self.number = self.number.saturating_add(1);
+        self.number
+    }
+
+    /// Takes up a request, and returns what a running helper has to be sent for it.
+    pub fn take(&mut self, command: Command) -> Vec<Outgoing> {
+        match command {
+            Command::Arrange(plugins) => self.arrange(plugins),
+            Command::Claim { service, uses, done } => self.claim(service, uses, done),
+            Command::Release { service, done } => self.release(service, done),
+            Command::List(done) => self.question(Question::List(Vec::new(), done)),
+            Command::Providers(done) => self.question(Question::Providers(Vec::new(), done)),
+            Command::Restart | Command::Shutdown { .. } => Vec::new(),
+        }
+    }
+
+    fn arrange(&mut self, plugins: Plugins) -> Vec<Outgoing> {
+        let before = std::mem::replace(&mut self.plugins, plugins);
+        let gone = before.keys().filter(|socket| !self.plugins.contains_key(*socket));
+        let mut outgoing: Vec<Outgoing> = gone.cloned().map(Outgoing::WithoutPlugin).collect();
+        let new = self.plugins.iter().filter(|(socket, plugin)| before.get(*socket) != Some(plugin));
+        outgoing.extend(new.map(|(socket, _)| Outgoing::Plugin(socket.clone())));
+        if !std::mem::replace(&mut self.is_complete, true) {
+            outgoing.push(Outgoing::Complete);
+        }
+        outgoing
+    }
+
+    fn claim(
+        &mut self,
+        service: Arc<str>,
+        uses: Vec<VolumeUse>,
+        done: Option<oneshot::Sender<Claimed>>,
+    ) -> Vec<Outgoing> {
+        if let Some(claim) = self.claims.get_mut(&service).filter(|claim| claim.uses == uses) {
+            match claim.phase {
+                Phase::Claimed => {
+                    let _ = done.map(|done| done.send(Ok(())));
+                    return Vec::new();
+                }
+                Phase::Claiming => {
+                    claim.waiting.extend(done);
+                    return Vec::new();
+                }
+                Phase::Releasing => {}
+            }
+        }
+        let number = self.next_number();
+        // Whoever waited for the end of an earlier claim of the service waits no more: it claims again.
+        let claim = Claim { number, uses, phase: Phase::Claiming, waiting: done.into_iter().collect() };
+        self.claims.insert(Arc::clone(&service), claim);
+        vec![Outgoing::Claim(service)]
+    }
+
+    fn release(&mut self, service: Arc<str>, done: oneshot::Sender<Claimed>) -> Vec<Outgoing> {
+        let Some(claim) = self.claims.get_mut(&service) else {
+            let _ = done.send(Ok(()));
+            return Vec::new();
+        };
+        let is_new = std::mem::replace(&mut claim.phase, Phase::Releasing) != Phase::Releasing;
+        if is_new {
+            claim.waiting.clear();
+        }
+        claim.waiting.push(done);
+        is_new.then_some(Outgoing::Claim(service)).into_iter().collect()
+    }
+
+    fn question(&mut self, question: Question) -> Vec<Outgoing> {
+        if !self.is_wanted() {
+            question.answer();
+            return Vec::new();
+        }
+        let number = self.next_number();
+        self.questions.insert(number, question);
+        vec![Outgoing::Question(number)]
+    }
+
+    fn is_wanted(&self) -> bool {
+        !self.plugins.is_empty() || !self.claims.is_empty()
+    }
+
+    /// Whether there is something to do by now; `None`: as before.
+    pub fn became_wanted(&mut self) -> Option<bool> {
+        let is_wanted = self.is_wanted();
+        if std::mem::replace(&mut self.was_wanted, is_wanted) == is_wanted {
+            return None;
+        }
+        self.publish.send_modify(|status| status.wanted = is_wanted);
+        Some(is_wanted)
+    }
+
+    /// The host stops, and all services have.
+    pub fn close(&mut self) {
+        self.claims.clear();
+        self.questions.clear();
+        self.publish.send_modify(|status| status.closing = true);
+    }
+
+    /// `service`: empty where it is of none.
+    fn report(&self, service: &str, message: String) {
+        let service = (!service.is_empty()).then(|| Arc::from(service));
+        // The receiver is slow or gone; the failure is in the answer to the claim too.
+        let _ = self.reports.try_send(Report { service, message });
+    }
+
+    fn claimed(&mut self, service: &str, number: u64, failures: Vec<VolumeStep>) -> Option<Outgoing> {
+        let claim = self.claims.get_mut(service)?;
+        if claim.number != number || claim.phase != Phase::Claiming {
+            return None;
+        }
+        let failed = !failures.is_empty();
+        // The helper has undone a claim that failed; it answers a release at once.
+        claim.phase = if failed { Phase::Releasing } else { Phase::Claimed };
+        for done in std::mem::take(&mut claim.waiting) {
+            let _ = done.send(if failed { Err(failures.clone()) } else { Ok(()) });
+        }
+        failed.then(|| Outgoing::Claim(Arc::from(service)))
+    }
+
+    fn released(&mut self, service: &str, number: u64, failures: &[VolumeStep]) {
+        let is_it = |claim: &Claim| claim.number == number && claim.phase == Phase::Releasing;
+        if !self.claims.get(service).is_some_and(is_it) {
+            return;
+        }
+        for done in self.claims.remove(service).into_iter().flat_map(|claim| claim.waiting) {
+            let _ = done.send(if failures.is_empty() { Ok(()) } else { Err(failures.to_vec()) });
+        }
+    }
+
+    fn answered(&mut self, number: u64, part: impl FnOnce(&mut Question), more: bool) {
+        if let Some(question) = self.questions.get_mut(&number) {
+            part(question);
+        }
+        if !more && let Some(question) = self.questions.remove(&number) {
+            question.answer();
+        }
+    }
+}
+
+impl Question {
+    fn answer(self) {
+        // The one who asked may be gone.
+        match self {
+            Question::List(volumes, done) => _ = done.send(volumes),
+            Question::Providers(providers, done) => _ = done.send(providers),
+        }
+    }
+}
+
+impl Expectations for Claims {
+    fn silence(&self) -> Option<Duration> {
+        let is_asked = self.claims.values().any(|claim| claim.phase != Phase::Claimed);
+        (is_asked || !self.questions.is_empty()).then_some(SILENCE)
+    }
+}
+
+impl Duty for Claims {
+    type Order = Outgoing;
+    type Command = VolumesCommand;
+    type Report = VolumesReport;
+
+    fn orders(&self) -> Vec<Outgoing> {
+        let plugins = self.plugins.keys().cloned().map(Outgoing::Plugin);
+        let mut orders: Vec<Outgoing> = plugins.collect();
+        orders.extend(self.claims.keys().cloned().map(Outgoing::Claim));
+        orders.extend(self.is_complete.then_some(Outgoing::Complete));
+        orders.extend(self.questions.keys().copied().map(Outgoing::Question));
+        orders
+    }
+
+    fn command(
+        &mut self,
+        order: &Order<Outgoing>,
+        _now: Instant,
+    ) -> Option<(VolumesCommand, Vec<BorrowedFd<'_>>)> {
+        let command = match order {
+            Order::Ping => Message::Ping(supervisor::ping()),
+            Order::Stop { within } => Message::Stop(supervisor::stop(*within)),
+            Order::Own(Outgoing::Plugin(socket)) => Message::Plugin(self.plugins.get(socket)?.clone()),
+            Order::Own(Outgoing::WithoutPlugin(socket)) => {
+                if self.plugins.contains_key(socket) {
+                    return None;
+                }
+                Message::WithoutPlugin(socket.clone())
+            }
+            Order::Own(Outgoing::Claim(service)) => {
+                let claim = self.claims.get(service)?;
+                let (service, number) = (service.to_string(), claim.number);
+                match claim.phase {
+                    Phase::Releasing => Message::Release(VolumeClaimNumber { service, number }),
+                    Phase::Claiming | Phase::Claimed => {
+                        Message::Claim(VolumeClaim { service, number, volumes: claim.uses.clone() })
+                    }
+                }
+            }
+            Order::Own(Outgoing::Complete) => Message::Complete(true),
+            Order::Own(Outgoing::Question(number)) => match self.questions.get(number)? {
+                Question::List(..) => Message::List(*number),
+                Question::Providers(..) => Message::Providers(*number),
+            },
+        };
+        Some((VolumesCommand { command: Some(command) }, Vec::new()))
+    }
+
+    fn sent(&mut self, order: Order<Outgoing>, result: io::Result<()>, _now: Instant) {
+        if let (Order::Own(order), Err(error)) = (order, result) {
+            self.report("", format!("kelson-volumes cannot be sent {order:?}: {error}"));
+        }
+    }
+
+    fn received(&mut self, packet: Packet<VolumesReport>, _now: Instant) -> Reply<Outgoing> {
+        match packet.message.report {
+            Some(Reported::Pong(pong)) => return Reply::Pong(pong),
+            Some(Reported::Claimed(claimed)) => {
+                let order = self.claimed(&claimed.service, claimed.number, claimed.failures);
+                return order.map_or(Reply::Nothing, Reply::Order);
+            }
+            Some(Reported::Released(released)) => {
+                self.released(&released.service, released.number, &released.failures);
+            }
+            Some(Reported::Step(step)) => {
+                self.report(&step.service, of_step(&step));
+            }
+            Some(Reported::List(list)) => {
+                let part = |question: &mut Question| {
+                    if let Question::List(volumes, _) = question {
+                        volumes.extend(list.volumes);
+                    }
+                };
+                self.answered(list.number, part, list.more);
+            }
+            Some(Reported::Providers(list)) => {
+                let part = |question: &mut Question| {
+                    if let Question::Providers(providers, _) = question {
+                        providers.extend(list.providers);
+                    }
+                };
+                self.answered(list.number, part, list.more);
+            }
+            Some(Reported::Trouble(text)) => self.report("", text),
+            None => {}
+        }
+        Reply::Nothing
+    }
+
+    fn up(&mut self, _now: Instant) {}
+
+    fn ended(&mut self, end: &End, _now: Instant) {
+        // The next one is asked again, and answers from the start.
+        for question in self.questions.values_mut() {
+            match question {
+                Question::List(volumes, _) => volumes.clear(),
+                Question::Providers(providers, _) => providers.clear(),
+            }
+        }
+        if matches!(end.next, Next::After(_) | Next::Retry(_)) {
+            self.report("", format!("replaced: {}; no claim is lost", end.how));
+        }
+    }
+
+    fn publish(&mut self, helper: &Status) {
+        self.publish.send_modify(|status| status.helper = helper.clone());
+    }
+}
