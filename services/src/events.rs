@@ -13,7 +13,7 @@ use std::time::SystemTime;
 
 use tokio::sync::watch;
 
-use crate::model::{Event, State};
+use crate::model::{Details, Event, State};
 use crate::state_store::{EVENTS as KEPT, StateStore};
 
 /// How many of them are kept of one service.
@@ -149,6 +149,18 @@ impl EventLog {
 
     /// Adds an event: to the ring, the state on disk, the kernel log and the followers. Returns its number.
     pub fn add(&self, service: &Arc<str>, state: State, message: impl Into<Arc<str>>, run: u64) -> u64 {
+        self.add_detailed(service, state, message, run, None)
+    }
+
+    /// As [`Self::add`], with what the message says for programs.
+    pub fn add_detailed(
+        &self,
+        service: &Arc<str>,
+        state: State,
+        message: impl Into<Arc<str>>,
+        run: u64,
+        details: Details,
+    ) -> u64 {
         let mut ring = self.ring();
         let seq = ring.next;
         ring.next = seq.saturating_add(1);
@@ -159,6 +171,7 @@ impl EventLog {
             state,
             message: message.into(),
             run,
+            details,
         };
         let slot = if ring.events.len() < KEPT { ring.take_free() } else { ring.evict() };
         let slot = slot.unwrap_or_default();

@@ -18,7 +18,7 @@ pub use crate::events::EventBatch;
 use crate::events::EventLog;
 use crate::groups::GroupRestarts;
 pub use crate::metrics::Usage;
-use crate::model::{Event, Snapshot, State};
+use crate::model::{Details, Event, Snapshot, State};
 use crate::run_end::{ServiceEnd, exit_status};
 use crate::service_runner::gate::Registry;
 use crate::service_runner::host_context::HostContext;
@@ -288,8 +288,13 @@ impl Manager {
 
     /// Tells an event of a service that changes nothing of its state.
     pub fn service_event(&self, name: &str, message: &str) {
+        self.detailed_event(name, message, None);
+    }
+
+    /// As [`Self::service_event`], with what the message says for programs.
+    pub fn detailed_event(&self, name: &str, message: &str, details: Details) {
         let (state, run) = self.get(name).map(|now| (now.state, now.run)).unwrap_or_default();
-        self.log().add(&Arc::from(name), state, message, run);
+        self.log().add_detailed(&Arc::from(name), state, message, run, details);
     }
 
     /// Returns once every service that the boot starts has been up or down: a one-shot that still runs is neither. Not

@@ -312,7 +312,12 @@ pub struct Event {
     pub state: State,
     pub message: Arc<str>,
     pub run: u64,
+    /// What the message says, for programs.
+    pub details: Details,
 }
+
+/// Names and values, sorted by name. `None`: most events have none.
+pub type Details = Option<Arc<[(String, String)]>>;
 
 /// How a check of a service stands, in the present run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -142,6 +142,7 @@ mod tests {
                 state: State::Running,
                 message: "".into(),
                 run: 1,
+                details: None,
             };
             ring.1.push(event);
             if ring.1.len() > 8 {

@@ -84,6 +84,7 @@ pub fn event(event: &Event) -> v1::Event {
         state: event.state.number(),
         message: event.message.to_string(),
         run: event.run,
+        details: event.details.iter().flat_map(|details| details.iter().cloned()).collect(),
     }
 }
 

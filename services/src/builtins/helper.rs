@@ -10,7 +10,7 @@ use tokio::sync::{mpsc, watch};
 
 use crate::events::EventLog;
 use crate::manager::{Manager, SupervisedHelper};
-use crate::model::{Snapshot, State, wall};
+use crate::model::{Details, Snapshot, State, wall};
 
 /// A helper as a service, whose supervisor publishes `S` and reports `R`.
 pub struct HelperService<S, R> {
@@ -19,8 +19,8 @@ pub struct HelperService<S, R> {
     /// The service as the status has it, on a host that is stopping or is not.
     pub snapshot: fn(&S, bool) -> Snapshot,
     pub reports: mpsc::Receiver<R>,
-    /// The service that a report is about, and the message of its event.
-    pub event: fn(R) -> (Arc<str>, String),
+    /// The service that a report is about, and the message and the details of its event.
+    pub event: fn(R) -> (Arc<str>, String, Details),
     /// An operator's restart.
     pub restart: Box<dyn Fn() + Send + Sync>,
 }
@@ -63,8 +63,8 @@ impl<S: Send + Sync + 'static, R: Send + 'static> HelperService<S, R> {
         });
         kelson_sys::spawn(async move {
             while let Some(report) = reports.recv().await {
-                let (service, message) = event(report);
-                reported_to.service_event(&service, &message);
+                let (service, message, details) = event(report);
+                reported_to.detailed_event(&service, &message, details);
             }
         });
     }

@@ -98,7 +98,10 @@ pub fn show(manager: &Manager, events: &EventLog, collector: Collector, reports:
         status: collector.status(),
         snapshot: |status: &LogdStatus, closing| helper::snapshot(NAME, &status.helper, true, closing),
         reports,
-        event,
+        event: |report| {
+            let (service, message) = event(report);
+            (service, message, None)
+        },
         restart: Box::new(move || collector.restart()),
     };
     service.show(manager, events);

@@ -119,7 +119,7 @@ pub fn show(manager: &Manager, events: &EventLog, prober: Prober, reports: mpsc:
         status: prober.status(),
         snapshot,
         reports,
-        event: |report| (Arc::from(NAME), sentence(&report)),
+        event: |report| (Arc::from(NAME), sentence(&report), None),
         restart: Box::new(move || prober.restart()),
     };
     service.show(manager, events);

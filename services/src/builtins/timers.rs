@@ -45,7 +45,7 @@ pub fn show(manager: &Manager, events: &EventLog, timers: &'static Timers, repor
             ..helper::snapshot(NAME, &status.helper, status.schedules > 0 && !status.closing, closing)
         },
         reports,
-        event: |text| (Arc::from(NAME), text),
+        event: |text| (Arc::from(NAME), text, None),
         restart: Box::new(|| timers.restart()),
     };
     service.show(manager, events);

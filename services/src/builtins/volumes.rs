@@ -49,7 +49,9 @@ pub fn show(manager: &Manager, events: &EventLog, volumes: Volumes, reports: mps
             ..helper::snapshot(NAME, &status.helper, status.wanted && !status.closing, closing)
         },
         reports,
-        event: |Report { service, message }| (service.unwrap_or_else(|| Arc::from(NAME)), message),
+        event: |Report { service, message, details }| {
+            (service.unwrap_or_else(|| Arc::from(NAME)), message, details)
+        },
         restart: Box::new(move || volumes.restart()),
     };
     service.show(manager, events);

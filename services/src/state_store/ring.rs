@@ -1,5 +1,6 @@
 //! The two rings: the events of the host, and the exits of its last children.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -13,7 +14,7 @@ use super::StateStore;
 use super::file::{Found, seal, unseal};
 use super::numbers::{Numbered as _, nanos};
 use super::part::{EXITS, Part};
-use crate::model::{Event, State};
+use crate::model::{Details, Event, State};
 
 pub const EVENT_SLOT: usize = Part::Events.slot();
 /// The length to which a long text is cut: with all other fields the slot is full then.
@@ -55,15 +56,19 @@ impl StateStore {
         let since = event.time.duration_since(UNIX_EPOCH).unwrap_or_default();
         // The whole text is in the kernel log; what must survive is the number.
         let room = TEXT.saturating_sub(event.service.len());
-        let record = stored::EventRecord {
+        let mut record = stored::EventRecord {
             seq: event.seq,
             nanos: nanos(since),
             service: event.service.to_string(),
             state: event.state.number(),
             run: event.run,
             message: start_of(&event.message, room).to_owned(),
+            details: event.details.iter().flat_map(|details| details.iter().cloned()).collect(),
         };
-        let bytes = seal(event.seq, &record.encode_to_vec(), EVENT_SLOT);
+        let bytes = seal(event.seq, &record.encode_to_vec(), EVENT_SLOT).or_else(|| {
+            record.details.clear();
+            seal(event.seq, &record.encode_to_vec(), EVENT_SLOT)
+        });
         self.put(Part::Events, slot, "an event", bytes.as_deref());
     }
 
@@ -78,6 +83,12 @@ impl StateStore {
         let index = number.checked_rem(EXITS as u64).unwrap_or_default();
         self.put(Part::Exits, index, "how a child ended", bytes.as_deref());
     }
+}
+
+fn details(stored: HashMap<String, String>) -> Details {
+    let mut details: Vec<(String, String)> = stored.into_iter().collect();
+    ordered::sort(&mut details);
+    (!details.is_empty()).then(|| details.into())
 }
 
 /// The events that are whole with their slots, in the order of their numbers.
@@ -96,6 +107,7 @@ pub(super) fn events(found: &Found) -> Vec<(u64, Event)> {
                 state: State::of_number(record.state).unwrap_or_default(),
                 message: Arc::from(record.message),
                 run: record.run,
+                details: details(record.details),
             };
             (slot, event)
         })

@@ -392,6 +392,7 @@ fn event(seq: u64, message: String) -> Event {
         state: State::Failed,
         message: Arc::from(message),
         run: 1,
+        details: Some(Arc::from([("step".to_owned(), "NodeStageVolume".to_owned())])),
     }
 }
 

@@ -18,7 +18,8 @@ use nix::time::{ClockId, clock_gettime};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
-use super::messages::of_step;
+use super::messages::{details_of_step, of_step};
+use crate::model::Details;
 
 /// While something is asked of it the helper may be silent for so long.
 const SILENCE: Duration = Duration::from_secs(10);
@@ -44,6 +45,7 @@ pub struct Report {
     /// `None`: of the helper itself.
     pub service: Option<Arc<str>>,
     pub message: String,
+    pub details: Details,
 }
 
 /// The helper as the built-in service `volumes` shows it.
@@ -216,10 +218,10 @@ impl Claims {
     }
 
     /// `service`: empty where it is of none.
-    fn report(&self, service: &str, message: String) {
+    fn report(&self, service: &str, message: String, details: Details) {
         let service = (!service.is_empty()).then(|| Arc::from(service));
         // The receiver is slow or gone; the failure is in the answer to the claim too.
-        let _ = self.reports.try_send(Report { service, message });
+        let _ = self.reports.try_send(Report { service, message, details });
     }
 
     fn claimed(&mut self, service: &str, number: u64, failures: Vec<VolumeStep>) -> Option<Outgoing> {
@@ -323,7 +325,7 @@ impl Duty for Claims {
 
     fn sent(&mut self, order: Order<Outgoing>, result: io::Result<()>, _now: Instant) {
         if let (Order::Own(order), Err(error)) = (order, result) {
-            self.report("", format!("kelson-volumes cannot be sent {order:?}: {error}"));
+            self.report("", format!("kelson-volumes cannot be sent {order:?}: {error}"), None);
         }
     }
 
@@ -338,7 +340,7 @@ impl Duty for Claims {
                 self.released(&released.service, released.number, &released.failures);
             }
             Some(Reported::Step(step)) => {
-                self.report(&step.service, of_step(&step));
+                self.report(&step.service, of_step(&step), details_of_step(&step));
             }
             Some(Reported::List(list)) => {
                 let part = |question: &mut Question| {
@@ -356,7 +358,7 @@ impl Duty for Claims {
                 };
                 self.answered(list.number, part, list.more);
             }
-            Some(Reported::Trouble(text)) => self.report("", text),
+            Some(Reported::Trouble(text)) => self.report("", text, None),
             None => {}
         }
         Reply::Nothing
@@ -373,7 +375,7 @@ impl Duty for Claims {
             }
         }
         if matches!(end.next, Next::After(_) | Next::Retry(_)) {
-            self.report("", format!("replaced: {}; no claim is lost", end.how));
+            self.report("", format!("replaced: {}; no claim is lost", end.how), None);
         }
     }
 

@@ -7,6 +7,8 @@ use kelson_proto::v1::VolumeStep;
 use kelson_sys::text::harmless;
 use kelson_sys::units;
 
+use crate::model::Details;
+
 /// A sentence with the volume, the plugin, the step and its outcome, without control characters.
 pub fn of_step(step: &VolumeStep) -> String {
     let VolumeStep { name, volume, plugin, volume_id, attempt, failure, again_ms, .. } = step;
@@ -29,6 +31,20 @@ pub fn of_step(step: &VolumeStep) -> String {
         let _ = write!(text, ", again in {}", units::duration(Duration::from_millis(u64::from(*again))));
     }
     harmless(&text, Some('\u{fffd}')).collect()
+}
+
+/// The same for programs.
+pub fn details_of_step(step: &VolumeStep) -> Details {
+    let attempt = step.attempt.to_string();
+    let all = [
+        ("attempt", attempt.as_str()),
+        ("plugin_id", &step.plugin),
+        ("step", &step.step),
+        ("volume", &step.volume),
+        ("volume_id", &step.volume_id),
+    ];
+    let known = all.into_iter().filter(|(_, value)| !value.is_empty());
+    Some(known.map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
 }
 
 #[cfg(test)]

@@ -25,9 +25,11 @@ views! {
     v1::ReloadResponse: report {
         added, started, stopped, changed, next_run, faulty, groups, applied, waiting, errors,
     }
-    // `service`: empty for the host itself. `state`: empty where no service is meant.
+    // `service`: empty for the host itself. `state`: empty where no service is meant. `details`: what the message says, for
+    // programs; null where it has none.
     v1::Event: event {
         seq, time, service, state: if event.service.is_empty() { "" } else { state_name(event.state()) }, message,
+        details: (!event.details.is_empty()).then(|| event.details.iter().collect::<BTreeMap<_, _>>()),
     }
     // Another try to run a service. `restart_in_ms`: null unless its state is backoff. `budget`: empty where that does
     // not count.

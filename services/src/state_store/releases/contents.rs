@@ -159,6 +159,7 @@ pub(super) fn events() -> Vec<Event> {
         state,
         message: Arc::from(format!("event {seq}")),
         run: seq + 100,
+        details: None,
     };
     (7..).zip(states).map(event).collect()
 }
