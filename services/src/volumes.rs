@@ -15,6 +15,8 @@ use std::time::Duration;
 
 use kelson_helper::supervisor::{self, AnswerTimes, Policy, Status, Supervisor, Wake};
 use kelson_helper::{BoxFuture, Launcher};
+use kelson_proto::v1::volume_action::Action;
+use kelson_proto::v1::volume_action_done::Answer;
 use kelson_proto::v1::{Volume, VolumePlugin, VolumeProvider, VolumeUse};
 use kelson_runner::RunnerError;
 use kelson_spec::ServiceSpec;
@@ -35,6 +37,9 @@ const NOTHING: &str = "no service is a storage plugin or uses one";
 const RELEASE: Duration = Duration::from_secs(60);
 /// A plugin that hangs is in the answer too.
 const QUESTION: Duration = Duration::from_secs(30);
+/// A plugin may copy the data of a volume.
+const ACTION: Duration = Duration::from_secs(300);
+const NO_PLUGIN: &str = "no service of this host is a storage plugin";
 const POLICY: Policy = Policy {
     answer: AnswerTimes { usual: Duration::from_secs(10), first: Duration::from_secs(10) },
     pause: Duration::ZERO,
@@ -112,6 +117,24 @@ impl Volumes {
     /// The helper does not answer.
     pub async fn providers(&self) -> Result<Vec<VolumeProvider>, NoAnswer> {
         self.question(Command::Providers).await
+    }
+
+    /// Has a plugin make, delete or expand the volume itself.
+    ///
+    /// # Errors
+    /// A sentence that names volume, plugin, step and answer.
+    pub async fn act(&self, action: Action) -> Result<Option<Answer>, RunnerError> {
+        let (done, answer) = oneshot::channel();
+        self.send(Command::Act { action, done });
+        let done = match tokio::time::timeout(ACTION, answer).await {
+            Ok(Ok(done)) => done,
+            Ok(Err(_)) if !self.status.borrow().wanted => return Err(RunnerError::new(NO_PLUGIN)),
+            Ok(Err(_)) | Err(_) => return Err(RunnerError::new(NoAnswer.to_string())),
+        };
+        match done.failure {
+            Some(step) => Err(RunnerError::new(messages::of_step(&step))),
+            None => Ok(done.answer),
+        }
     }
 
     pub fn status(&self) -> watch::Receiver<VolumesStatus> {

@@ -1,6 +1,8 @@
 //! The service Volumes: the volumes of plugins that services use, and the plugins.
 
 use kelson_proto::v1;
+use kelson_proto::v1::volume_action::Action;
+use kelson_proto::v1::volume_action_done::Answer;
 use kelson_proto::v1::volumes_server;
 use kelson_services::volumes::{NoAnswer, Volumes};
 use tonic::{Request, Response, Status};
@@ -26,6 +28,44 @@ impl volumes_server::Volumes for VolumesApi {
         let providers = self.volumes.providers().await.map_err(silent)?;
         Ok(Response::new(v1::ListVolumeProvidersResponse { providers }))
     }
+
+    async fn create(
+        &self,
+        request: Request<v1::CreateVolumeRequest>,
+    ) -> Result<Response<v1::CreateVolumeResponse>, Status> {
+        match self.act(Action::Create(request.into_inner())).await? {
+            Some(Answer::Created(created)) => Ok(Response::new(created)),
+            _ => Err(senseless()),
+        }
+    }
+
+    async fn delete(
+        &self,
+        request: Request<v1::DeleteVolumeRequest>,
+    ) -> Result<Response<v1::DeleteVolumeResponse>, Status> {
+        self.act(Action::Delete(request.into_inner())).await?;
+        Ok(Response::new(v1::DeleteVolumeResponse {}))
+    }
+
+    async fn expand(
+        &self,
+        request: Request<v1::ExpandVolumeRequest>,
+    ) -> Result<Response<v1::ExpandVolumeResponse>, Status> {
+        match self.act(Action::Expand(request.into_inner())).await? {
+            Some(Answer::Expanded(expanded)) => Ok(Response::new(expanded)),
+            _ => Err(senseless()),
+        }
+    }
+}
+
+impl VolumesApi {
+    async fn act(&self, action: Action) -> Result<Option<Answer>, Status> {
+        self.volumes.act(action).await.map_err(|error| Status::failed_precondition(error.message))
+    }
+}
+
+fn senseless() -> Status {
+    Status::internal("kelson-volumes answered something that was not asked")
 }
 
 fn silent(error: NoAnswer) -> Status {

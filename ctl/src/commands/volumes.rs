@@ -1,23 +1,33 @@
 //! `volumes`: the volumes of storage plugins that services use, and the plugins.
 
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::time::Duration;
 
 use kelson_proto::v1::{
+    CreateVolumeRequest, CreateVolumeResponse, DeleteVolumeRequest, ExpandVolumeRequest,
     ListVolumeProvidersRequest, ListVolumesRequest, Volume, VolumeProvider, VolumeStage, VolumeUser,
 };
 
+use kelson_spec::units;
+
 use crate::call::{Call, Run};
 use crate::failure::{Failure, answer_within};
-use crate::output::{Page, Table, Tone, cell, or_dash, some, toned, views};
+use crate::output::{
+    Page, Table, Tone, cell, escape, object, or_dash, print, size as shown_size, some, toned, views,
+};
 
 /// A plugin that hangs is in the answer too.
 const TIMEOUT: Duration = Duration::from_secs(60);
+/// A plugin may have much to copy.
+const ACTION: Duration = Duration::from_secs(310);
 
-/// List the volumes of storage plugins, and the plugins
+/// The volumes of storage plugins, and the plugins
 ///
 /// Examples:
 ///   kelsonctl volumes list
 ///   kelsonctl volumes providers
+///   kelsonctl volumes create db-data --size 10Gi
 #[derive(Debug, Clone, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub struct Arguments {
@@ -42,6 +52,48 @@ enum Action {
     ///   kelsonctl volumes providers -o json | jq '.[].capabilities'
     #[command(verbatim_doc_comment)]
     Providers {},
+    /// Make the volume that a file describes
+    ///
+    /// The file stays as it is: where the plugin gives the volume an id or a
+    /// context of its own, the command shows what to write into the file.
+    ///
+    /// Examples:
+    ///   kelsonctl volumes create db-data --size 10Gi
+    #[command(verbatim_doc_comment)]
+    Create {
+        /// The name of the file of the volume
+        #[arg(value_name = "NAME")]
+        volume: String,
+        /// How large it is at least; without it the plugin decides
+        #[arg(long, value_name = "SIZE", value_parser = bytes)]
+        size: Option<u64>,
+    },
+    /// Delete a volume, with its data
+    ///
+    /// Examples:
+    ///   kelsonctl volumes delete db-data --yes
+    #[command(verbatim_doc_comment)]
+    Delete {
+        /// The name of the file of the volume
+        #[arg(value_name = "NAME")]
+        volume: String,
+        /// Do not ask first
+        #[arg(short, long)]
+        yes: bool,
+    },
+    /// Make a volume larger, also while services use it
+    ///
+    /// Examples:
+    ///   kelsonctl volumes expand db-data 20Gi
+    #[command(verbatim_doc_comment)]
+    Expand {
+        /// The name of the file of the volume
+        #[arg(value_name = "NAME")]
+        volume: String,
+        /// How large it is at least
+        #[arg(value_parser = bytes)]
+        size: u64,
+    },
 }
 
 /// One use of a volume.
@@ -68,9 +120,22 @@ views! {
         capabilities, node_id: some(&provider.node_id), most_volumes: most(provider),
         topology: topology(provider), error: some(&provider.error),
     }
+    // `size`: null where the plugin does not say. `matches`: the file of the volume has this id and this context.
+    CreateVolumeResponse: created {
+        id, size: Some(created.size).filter(|size| *size > 0), context: created.context.iter().collect::<BTreeMap<_, _>>(),
+        matches,
+    }
 }
 
 impl Run for Arguments {
+    fn several(&self) -> bool {
+        matches!(self.action, Action::List {} | Action::Providers {})
+    }
+
+    fn confirmed(&self) -> Option<&'static str> {
+        matches!(self.action, Action::Delete { yes: false, .. }).then_some("Delete the volume at")
+    }
+
     async fn run(self, call: &Call) -> Result<(), Failure> {
         let mut volumes = call.client()?.volumes();
         match self.action {
@@ -84,8 +149,47 @@ impl Run for Arguments {
                 let providers = answer_within(TIMEOUT, asked).await?.providers;
                 call.show(&providers, || Page::Table(of_providers(&providers)))
             }
+            Action::Create { volume, size } => {
+                let request = CreateVolumeRequest { name: volume, size: size.unwrap_or_default() };
+                let name = request.name.clone();
+                let created = answer_within(ACTION, volumes.create(request)).await?;
+                print(&call.item(&created, || made(&name, &created))?)
+            }
+            Action::Delete { volume, yes: _ } => {
+                let request = DeleteVolumeRequest { name: volume.clone() };
+                answer_within(ACTION, volumes.delete(request)).await?;
+                print(
+                    &call.item(&object!(name: volume), || {
+                        format!("volume {} is deleted\n", escape(&volume))
+                    })?,
+                )
+            }
+            Action::Expand { volume, size } => {
+                let request = ExpandVolumeRequest { name: volume.clone(), size };
+                let bytes = answer_within(ACTION, volumes.expand(request)).await?.size;
+                print(&call.item(&object!(name: volume, size: bytes), || {
+                    format!("volume {} has {}\n", escape(&volume), shown_size(bytes))
+                })?)
+            }
         }
     }
+}
+
+/// What a volume that was made is, and what its file has to say.
+fn made(name: &str, created: &CreateVolumeResponse) -> String {
+    let size = if created.size > 0 { format!(" with {}", shown_size(created.size)) } else { String::new() };
+    let mut text = format!("volume {} is made{size}\n", escape(name));
+    if !created.matches {
+        text.push_str("its file has to say:\n");
+        let _ = writeln!(text, "  id: {}", escape(&created.id));
+        if !created.context.is_empty() {
+            text.push_str("  context:\n");
+        }
+        for (key, value) in created.context.iter().collect::<BTreeMap<_, _>>() {
+            let _ = writeln!(text, "    {}: {}", escape(key), escape(value));
+        }
+    }
+    text
 }
 
 /// One for each service that uses it; one for a stage that no service uses any more.
@@ -116,6 +220,11 @@ fn rows(volume: &Volume) -> Vec<Row> {
         users => users.iter().map(|user| of_user(stage, user)).collect(),
     });
     rows.collect()
+}
+
+/// As in the files: `10Gi`, `500M`.
+fn bytes(text: &str) -> Result<u64, &'static str> {
+    units::size(text).filter(|bytes| *bytes > 0).ok_or("write a size such as 10Gi")
 }
 
 fn usage(stage: &VolumeStage) -> String {

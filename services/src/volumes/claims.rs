@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use kelson_helper::supervisor::{self, Duty, End, Expectations, Next, Order, Reply, Status};
 use kelson_helper::transport::Packet;
+use kelson_proto::v1::volume_action::Action;
 use kelson_proto::v1::volumes_command::Command as Message;
 use kelson_proto::v1::volumes_report::Report as Reported;
 use kelson_proto::v1::{
-    Volume, VolumeClaim, VolumeClaimNumber, VolumePlugin, VolumeProvider, VolumeStep, VolumeUse,
-    VolumesCommand, VolumesReport,
+    Volume, VolumeAction, VolumeActionDone, VolumeClaim, VolumeClaimNumber, VolumePlugin, VolumeProvider,
+    VolumeStep, VolumeUse, VolumesCommand, VolumesReport,
 };
 use nix::time::{ClockId, clock_gettime};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -36,6 +37,7 @@ pub enum Command {
     Release { service: Arc<str>, done: oneshot::Sender<Claimed> },
     List(oneshot::Sender<Vec<Volume>>),
     Providers(oneshot::Sender<Vec<VolumeProvider>>),
+    Act { action: Action, done: oneshot::Sender<VolumeActionDone> },
     Restart,
     Shutdown { deadline: Instant, done: oneshot::Sender<()> },
 }
@@ -90,6 +92,7 @@ enum Phase {
 enum Question {
     List(Vec<Volume>, oneshot::Sender<Vec<Volume>>),
     Providers(Vec<VolumeProvider>, oneshot::Sender<Vec<VolumeProvider>>),
+    Action(Action, oneshot::Sender<VolumeActionDone>),
 }
 
 /// What the helper is to know. It becomes a message when it is sent, by what is true then.
@@ -131,6 +134,7 @@ impl Claims {
             Command::Release { service, done } => self.release(service, done),
             Command::List(done) => self.question(Question::List(Vec::new(), done)),
             Command::Providers(done) => self.question(Question::Providers(Vec::new(), done)),
+            Command::Act { action, done } => self.question(Question::Action(action, done)),
             Command::Restart | Command::Shutdown { .. } => Vec::new(),
         }
     }
@@ -264,6 +268,8 @@ impl Question {
         match self {
             Question::List(volumes, done) => _ = done.send(volumes),
             Question::Providers(providers, done) => _ = done.send(providers),
+            // It fails for the one who waits.
+            Question::Action(..) => {}
         }
     }
 }
@@ -318,6 +324,9 @@ impl Duty for Claims {
             Order::Own(Outgoing::Question(number)) => match self.questions.get(number)? {
                 Question::List(..) => Message::List(*number),
                 Question::Providers(..) => Message::Providers(*number),
+                Question::Action(action, _) => {
+                    Message::Action(VolumeAction { number: *number, action: Some(action.clone()) })
+                }
             },
         };
         Some((VolumesCommand { command: Some(command) }, Vec::new()))
@@ -358,6 +367,11 @@ impl Duty for Claims {
                 };
                 self.answered(list.number, part, list.more);
             }
+            Some(Reported::Done(done)) => {
+                if let Some(Question::Action(_, waiting)) = self.questions.remove(&done.number) {
+                    let _ = waiting.send(done);
+                }
+            }
             Some(Reported::Trouble(text)) => self.report("", text, None),
             None => {}
         }
@@ -372,6 +386,7 @@ impl Duty for Claims {
             match question {
                 Question::List(volumes, _) => volumes.clear(),
                 Question::Providers(providers, _) => providers.clear(),
+                Question::Action(..) => {}
             }
         }
         if matches!(end.next, Next::After(_) | Next::Retry(_)) {

@@ -7,8 +7,8 @@ use kelson_helper::{CONTROL, Launched, Start};
 use kelson_proto::v1::volumes_command::Command as Sent;
 use kelson_proto::v1::volumes_report::Report as Reported;
 use kelson_proto::v1::{
-    VolumeClaimNumber, VolumeStep, VolumesClaimed, VolumesCommand, VolumesList, VolumesReleased,
-    VolumesReport,
+    DeleteVolumeRequest, VolumeAction, VolumeActionDone, VolumeClaimNumber, VolumeStep, VolumesClaimed,
+    VolumesCommand, VolumesList, VolumesReleased, VolumesReport,
 };
 use kelson_sys::descriptor::Watched;
 use tokio::io::Interest;
@@ -231,6 +231,27 @@ async fn a_release_ends_a_claim_that_is_being_made() {
     host.stand.claimed(number, Vec::new());
     host.stand.released(number, Vec::new());
     assert_eq!(release.await.unwrap(), Ok(()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_action_is_asked_again_of_the_next_helper() {
+    let mut host = Host::new();
+    let delete = || Action::Delete(DeleteVolumeRequest { name: "data".to_owned() });
+    let refused = host.volumes.act(delete()).await.unwrap_err();
+    assert_eq!(refused.message, "no service of this host is a storage plugin");
+    host.volumes.hold(&db(), uses("data"));
+    host.next_claim().await;
+    let volumes = host.volumes.clone();
+    let acting = tokio::spawn(async move { volumes.act(delete()).await });
+    assert!(matches!(host.next().await, Sent::Action(_)));
+    host.stand.crash();
+    host.next_claim().await;
+    let Sent::Action(VolumeAction { number, action }) = host.next().await else { panic!() };
+    assert_eq!(action, Some(delete()));
+    let busy = failure("DeleteVolume", "service db uses it");
+    host.stand.report(Reported::Done(VolumeActionDone { number, failure: Some(busy), answer: None }));
+    let failed = acting.await.unwrap().unwrap_err();
+    assert_eq!(failed.message, "volume data: DeleteVolume of plugin nfs: service db uses it");
 }
 
 #[tokio::test(start_paused = true)]
