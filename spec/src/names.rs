@@ -23,6 +23,9 @@ pub const SERVICES: &str = "services";
 /// The folder of the files of groups in the configuration folder.
 pub const GROUPS: &str = "groups";
 
+/// The folder of the files of volumes in the configuration folder.
+pub const VOLUMES: &str = "volumes";
+
 /// The folders of files of other programs in the configuration folder: units of systemd, projects of Docker Compose, files of
 /// Talos.
 pub const UNITS: &str = "units";

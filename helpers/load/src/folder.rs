@@ -21,10 +21,11 @@ use kelson_spec::features::{Feature, OWN};
 use kelson_spec::group::GroupSpec;
 use kelson_spec::loaded::{Diagnostic, Loaded, Refused};
 use kelson_spec::machine::MachineSpec;
-use kelson_spec::names::{GROUPS, MACHINE, SERVICES, is_name};
+use kelson_spec::names::{GROUPS, MACHINE, SERVICES, VOLUMES, is_name};
 use kelson_spec::quote::{error_text, shown};
 use kelson_spec::sources::SourceKind;
 use kelson_spec::verify::VerifyRule;
+use kelson_spec::volume_file::VolumeFile;
 
 mod dynamic_users;
 mod instances;
@@ -34,6 +35,7 @@ mod other_programs;
 mod references;
 mod service_files;
 pub(crate) mod single;
+pub(crate) mod volume_files;
 
 /// Reads the folder `config` (as `/etc/kelson`) as a machine does. Never fails: what cannot be read is a diagnostic.
 pub fn load(config: &Path) -> Loaded {
@@ -101,6 +103,8 @@ struct Reading {
     known: BTreeSet<String>,
     /// The files of groups, faulty ones too.
     groups: Vec<(PathBuf, String, Option<GroupSpec>)>,
+    /// The files of volumes, likewise.
+    volumes: Vec<(PathBuf, String, Option<VolumeFile>)>,
     diagnostics: Vec<Diagnostic>,
     warnings: Vec<Diagnostic>,
     /// The layers that have mistakes.
@@ -118,6 +122,7 @@ impl Reading {
             spared: BTreeSet::new(),
             known: ordered::set(builtin::names().map(str::to_owned)),
             groups: Vec::new(),
+            volumes: Vec::new(),
             diagnostics: Vec::new(),
             warnings: Vec::new(),
             skipped: Vec::new(),
@@ -131,6 +136,9 @@ impl Reading {
         self.service_files(&config.join(SERVICES));
         self.other_programs(config, sources);
         self.group_files(&config.join(GROUPS));
+        if const { OWN.has(Feature::Volumes) } {
+            self.volume_files(&config.join(VOLUMES));
+        }
         machine
     }
 

@@ -43,6 +43,7 @@ mod swap;
 mod time;
 mod user;
 mod values;
+mod volume_file;
 mod volumes;
 
 pub use container::MOUNT_OPTIONS;
@@ -51,3 +52,4 @@ pub use machine::{DecodedMachine, machine, machine_file};
 pub use mapping::Mapping;
 pub use sandbox::error_number;
 pub use service::{service, service_file, service_name, written};
+pub use volume_file::{volume, volume_file};

@@ -29,6 +29,7 @@ pub mod schema;
 mod sources;
 mod store;
 pub mod tree;
+pub mod volumes;
 
 pub use calls::{is_known as is_system_call, members as system_calls};
 pub use environment::{name_mistake as variable_mistake, parse as environment_file};

@@ -351,6 +351,7 @@ fn every_key_of_a_service_file_is_read() {
                 ..Volume::default()
             },
         ],
+        provides: None,
         sockets: Vec::new(),
         paths: Vec::new(),
         remove_ipc: true,

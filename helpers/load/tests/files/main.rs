@@ -34,4 +34,5 @@ mod readiness;
 mod schedule;
 mod schema;
 mod sockets;
+mod volume_files;
 mod volumes;
