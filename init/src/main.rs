@@ -108,6 +108,8 @@ const PERSONALITIES: &[(&CStr, Main)] = &[
     (c"kelson-timers", kelson_timers::main),
     #[cfg(feature = "timesync")]
     (c"kelson-timesync", kelson_timesync::main),
+    #[cfg(feature = "volumes")]
+    (c"kelson-volumes", kelson_volumes::main),
     (c"reboot", |words| ask::main(ask::REBOOT, words).into()),
     (c"poweroff", |words| ask::main(ask::POWER_OFF, words).into()),
     (c"halt", |words| ask::main(ask::HALT, words).into()),

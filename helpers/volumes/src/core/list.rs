@@ -1,0 +1,127 @@
+//! The volumes as an operator sees them.
+
+use std::collections::BTreeSet;
+
+use kelson_proto::v1::volumes_report::Report;
+use kelson_proto::v1::{self, VolumeStage, VolumeStep, VolumeUser, VolumesList};
+
+use super::Core;
+use super::volume::{Undo, Volume};
+use crate::path::HostPath;
+use crate::usage::Usage;
+
+/// Bytes of the volumes in one message, which has at most [`kelson_helper::transport::FROM_HELPER`].
+const PART_MAX: usize = 14 << 10;
+/// Users in one entry: with the longest texts they fit into a message.
+const USERS_MAX: usize = 8;
+
+impl Core {
+    /// All volumes that are in use or to be undone, in as many messages as it takes.
+    pub fn list(&self, number: u64) -> Vec<Report> {
+        let entries = self.volumes.iter().filter(|(_, volume)| !volume.is_over());
+        parts(entries.flat_map(|(name, volume)| pieces(name, volume)), |volumes, more| {
+            Report::List(VolumesList { number, volumes, more })
+        })
+    }
+}
+
+/// Entries in messages, of which each is short enough.
+pub fn parts<T: prost::Message>(
+    entries: impl Iterator<Item = T>,
+    message: impl Fn(Vec<T>, bool) -> Report,
+) -> Vec<Report> {
+    let (mut reports, mut part, mut bytes) = (Vec::new(), Vec::new(), 0_usize);
+    for entry in entries {
+        let more = entry.encoded_len().saturating_add(4);
+        bytes = bytes.saturating_add(more);
+        if bytes > PART_MAX && !part.is_empty() {
+            reports.push(message(std::mem::take(&mut part), true));
+            bytes = more;
+        }
+        part.push(entry);
+    }
+    reports.push(message(part, false));
+    reports
+}
+
+/// One volume; with many users in several entries, each with some of them.
+fn pieces(name: &str, volume: &Volume) -> Vec<v1::Volume> {
+    let mut pieces = Vec::new();
+    let entry = |stage: Option<VolumeStage>| v1::Volume {
+        name: name.to_owned(),
+        plugin: volume.plugin_name(),
+        id: volume.id.clone(),
+        stages: stage.into_iter().collect(),
+    };
+    for usage in volume.usages() {
+        let stage = volume.stage(usage);
+        let users = volume.users(usage);
+        if users.is_empty() {
+            pieces.push(entry(Some(stage.clone())));
+        }
+        pieces.extend(
+            users
+                .chunks(USERS_MAX)
+                .map(|users| entry(Some(VolumeStage { users: users.to_vec(), ..stage.clone() }))),
+        );
+    }
+    if pieces.is_empty() {
+        pieces.push(entry(None));
+    }
+    pieces
+}
+
+impl Volume {
+    fn plugin_name(&self) -> String {
+        let wanted = self.wants.values().map(|want| &want.plugin);
+        std::iter::once(&self.plugin).chain(wanted).find(|name| !name.is_empty()).cloned().unwrap_or_default()
+    }
+
+    fn usages(&self) -> BTreeSet<&Usage> {
+        let published = self.published.values().map(|one| &one.usage);
+        self.stages.keys().chain(published).chain(self.wants.values().map(|want| &want.usage)).collect()
+    }
+
+    fn stage(&self, usage: &Usage) -> VolumeStage {
+        let stage = self.stages.get(usage);
+        let unstaged = self.facts.as_ref().is_some_and(|facts| !facts.stages);
+        // The attachment is undone with the last stage, and has no entry of its own.
+        let undo = stage.map(|stage| &stage.undo).or(self.attached.as_ref().map(|attached| &attached.undo));
+        VolumeStage {
+            access: usage.access.name().to_owned(),
+            attachment: usage.attachment.name().to_owned(),
+            read_only: usage.read_only,
+            mount_flags: usage.mount_flags.clone().unwrap_or_default(),
+            staged: stage.map_or(unstaged, |stage| stage.done),
+            users: Vec::new(),
+            trouble: undo.map(trouble).unwrap_or_default(),
+        }
+    }
+
+    fn users(&self, usage: &Usage) -> Vec<VolumeUser> {
+        let targets: BTreeSet<&HostPath> = self.published.keys().chain(self.wants.keys()).collect();
+        let of = |target: &HostPath| {
+            let published = self.published.get(target).filter(|one| one.usage == *usage);
+            let want = self.wants.get(target).filter(|want| want.usage == *usage);
+            let key = want.map(|want| &want.key).or(published.map(|one| &one.key))?;
+            let failed = want.and_then(|want| want.trouble.as_ref()).map(described);
+            let undo = published.map(|one| trouble(&one.undo));
+            Some(VolumeUser {
+                service: key.0.clone(),
+                path: target.to_string(),
+                published: published.is_some(),
+                released: want.is_none(),
+                trouble: failed.or(undo).unwrap_or_default(),
+            })
+        };
+        targets.into_iter().filter_map(of).collect()
+    }
+}
+
+fn trouble(undo: &Undo) -> String {
+    undo.trouble.as_ref().map(described).unwrap_or_default()
+}
+
+fn described(step: &VolumeStep) -> String {
+    format!("{}: {}", step.step, step.failure)
+}

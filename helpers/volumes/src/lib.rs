@@ -1,0 +1,135 @@
+//! The process `kelson-volumes`: claims, stages and publishes the volumes of storage plugins for services, and undoes it.
+//!
+//! One thread, and others for calls of the system that may hang. The [`core`] decides what comes next for each volume;
+//! the [`world`] does it, by calls of the plugins; the [`engine`] connects both, and the [`link`] is the socket to PID 1.
+//! Each step is [recorded](record) before it is done, so this process may end at any instant: the next one goes on.
+
+#![cfg_attr(
+    test,
+    allow(
+        clippy::arithmetic_side_effects,
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing
+    )
+)]
+
+mod connection;
+mod core;
+mod csi;
+mod engine;
+mod job;
+mod link;
+mod path;
+mod place;
+mod plugins;
+mod provider;
+mod record;
+mod usage;
+mod world;
+
+use std::ffi::OsString;
+use std::io::{self, Write as _};
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use kelson_helper::transport;
+use kelson_proto::v1::volumes_command::Command;
+use kelson_proto::v1::volumes_report::Report;
+use kelson_sys::process;
+
+use crate::core::Core;
+pub use crate::core::Limits;
+use engine::Engine;
+use link::Link;
+use place::Places;
+pub use plugins::Deadlines;
+use plugins::Plugins;
+use record::Folder;
+use world::Host;
+
+const USAGE: &str = "kelson-volumes has the volumes of storage plugins for init, which starts it.";
+
+/// Runs it until PID 1 asks it to end or is gone; gives the exit status. Descriptor 3 is the socket to PID 1; the words
+/// are the folders of the records, of the configuration and, if there are any, of its layers.
+pub fn main(words: &[OsString]) -> i32 {
+    let folders = match words {
+        [records, config] => Some(Folders { records: records.into(), config: config.into(), layers: None }),
+        [records, config, layers] => {
+            Some(Folders { records: records.into(), config: config.into(), layers: Some(layers.into()) })
+        }
+        _ => None,
+    };
+    let ended = match folders {
+        Some(folders) => serve(folders, Deadlines::default(), Limits::default()),
+        None => Err(io::Error::other(USAGE)),
+    };
+    match ended {
+        Ok(()) => 0,
+        Err(error) => {
+            // For a person who started it by hand; nobody may be there.
+            let _ = writeln!(io::stderr(), "kelson-volumes: {error}");
+            1
+        }
+    }
+}
+
+/// What the words of the process name.
+#[derive(Debug, Clone)]
+pub struct Folders {
+    pub records: PathBuf,
+    /// With the files of volumes.
+    pub config: PathBuf,
+    pub layers: Option<PathBuf>,
+}
+
+/// Serves PID 1 with these times.
+///
+/// # Errors
+/// When descriptor 3 is no socket to PID 1.
+pub fn serve(folders: Folders, deadlines: Deadlines, limits: Limits) -> io::Result<()> {
+    let control = transport::control()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
+    let Folders { records, config, layers } = folders;
+    let read_file = move |name: &str| kelson_load::volumes::read(name, &config, layers.as_deref());
+    let host = Host {
+        plugins: Plugins::default(),
+        records: Folder::new(&records),
+        read_file: Arc::new(read_file),
+        deadlines,
+        places: Places::new(deadlines.system),
+    };
+    let ended = runtime.block_on(run(control, host, limits));
+    // A call of the system may hang; nobody waits for it.
+    runtime.shutdown_background();
+    ended
+}
+
+async fn run(control: OwnedFd, host: Host, limits: Limits) -> io::Result<()> {
+    let mut link = Link::new(control)?;
+    let (records, troubles) = host.records.read();
+    troubles.into_iter().for_each(|trouble| link.report(Report::Trouble(trouble)));
+    let core = Core::new(records, process::boot_id().unwrap_or_default(), limits);
+    let mut engine = Engine::new(Arc::new(host), core);
+    loop {
+        loop {
+            match link.read() {
+                Ok(Some(Command::Stop(_))) => return Ok(()),
+                Ok(Some(command)) => engine.command(command),
+                Ok(None) => break,
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+        while let Some(report) = engine.report() {
+            link.report(report);
+        }
+        link.flush()?;
+        tokio::select! {
+            () = link.ready() => {}
+            () = engine.wait() => {}
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! What plugins say of themselves.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use kelson_proto::v1::{VolumePlugin, VolumeProvider};
+use tokio::task::JoinSet;
+use tonic::{Code, Request};
+
+use crate::csi::v1 as csi;
+use crate::csi::v1::controller_client::ControllerClient;
+use crate::csi::v1::identity_client::IdentityClient;
+use crate::csi::v1::node_client::NodeClient;
+use crate::plugins::{Part, Refusal, call, has, made, origin};
+
+/// Asks all of them side by side; sorted by id, and of one id the newest first.
+pub async fn all(plugins: Vec<VolumePlugin>, deadline: Duration) -> Vec<VolumeProvider> {
+    let mut asked = JoinSet::new();
+    for plugin in plugins {
+        asked.spawn(async move {
+            let mut provider = VolumeProvider {
+                id: plugin.id.clone(),
+                service: plugin.service.clone(),
+                kind: plugin.kind.clone(),
+                socket: plugin.socket.clone(),
+                ..VolumeProvider::default()
+            };
+            match tokio::time::timeout(deadline, ask(&plugin, deadline, &mut provider)).await {
+                Ok(Ok(())) => {}
+                Ok(Err(refusal)) => provider.error = refusal.failure.text,
+                Err(_) => provider.error = format!("no answer within {} s", deadline.as_secs()),
+            }
+            (made(&plugin.socket), plugin, provider)
+        });
+    }
+    let mut all = asked.join_all().await;
+    all.sort_by(|(made_a, _, a), (made_b, _, b)| (&a.id, made_b, &a.socket).cmp(&(&b.id, made_a, &b.socket)));
+    let mut served = BTreeSet::new();
+    let mark = |(_, plugin, mut provider): (_, VolumePlugin, VolumeProvider)| {
+        let parts = [Part::Node, Part::Controller];
+        let its: Vec<bool> = parts.into_iter().map(|part| has(&plugin, part)).collect();
+        if provider.error.is_empty() {
+            for (index, has) in its.into_iter().enumerate() {
+                provider.serves |= has && served.insert((plugin.id.clone(), index));
+            }
+        }
+        provider
+    };
+    all.into_iter().map(mark).collect()
+}
+
+async fn ask(
+    plugin: &VolumePlugin,
+    deadline: Duration,
+    provider: &mut VolumeProvider,
+) -> Result<(), Refusal> {
+    let info = call(plugin, deadline, async |connection| {
+        let request = Request::new(csi::GetPluginInfoRequest {});
+        IdentityClient::with_origin(connection, origin()).get_plugin_info(request).await
+    })
+    .await?;
+    (provider.name, provider.version) = (info.name, info.vendor_version);
+    let mut capabilities = BTreeSet::new();
+    if has(plugin, Part::Node) {
+        let answer = call(plugin, deadline, async |connection| {
+            let request = Request::new(csi::NodeGetCapabilitiesRequest {});
+            NodeClient::with_origin(connection, origin()).node_get_capabilities(request).await
+        });
+        capabilities.extend(node_capabilities(answer.await?).map(|one| one.as_str_name().to_owned()));
+        let info = call(plugin, deadline, async |connection| {
+            let request = Request::new(csi::NodeGetInfoRequest {});
+            NodeClient::with_origin(connection, origin()).node_get_info(request).await
+        });
+        let info = info.await?;
+        (provider.node_id, provider.most_volumes) = (info.node_id, info.max_volumes_per_node);
+        provider.topology = info
+            .accessible_topology
+            .map(|topology| topology.segments.into_iter().collect())
+            .unwrap_or_default();
+    }
+    if has(plugin, Part::Controller) {
+        let answer = call(plugin, deadline, async |connection| {
+            let request = Request::new(csi::ControllerGetCapabilitiesRequest {});
+            ControllerClient::with_origin(connection, origin()).controller_get_capabilities(request).await
+        });
+        match answer.await {
+            Ok(answer) => {
+                let its = controller_capabilities(answer);
+                capabilities.extend(its.map(|one| one.as_str_name().to_owned()));
+            }
+            Err(Refusal { code: Some(Code::Unimplemented), .. }) => {}
+            Err(refusal) => return Err(refusal),
+        }
+    }
+    provider.capabilities = capabilities.into_iter().collect();
+    Ok(())
+}
+
+/// Those that this version of the interface knows.
+pub fn node_capabilities(
+    answer: csi::NodeGetCapabilitiesResponse,
+) -> impl Iterator<Item = csi::node_service_capability::rpc::Type> {
+    answer.capabilities.into_iter().filter_map(|one| match one.r#type {
+        Some(csi::node_service_capability::Type::Rpc(rpc)) => rpc.r#type.try_into().ok(),
+        None => None,
+    })
+}
+
+/// Those that this version of the interface knows.
+pub fn controller_capabilities(
+    answer: csi::ControllerGetCapabilitiesResponse,
+) -> impl Iterator<Item = csi::controller_service_capability::rpc::Type> {
+    answer.capabilities.into_iter().filter_map(|one| match one.r#type {
+        Some(csi::controller_service_capability::Type::Rpc(rpc)) => rpc.r#type.try_into().ok(),
+        None => None,
+    })
+}
