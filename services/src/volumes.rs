@@ -33,8 +33,10 @@ pub use claims::{Plugins, Report, VolumesStatus};
 pub const SUPPORTED: bool = OWN.has(Feature::Volumes);
 /// Why none runs where there is nothing to do.
 const NOTHING: &str = "no service is a storage plugin or uses one";
-/// The helper gives each call of a plugin less time than this.
-const RELEASE: Duration = Duration::from_secs(60);
+/// The helper answers before, also where a plugin hangs.
+const RELEASE: Duration = Duration::from_secs(100);
+/// After this time an event says who is waited for.
+const PATIENCE: Duration = Duration::from_secs(2);
 /// A plugin that hangs is in the answer too.
 const QUESTION: Duration = Duration::from_secs(30);
 /// A plugin may copy the data of a volume.
@@ -96,8 +98,13 @@ impl Volumes {
     /// # Errors
     /// What could not be undone. The helper continues to try it.
     pub async fn release(&self, service: &Arc<str>) -> Result<(), RunnerError> {
-        let service = Arc::clone(service);
-        let released = self.ask(|done| Command::Release { service, done });
+        let asked = Arc::clone(service);
+        let released = self.ask(|done| Command::Release { service: asked, done });
+        tokio::pin!(released);
+        if let Ok(released) = tokio::time::timeout(PATIENCE, &mut released).await {
+            return released;
+        }
+        self.send(Command::Late(Arc::clone(service)));
         tokio::time::timeout(RELEASE, released).await.unwrap_or_else(|_| {
             Err(RunnerError::new(format!("its volumes are not released after {} s", RELEASE.as_secs())))
         })

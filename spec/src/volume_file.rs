@@ -16,6 +16,8 @@ pub struct VolumeFile {
     pub fs_type: String,
     pub mount_flags: Vec<String>,
     pub context: Opaque,
+    /// With which the plugin makes it.
+    pub parameters: Opaque,
 }
 
 /// Entries for a plugin alone: they are never shown.

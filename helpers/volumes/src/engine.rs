@@ -6,7 +6,10 @@ use std::sync::Arc;
 use kelson_helper::supervisor;
 use kelson_proto::v1::volumes_command::Command;
 use kelson_proto::v1::volumes_report::Report;
-use kelson_proto::v1::{VolumeClaim, VolumePlugin, VolumeProvider, VolumeProvidersList};
+use kelson_proto::v1::{
+    VolumeAction, VolumeActionDone, VolumeClaim, VolumePlugin, VolumeProvider, VolumeProvidersList,
+    volume_action,
+};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -19,6 +22,7 @@ use crate::usage::Use;
 enum Ended {
     Step(String, Outcome),
     Providers(u64, Vec<VolumeProvider>),
+    Action(VolumeActionDone),
 }
 
 pub struct Engine {
@@ -72,9 +76,22 @@ impl Engine {
                 let providers = self.world.providers();
                 self.tasks.spawn(async move { Ended::Providers(number, providers.await) });
             }
+            Command::Action(action) => self.act_on(action),
             Command::Stop(_) => {}
         }
         self.act();
+    }
+
+    fn act_on(&mut self, action: VolumeAction) {
+        let name = match &action.action {
+            Some(volume_action::Action::Create(request)) => &request.name,
+            Some(volume_action::Action::Delete(request)) => &request.name,
+            Some(volume_action::Action::Expand(request)) => &request.name,
+            None => return,
+        };
+        let in_use = self.core.in_use(name);
+        let acting = self.world.act(action, in_use);
+        self.tasks.spawn(async move { Ended::Action(acting.await) });
     }
 
     fn plugin(&mut self, plugin: VolumePlugin) {
@@ -142,6 +159,7 @@ impl Engine {
                 self.wanted.remove(&volume);
                 self.core.done(&volume, outcome, Instant::now());
             }
+            Ended::Action(done) => self.reports.push_back(Report::Done(done)),
             Ended::Providers(number, providers) => {
                 self.reports.extend(parts(providers.into_iter(), |providers, more| {
                     Report::Providers(VolumeProvidersList { number, providers, more })

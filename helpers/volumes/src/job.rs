@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kelson_helper::BoxFuture;
-use kelson_proto::v1::{VolumePlugin, VolumeProvider};
+use kelson_proto::v1::{VolumeAction, VolumeActionDone, VolumePlugin, VolumeProvider};
 use kelson_spec::volume_file::{Opaque, VolumeFile};
 use kelson_sys::text;
 use tokio::sync::oneshot;
@@ -68,6 +68,18 @@ pub enum Step {
 pub struct Place {
     pub target: HostPath,
     pub usage: Usage,
+}
+
+/// How a volume is in use.
+#[derive(Debug, Default)]
+pub struct InUse {
+    /// Those that have it or want it, sorted.
+    pub services: Vec<String>,
+    /// Something of it is not undone.
+    pub is_left: bool,
+    /// Where it is published, and staged.
+    pub place: Option<Place>,
+    pub stage: Option<HostPath>,
 }
 
 /// By what a plugin knows a volume.
@@ -178,6 +190,9 @@ pub trait World: Send + Sync + 'static {
 
     /// Does a step. With `cancelled` it ends soon, but not before the record is written.
     fn perform(&self, job: Job, cancelled: Cancelled) -> BoxFuture<'static, Outcome>;
+
+    /// Does what an operator asks of a volume, which is in use so.
+    fn act(&self, action: VolumeAction, in_use: InUse) -> BoxFuture<'static, VolumeActionDone>;
 
     /// Asks all plugins.
     fn providers(&self) -> BoxFuture<'static, Vec<VolumeProvider>>;

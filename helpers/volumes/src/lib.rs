@@ -15,6 +15,7 @@
     )
 )]
 
+mod action;
 mod connection;
 mod core;
 mod csi;

@@ -20,6 +20,8 @@ pub struct Deadlines {
     pub identity: Duration,
     /// For one step of a volume.
     pub step: Duration,
+    /// To make, delete or expand a volume: it may copy its data.
+    pub action: Duration,
     /// For a call of the system, and for reading the file of a volume.
     pub system: Duration,
 }
@@ -29,6 +31,7 @@ impl Default for Deadlines {
         Deadlines {
             identity: Duration::from_secs(5),
             step: Duration::from_secs(30),
+            action: Duration::from_secs(280),
             system: Duration::from_secs(10),
         }
     }

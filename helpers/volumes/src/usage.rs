@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::path::HostPath;
 
 /// Services with the same usage share a stage.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Usage {
     pub access: Access,
     pub attachment: Attachment,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kelson_helper::BoxFuture;
-use kelson_proto::v1::{VolumePlugin, VolumeProvider};
+use kelson_proto::v1::{VolumeAction, VolumeActionDone, VolumePlugin, VolumeProvider};
 use kelson_spec::service::{Access, Attachment};
 use kelson_spec::volume_file::VolumeFile;
 use tonic::{Code, Request};
@@ -14,7 +14,7 @@ use crate::csi::v1::node_client::NodeClient;
 use crate::csi::v1::volume_capability::{
     AccessMode, AccessType, BlockVolume, MountVolume, access_mode::Mode,
 };
-use crate::job::{Cancelled, Context, Facts, Failure, Job, Outcome, Place, Provided, Step, World};
+use crate::job::{Cancelled, Context, Facts, Failure, InUse, Job, Outcome, Place, Provided, Step, World};
 use crate::path::{HostPath, folder_of};
 use crate::place::Places;
 use crate::plugins::{Deadlines, Part, Plugins, Refusal, call, origin};
@@ -61,6 +61,11 @@ impl World for Host {
         })
     }
 
+    fn act(&self, action: VolumeAction, in_use: InUse) -> BoxFuture<'static, VolumeActionDone> {
+        let host = self.clone();
+        Box::pin(async move { Host::act(&host, action, in_use).await })
+    }
+
     fn providers(&self) -> BoxFuture<'static, Vec<VolumeProvider>> {
         Box::pin(provider::all(self.plugins.all(), self.deadlines.identity))
     }
@@ -102,7 +107,7 @@ impl Host {
         }
     }
 
-    async fn node(&self, plugin: &str) -> Result<VolumePlugin, Failure> {
+    pub async fn node(&self, plugin: &str) -> Result<VolumePlugin, Failure> {
         self.plugins.serving(plugin, Part::Node, self.deadlines.identity).await
     }
 
@@ -110,18 +115,23 @@ impl Host {
         self.plugins.serving(plugin, Part::Controller, self.deadlines.identity).await
     }
 
-    async fn look(&self, volume: &str) -> Result<Facts, Failure> {
+    /// The file of a volume.
+    pub async fn read(&self, volume: &str) -> Result<VolumeFile, Failure> {
         let (read, name) = (Arc::clone(&self.read_file), volume.to_owned());
         let reading = tokio::task::spawn_blocking(move || read(&name));
-        let file = match tokio::time::timeout(self.deadlines.system, reading).await {
-            Ok(Ok(read)) => read.map_err(|error| Failure::before(&error).last().of("file"))?,
-            Ok(Err(error)) => return Err(Failure::before(&error.to_string()).of("file")),
+        match tokio::time::timeout(self.deadlines.system, reading).await {
+            Ok(Ok(read)) => read.map_err(|error| Failure::before(&error).last().of("file")),
+            Ok(Err(error)) => Err(Failure::before(&error.to_string()).of("file")),
             Err(_) => {
                 let within = self.deadlines.system.as_secs();
                 let text = format!("the file of the volume cannot be read within {within} s");
-                return Err(Failure::before(&text).of("file"));
+                Err(Failure::before(&text).of("file"))
             }
-        };
+        }
+    }
+
+    async fn look(&self, volume: &str) -> Result<Facts, Failure> {
+        let file = self.read(volume).await?;
         let node = self.node(&file.plugin).await?;
         let answer = call(&node, self.deadlines.identity, async |connection| {
             let request = Request::new(csi::NodeGetCapabilitiesRequest {});
@@ -173,7 +183,7 @@ impl Host {
         let request = csi::ControllerPublishVolumeRequest {
             volume_id: facts.file.id.clone(),
             node_id: facts.node.clone().unwrap_or_default(),
-            volume_capability: Some(capability(facts, usage)),
+            volume_capability: Some(capability(&facts.file, usage)),
             readonly: usage.read_only,
             volume_context: opaque(&facts.file.context.0),
             ..Default::default()
@@ -200,7 +210,7 @@ impl Host {
             volume_id: facts.file.id.clone(),
             publish_context: opaque(&context.0),
             staging_target_path,
-            volume_capability: Some(capability(facts, usage)),
+            volume_capability: Some(capability(&facts.file, usage)),
             volume_context: opaque(&facts.file.context.0),
             ..Default::default()
         };
@@ -228,7 +238,7 @@ impl Host {
             publish_context: opaque(&context.0),
             staging_target_path,
             target_path,
-            volume_capability: Some(capability(facts, &place.usage)),
+            volume_capability: Some(capability(&facts.file, &place.usage)),
             readonly: place.usage.read_only,
             volume_context: opaque(&facts.file.context.0),
             ..Default::default()
@@ -302,23 +312,23 @@ fn unchanged(refusal: Refusal) -> Failure {
 }
 
 /// A plugin that knows no such volume, or has no such call, has nothing to undo.
-fn undone<T>(answer: Result<T, Refusal>) -> Result<(), Failure> {
+pub fn undone<T>(answer: Result<T, Refusal>) -> Result<(), Failure> {
     match answer {
         Ok(_) | Err(Refusal { code: Some(Code::NotFound | Code::Unimplemented), .. }) => Ok(()),
         Err(refusal) => Err(refusal.failure),
     }
 }
 
-fn seen_by(path: &HostPath, plugin: &VolumePlugin) -> Result<String, Failure> {
+pub fn seen_by(path: &HostPath, plugin: &VolumePlugin) -> Result<String, Failure> {
     let seen = path.seen_by(plugin).map_err(|error| Failure::before(&error).last())?;
     Ok(seen.into_text())
 }
 
-fn opaque(map: &std::collections::BTreeMap<String, String>) -> std::collections::HashMap<String, String> {
+pub fn opaque(map: &std::collections::BTreeMap<String, String>) -> std::collections::HashMap<String, String> {
     map.iter().map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
-fn capability(facts: &Facts, usage: &Usage) -> csi::VolumeCapability {
+pub fn capability(file: &VolumeFile, usage: &Usage) -> csi::VolumeCapability {
     let mode = match usage.access {
         Access::SingleNodeWriter => Mode::SingleNodeWriter,
         Access::SingleNodeReader => Mode::SingleNodeReaderOnly,
@@ -331,8 +341,8 @@ fn capability(facts: &Facts, usage: &Usage) -> csi::VolumeCapability {
     let access_type = match usage.attachment {
         Attachment::Block => AccessType::Block(BlockVolume {}),
         Attachment::Filesystem => AccessType::Mount(MountVolume {
-            fs_type: facts.file.fs_type.clone(),
-            mount_flags: usage.mount_flags.clone().unwrap_or_else(|| facts.file.mount_flags.clone()),
+            fs_type: file.fs_type.clone(),
+            mount_flags: usage.mount_flags.clone().unwrap_or_else(|| file.mount_flags.clone()),
             ..Default::default()
         }),
     };

@@ -33,13 +33,28 @@ pub type Claimed = Result<(), Vec<VolumeStep>>;
 /// What is asked of the driver.
 pub enum Command {
     Arrange(Plugins),
-    Claim { service: Arc<str>, uses: Vec<VolumeUse>, done: Option<oneshot::Sender<Claimed>> },
-    Release { service: Arc<str>, done: oneshot::Sender<Claimed> },
+    Claim {
+        service: Arc<str>,
+        uses: Vec<VolumeUse>,
+        done: Option<oneshot::Sender<Claimed>>,
+    },
+    Release {
+        service: Arc<str>,
+        done: oneshot::Sender<Claimed>,
+    },
+    /// Its release takes long.
+    Late(Arc<str>),
     List(oneshot::Sender<Vec<Volume>>),
     Providers(oneshot::Sender<Vec<VolumeProvider>>),
-    Act { action: Action, done: oneshot::Sender<VolumeActionDone> },
+    Act {
+        action: Action,
+        done: oneshot::Sender<VolumeActionDone>,
+    },
     Restart,
-    Shutdown { deadline: Instant, done: oneshot::Sender<()> },
+    Shutdown {
+        deadline: Instant,
+        done: oneshot::Sender<()>,
+    },
 }
 
 /// Something that an operator should know.
@@ -132,6 +147,10 @@ impl Claims {
             Command::Arrange(plugins) => self.arrange(plugins),
             Command::Claim { service, uses, done } => self.claim(service, uses, done),
             Command::Release { service, done } => self.release(service, done),
+            Command::Late(service) => {
+                self.report_late(&service);
+                Vec::new()
+            }
             Command::List(done) => self.question(Question::List(Vec::new(), done)),
             Command::Providers(done) => self.question(Question::Providers(Vec::new(), done)),
             Command::Act { action, done } => self.question(Question::Action(action, done)),
@@ -226,6 +245,13 @@ impl Claims {
         let service = (!service.is_empty()).then(|| Arc::from(service));
         // The receiver is slow or gone; the failure is in the answer to the claim too.
         let _ = self.reports.try_send(Report { service, message, details });
+    }
+
+    fn report_late(&self, service: &str) {
+        let Some(claim) = self.claims.get(service) else { return };
+        let volumes = claim.uses.iter().map(|one| format!("{} of plugin {}", one.name, one.plugin));
+        let volumes: Vec<String> = volumes.collect();
+        self.report(service, format!("waits for the release of the volumes {}", volumes.join(", ")), None);
     }
 
     fn claimed(&mut self, service: &str, number: u64, failures: Vec<VolumeStep>) -> Option<Outgoing> {

@@ -37,6 +37,8 @@ pub fn volume_file() -> Mapping<VolumeFile> {
             "the options with which the plugin mounts it; a service may replace them with those of its `usage`";
         key "context" context = context(),
             "texts for the plugin, such as the address of a server. Kelson shows them to nobody else";
+        key "parameters" parameters = context(),
+            "texts for the plugin when [`kelsonctl volumes create`](kelsonctl.md) has it make the volume";
     }
     .check(|d, seen, volume| {
         volume.name.clone_from(&d.stem);

@@ -7,6 +7,7 @@ use kelson_proto::v1::{self, VolumeStage, VolumeStep, VolumeUser, VolumesList};
 
 use super::Core;
 use super::volume::{Undo, Volume};
+use crate::job::{InUse, Place};
 use crate::path::HostPath;
 use crate::usage::Usage;
 
@@ -22,6 +23,23 @@ impl Core {
         parts(entries.flat_map(|(name, volume)| pieces(name, volume)), |volumes, more| {
             Report::List(VolumesList { number, volumes, more })
         })
+    }
+}
+
+impl Core {
+    /// How a volume is in use.
+    pub fn in_use(&self, name: &str) -> InUse {
+        let Some(volume) = self.volumes.get(name) else { return InUse::default() };
+        let services: BTreeSet<&String> = volume.wants.values().map(|want| &want.key.0).collect();
+        let done = volume.published.iter().find(|(target, _)| volume.is_published(target));
+        let place = done.map(|(target, one)| Place { target: target.clone(), usage: one.usage.clone() });
+        let stage = place.as_ref().and_then(|place| volume.stages.get(&place.usage));
+        InUse {
+            services: services.into_iter().cloned().collect(),
+            is_left: !volume.is_undone(),
+            stage: stage.map(|stage| stage.path.clone()),
+            place,
+        }
     }
 }
 

@@ -1,0 +1,262 @@
+//! A storage plugin to learn from: each volume is a file system in a file of `LOOP_FOLDER`.
+//!
+//! It answers the calls of the Container Storage Interface at the socket `CSI_ENDPOINT`. Each call can be repeated: Kelson
+//! repeats one whose answer it has not seen. The tools of util-linux and e2fsprogs do the work.
+
+mod files;
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use csi::controller_server::{Controller, ControllerServer};
+use csi::identity_server::{Identity, IdentityServer};
+use csi::node_server::{Node, NodeServer};
+use csi::volume_capability::AccessType;
+use csi::{controller_service_capability as controller, node_service_capability as node};
+use files::Files;
+use tokio::net::UnixListener;
+use tokio_stream::wrappers::UnixListenerStream;
+use tonic::transport::Server;
+use tonic::{Request, Response, Status};
+
+#[allow(clippy::all)]
+mod csi {
+    tonic::include_proto!("csi.v1");
+}
+
+type Answer<T> = Result<Response<T>, Status>;
+
+/// Where Kelson sets none.
+const ENDPOINT: &str = "unix:///csi/csi.sock";
+/// Of a volume whose size nobody asks for, in bytes.
+const USUAL_SIZE: u64 = 64 << 20;
+
+#[derive(Clone)]
+struct Plugin {
+    files: Files,
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let variable = |name: &str, usual: &str| std::env::var(name).unwrap_or_else(|_| usual.to_owned());
+    let endpoint = variable("CSI_ENDPOINT", ENDPOINT);
+    let socket = endpoint.strip_prefix("unix://").ok_or("CSI_ENDPOINT: write unix:// and a path")?;
+    let plugin = Plugin { files: Files::new(variable("LOOP_FOLDER", "/var/lib/loop-volumes").into()).await? };
+    // Of an earlier run.
+    let _ = std::fs::remove_file(socket);
+    let connections = UnixListenerStream::new(UnixListener::bind(socket)?);
+    let mut terminated = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
+    Server::builder()
+        .add_service(IdentityServer::new(plugin.clone()))
+        .add_service(ControllerServer::new(plugin.clone()))
+        .add_service(NodeServer::new(plugin))
+        .serve_with_incoming_shutdown(connections, async move { _ = terminated.recv().await })
+        .await?;
+    Ok(())
+}
+
+#[tonic::async_trait]
+impl Identity for Plugin {
+    async fn get_plugin_info(
+        &self,
+        _: Request<csi::GetPluginInfoRequest>,
+    ) -> Answer<csi::GetPluginInfoResponse> {
+        Ok(Response::new(csi::GetPluginInfoResponse {
+            name: "loop.kelson.example".to_owned(),
+            vendor_version: env!("CARGO_PKG_VERSION").to_owned(),
+            manifest: HashMap::new(),
+        }))
+    }
+
+    async fn get_plugin_capabilities(
+        &self,
+        _: Request<csi::GetPluginCapabilitiesRequest>,
+    ) -> Answer<csi::GetPluginCapabilitiesResponse> {
+        use csi::plugin_capability::{Service, Type, service};
+        let has_controller = Type::Service(Service { r#type: service::Type::ControllerService.into() });
+        let capabilities = vec![csi::PluginCapability { r#type: Some(has_controller) }];
+        Ok(Response::new(csi::GetPluginCapabilitiesResponse { capabilities }))
+    }
+
+    async fn probe(&self, _: Request<csi::ProbeRequest>) -> Answer<csi::ProbeResponse> {
+        Ok(Response::new(csi::ProbeResponse { ready: Some(true) }))
+    }
+}
+
+#[tonic::async_trait]
+impl Controller for Plugin {
+    async fn controller_get_capabilities(
+        &self,
+        _: Request<csi::ControllerGetCapabilitiesRequest>,
+    ) -> Answer<csi::ControllerGetCapabilitiesResponse> {
+        use controller::rpc::Type::{CreateDeleteVolume, ExpandVolume};
+        let capability = |kind: controller::rpc::Type| csi::ControllerServiceCapability {
+            r#type: Some(controller::Type::Rpc(controller::Rpc { r#type: kind.into() })),
+        };
+        let capabilities = [CreateDeleteVolume, ExpandVolume].map(capability).to_vec();
+        Ok(Response::new(csi::ControllerGetCapabilitiesResponse { capabilities }))
+    }
+
+    async fn create_volume(
+        &self,
+        request: Request<csi::CreateVolumeRequest>,
+    ) -> Answer<csi::CreateVolumeResponse> {
+        let request = request.into_inner();
+        only_file_systems(request.volume_capabilities.iter())?;
+        let size = size(request.capacity_range.as_ref()).unwrap_or(USUAL_SIZE);
+        self.files.create(&request.name, size).await?;
+        let volume = csi::Volume {
+            volume_id: request.name,
+            capacity_bytes: size.cast_signed(),
+            ..csi::Volume::default()
+        };
+        Ok(Response::new(csi::CreateVolumeResponse { volume: Some(volume) }))
+    }
+
+    async fn delete_volume(
+        &self,
+        request: Request<csi::DeleteVolumeRequest>,
+    ) -> Answer<csi::DeleteVolumeResponse> {
+        self.files.delete(&request.into_inner().volume_id).await?;
+        Ok(Response::new(csi::DeleteVolumeResponse {}))
+    }
+
+    async fn validate_volume_capabilities(
+        &self,
+        request: Request<csi::ValidateVolumeCapabilitiesRequest>,
+    ) -> Answer<csi::ValidateVolumeCapabilitiesResponse> {
+        let request = request.into_inner();
+        self.files.find(&request.volume_id)?;
+        let mut answer = csi::ValidateVolumeCapabilitiesResponse::default();
+        match only_file_systems(request.volume_capabilities.iter()) {
+            Ok(()) => {
+                answer.confirmed = Some(csi::validate_volume_capabilities_response::Confirmed {
+                    volume_capabilities: request.volume_capabilities,
+                    volume_context: request.volume_context,
+                    ..Default::default()
+                });
+            }
+            Err(status) => status.message().clone_into(&mut answer.message),
+        }
+        Ok(Response::new(answer))
+    }
+
+    async fn controller_expand_volume(
+        &self,
+        request: Request<csi::ControllerExpandVolumeRequest>,
+    ) -> Answer<csi::ControllerExpandVolumeResponse> {
+        let request = request.into_inner();
+        let wanted = size(request.capacity_range.as_ref())
+            .ok_or_else(|| Status::invalid_argument("capacity_range: say how large it is to be"))?;
+        let size = self.files.expand(&request.volume_id, wanted).await?;
+        Ok(Response::new(csi::ControllerExpandVolumeResponse {
+            capacity_bytes: size.cast_signed(),
+            node_expansion_required: true,
+        }))
+    }
+}
+
+#[tonic::async_trait]
+impl Node for Plugin {
+    async fn node_get_info(&self, _: Request<csi::NodeGetInfoRequest>) -> Answer<csi::NodeGetInfoResponse> {
+        let name = nix::unistd::gethostname().map_err(|error| Status::internal(error.to_string()))?;
+        let node_id = name.to_string_lossy().into_owned();
+        Ok(Response::new(csi::NodeGetInfoResponse { node_id, ..csi::NodeGetInfoResponse::default() }))
+    }
+
+    async fn node_get_capabilities(
+        &self,
+        _: Request<csi::NodeGetCapabilitiesRequest>,
+    ) -> Answer<csi::NodeGetCapabilitiesResponse> {
+        use node::rpc::Type::{ExpandVolume, GetVolumeStats, StageUnstageVolume};
+        let capability = |kind: node::rpc::Type| csi::NodeServiceCapability {
+            r#type: Some(node::Type::Rpc(node::Rpc { r#type: kind.into() })),
+        };
+        let capabilities = [StageUnstageVolume, GetVolumeStats, ExpandVolume].map(capability).to_vec();
+        Ok(Response::new(csi::NodeGetCapabilitiesResponse { capabilities }))
+    }
+
+    /// Attaches the file to a loop device, makes a file system where there is none, and mounts it.
+    async fn node_stage_volume(
+        &self,
+        request: Request<csi::NodeStageVolumeRequest>,
+    ) -> Answer<csi::NodeStageVolumeResponse> {
+        let request = request.into_inner();
+        only_file_systems(request.volume_capability.iter())?;
+        let (kind, flags) = mount_of(request.volume_capability.as_ref());
+        let staging = Path::new(&request.staging_target_path);
+        self.files.stage(&request.volume_id, staging, &kind, &flags).await?;
+        Ok(Response::new(csi::NodeStageVolumeResponse {}))
+    }
+
+    async fn node_unstage_volume(
+        &self,
+        request: Request<csi::NodeUnstageVolumeRequest>,
+    ) -> Answer<csi::NodeUnstageVolumeResponse> {
+        let request = request.into_inner();
+        self.files.unstage(&request.volume_id, Path::new(&request.staging_target_path)).await?;
+        Ok(Response::new(csi::NodeUnstageVolumeResponse {}))
+    }
+
+    /// Binds the stage to the target.
+    async fn node_publish_volume(
+        &self,
+        request: Request<csi::NodePublishVolumeRequest>,
+    ) -> Answer<csi::NodePublishVolumeResponse> {
+        let request = request.into_inner();
+        only_file_systems(request.volume_capability.iter())?;
+        let (from, to) = (PathBuf::from(&request.staging_target_path), PathBuf::from(&request.target_path));
+        self.files.publish(&request.volume_id, &from, &to, request.readonly).await?;
+        Ok(Response::new(csi::NodePublishVolumeResponse {}))
+    }
+
+    async fn node_unpublish_volume(
+        &self,
+        request: Request<csi::NodeUnpublishVolumeRequest>,
+    ) -> Answer<csi::NodeUnpublishVolumeResponse> {
+        self.files.unpublish(Path::new(&request.into_inner().target_path)).await?;
+        Ok(Response::new(csi::NodeUnpublishVolumeResponse {}))
+    }
+
+    async fn node_get_volume_stats(
+        &self,
+        request: Request<csi::NodeGetVolumeStatsRequest>,
+    ) -> Answer<csi::NodeGetVolumeStatsResponse> {
+        let request = request.into_inner();
+        let usage = files::usage(Path::new(&request.volume_path))?;
+        Ok(Response::new(csi::NodeGetVolumeStatsResponse { usage, ..Default::default() }))
+    }
+
+    async fn node_expand_volume(
+        &self,
+        request: Request<csi::NodeExpandVolumeRequest>,
+    ) -> Answer<csi::NodeExpandVolumeResponse> {
+        let capacity_bytes = self.files.grow(&request.into_inner().volume_id).await?.cast_signed();
+        Ok(Response::new(csi::NodeExpandVolumeResponse { capacity_bytes }))
+    }
+}
+
+/// In bytes; `None`: nobody says.
+fn size(range: Option<&csi::CapacityRange>) -> Option<u64> {
+    let range = range?;
+    [range.required_bytes, range.limit_bytes].into_iter().find(|bytes| *bytes > 0).map(i64::cast_unsigned)
+}
+
+fn only_file_systems<'c>(
+    mut capabilities: impl Iterator<Item = &'c csi::VolumeCapability>,
+) -> Result<(), Status> {
+    match capabilities.any(|capability| matches!(capability.access_type, Some(AccessType::Block(_)))) {
+        true => Err(Status::invalid_argument("a volume here is a file system and no device")),
+        false => Ok(()),
+    }
+}
+
+/// The kind of the file system, and the options of its mount.
+fn mount_of(capability: Option<&csi::VolumeCapability>) -> (String, Vec<String>) {
+    let mount = match capability.and_then(|capability| capability.access_type.clone()) {
+        Some(AccessType::Mount(mount)) => mount,
+        _ => csi::volume_capability::MountVolume::default(),
+    };
+    let kind = if mount.fs_type.is_empty() { "ext4".to_owned() } else { mount.fs_type };
+    (kind, mount.mount_flags)
+}

@@ -1,0 +1,177 @@
+//! What an operator asks of a volume itself: to make it, to delete it, to make it larger.
+
+use kelson_proto::v1::volume_action::Action;
+use kelson_proto::v1::volume_action_done::Answer;
+use kelson_proto::v1::{
+    CreateVolumeRequest, CreateVolumeResponse, ExpandVolumeResponse, VolumeAction, VolumeActionDone,
+    VolumeStep,
+};
+use kelson_spec::volume_file::VolumeFile;
+use tonic::{Code, Request};
+
+use crate::csi::v1 as csi;
+use crate::csi::v1::controller_client::ControllerClient;
+use crate::csi::v1::controller_service_capability::rpc::Type as Capability;
+use crate::csi::v1::node_client::NodeClient;
+use crate::job::{Failure, InUse};
+use crate::plugins::{Part, Refusal, call, origin};
+use crate::provider::{controller_capabilities, node_capabilities};
+use crate::usage::Usage;
+use crate::world::{Host, capability, opaque, seen_by, undone};
+
+impl Host {
+    /// Does it. Each call can be repeated, as the one who asks may have missed the answer.
+    pub async fn act(&self, action: VolumeAction, in_use: InUse) -> VolumeActionDone {
+        let VolumeAction { number, action } = action;
+        let (volume, step) = match &action {
+            Some(Action::Create(request)) => (request.name.clone(), "CreateVolume"),
+            Some(Action::Delete(request)) => (request.name.clone(), "DeleteVolume"),
+            Some(Action::Expand(request)) => (request.name.clone(), "ControllerExpandVolume"),
+            None => (String::new(), "action"),
+        };
+        let mut described =
+            VolumeStep { volume: volume.clone(), step: step.to_owned(), attempt: 1, ..VolumeStep::default() };
+        let done = async {
+            let file = self.read(&volume).await?;
+            described.plugin.clone_from(&file.plugin);
+            described.volume_id.clone_from(&file.id);
+            match action {
+                Some(Action::Create(request)) => {
+                    Ok(Some(Answer::Created(self.create(&file, request).await?)))
+                }
+                Some(Action::Delete(_)) => self.delete(&file, &in_use).await.map(|()| None),
+                Some(Action::Expand(request)) => {
+                    let size = self.expand(&file, request.size, &in_use).await?;
+                    Ok(Some(Answer::Expanded(ExpandVolumeResponse { size })))
+                }
+                None => Ok(None),
+            }
+        };
+        match done.await {
+            Ok(answer) => VolumeActionDone { number, failure: None, answer },
+            Err(Failure { step, text, .. }) => {
+                described.step = step.map_or(described.step, str::to_owned);
+                described.failure = text;
+                VolumeActionDone { number, failure: Some(described), answer: None }
+            }
+        }
+    }
+
+    async fn create(
+        &self,
+        file: &VolumeFile,
+        asked: CreateVolumeRequest,
+    ) -> Result<CreateVolumeResponse, Failure> {
+        let request = csi::CreateVolumeRequest {
+            name: file.name.clone(),
+            capacity_range: (asked.size > 0).then(|| at_least(asked.size)),
+            volume_capabilities: vec![capability(file, &Usage::default())],
+            parameters: opaque(&file.parameters.0),
+            ..Default::default()
+        };
+        let controller = self.controller_with(&file.plugin, Capability::CreateDeleteVolume).await?;
+        let answer = call(&controller, self.deadlines.action, async |connection| {
+            ControllerClient::with_origin(connection, origin()).create_volume(Request::new(request)).await
+        });
+        let made = answer.await?.volume.unwrap_or_default();
+        let context: std::collections::BTreeMap<String, String> = made.volume_context.into_iter().collect();
+        let matches = made.volume_id == file.id && context == file.context.0;
+        Ok(CreateVolumeResponse {
+            id: made.volume_id,
+            size: u64::try_from(made.capacity_bytes).unwrap_or_default(),
+            context: context.into_iter().collect(),
+            matches,
+        })
+    }
+
+    async fn delete(&self, file: &VolumeFile, in_use: &InUse) -> Result<(), Failure> {
+        if !in_use.services.is_empty() {
+            let text = format!("it is in use by {}: stop them first", in_use.services.join(", "));
+            return Err(Failure::before(&text).last());
+        }
+        if in_use.is_left {
+            let text = "what its last use has left is not undone: see kelsonctl volumes list";
+            return Err(Failure::before(text).last());
+        }
+        let controller = self.controller_with(&file.plugin, Capability::CreateDeleteVolume).await?;
+        let request = csi::DeleteVolumeRequest { volume_id: file.id.clone(), ..Default::default() };
+        undone(
+            call(&controller, self.deadlines.action, async |connection| {
+                ControllerClient::with_origin(connection, origin()).delete_volume(Request::new(request)).await
+            })
+            .await,
+        )
+    }
+
+    /// Returns its size in bytes.
+    async fn expand(&self, file: &VolumeFile, size: u64, in_use: &InUse) -> Result<u64, Failure> {
+        let controller = self.controller_with(&file.plugin, Capability::ExpandVolume).await?;
+        let request = csi::ControllerExpandVolumeRequest {
+            volume_id: file.id.clone(),
+            capacity_range: Some(at_least(size)),
+            ..Default::default()
+        };
+        let answer = call(&controller, self.deadlines.action, async |connection| {
+            ControllerClient::with_origin(connection, origin())
+                .controller_expand_volume(Request::new(request))
+                .await
+        });
+        let expanded = answer.await?;
+        if expanded.node_expansion_required {
+            self.expand_here(file, size, in_use).await.map_err(|failure| failure.of("NodeExpandVolume"))?;
+        }
+        Ok(u64::try_from(expanded.capacity_bytes).unwrap_or(size))
+    }
+
+    /// Where it is not mounted here, its plugin makes the file system larger when it mounts it.
+    async fn expand_here(&self, file: &VolumeFile, size: u64, in_use: &InUse) -> Result<(), Failure> {
+        let Some(place) = &in_use.place else { return Ok(()) };
+        let node = self.node(&file.plugin).await?;
+        let answer = call(&node, self.deadlines.identity, async |connection| {
+            let request = Request::new(csi::NodeGetCapabilitiesRequest {});
+            NodeClient::with_origin(connection, origin()).node_get_capabilities(request).await
+        });
+        let expands = csi::node_service_capability::rpc::Type::ExpandVolume;
+        if !node_capabilities(answer.await?).any(|one| one == expands) {
+            return Ok(());
+        }
+        let stage = in_use.stage.as_ref().map(|stage| seen_by(stage, &node)).transpose()?;
+        let request = csi::NodeExpandVolumeRequest {
+            volume_id: file.id.clone(),
+            volume_path: seen_by(&place.target, &node)?,
+            capacity_range: Some(at_least(size)),
+            staging_target_path: stage.unwrap_or_default(),
+            volume_capability: Some(capability(file, &place.usage)),
+            ..Default::default()
+        };
+        let answer = call(&node, self.deadlines.action, async |connection| {
+            NodeClient::with_origin(connection, origin()).node_expand_volume(Request::new(request)).await
+        });
+        Ok(answer.await.map(drop)?)
+    }
+
+    /// The controller of a plugin, which can do this.
+    async fn controller_with(
+        &self,
+        plugin: &str,
+        wanted: Capability,
+    ) -> Result<kelson_proto::v1::VolumePlugin, Failure> {
+        let controller = self.plugins.serving(plugin, Part::Controller, self.deadlines.identity).await?;
+        let answer = call(&controller, self.deadlines.identity, async |connection| {
+            let request = Request::new(csi::ControllerGetCapabilitiesRequest {});
+            ControllerClient::with_origin(connection, origin()).controller_get_capabilities(request).await
+        });
+        let can = match answer.await {
+            Ok(answer) => controller_capabilities(answer).any(|one| one == wanted),
+            Err(Refusal { code: Some(Code::Unimplemented), .. }) => false,
+            Err(refusal) => return Err(Failure::from(refusal).of("ControllerGetCapabilities")),
+        };
+        let name = wanted.as_str_name();
+        can.then_some(controller)
+            .ok_or_else(|| Failure::before(&format!("the plugin does not have {name}")).last())
+    }
+}
+
+fn at_least(bytes: u64) -> csi::CapacityRange {
+    csi::CapacityRange { required_bytes: i64::try_from(bytes).unwrap_or(i64::MAX), limit_bytes: 0 }
+}
