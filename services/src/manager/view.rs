@@ -37,8 +37,8 @@ impl Manager {
         };
         let causes = below.iter().map(|one| self.cause(one, seen, depth.saturating_sub(1))).collect();
         let (subject, text) = match (missing, &service) {
-            (None, Some(service)) => (format!("service \"{}\"", service.name), service.message.to_string()),
-            (Some(missing), Some(service)) => (missing.subject.to_string(), service.message.to_string()),
+            (None, Some(service)) => (format!("service \"{}\"", service.name), self.message_of(service)),
+            (Some(missing), Some(service)) => (missing.subject.to_string(), self.message_of(service)),
             (Some(Missing { subject, reason }), None) => {
                 (subject.to_string(), reason.as_ref().map_or_else(|| "not yet".into(), ToString::to_string))
             }
@@ -55,6 +55,14 @@ impl Manager {
             faulty_file: now.and_then(|now| self.faulty_file(&now.name)),
             retry: now.and_then(messages::retry),
         }
+    }
+
+    /// Why it is as it is. While it is prepared and while it stops, the last event says how far that has come.
+    fn message_of(&self, service: &Snapshot) -> String {
+        let is_under_way = matches!(service.state, State::Preparing | State::Stopping);
+        let events = if is_under_way { self.log().of_service(&service.name) } else { Vec::new() };
+        let last = events.last().filter(|last| last.state == service.state && last.run == service.run);
+        last.map_or(&service.message, |last| &last.message).to_string()
     }
 
     fn cause(&self, missing: &Missing, seen: &mut BTreeSet<Arc<str>>, depth: usize) -> v1::Reason {
