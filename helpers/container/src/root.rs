@@ -113,9 +113,12 @@ fn map(path: &Path, users: &Users) -> Result<(), ContainerError> {
 /// Makes the tree the root of this mount namespace, and lets the one before go.
 fn change_root(tree: &Tree) -> Result<(), ContainerError> {
     let what = || "cannot change into the container's root".to_owned();
+    let old = Tree::at(Path::new("/")).at(what)?;
     fchdir(tree.root()).at(what)?;
     // The old root is put over the new one, and goes from there: no folder is needed for it.
     pivot_root(".", ".").at(what)?;
+    // What is unmounted here stays on the host. The mounts of the new root keep the propagation that they asked for.
+    fchdir(old.root()).at(what)?;
     let none: Option<&str> = None;
     mount(none, ".", none, MsFlags::MS_REC | MsFlags::MS_SLAVE, none).at(what)?;
     umount2(".", MntFlags::MNT_DETACH).at(what)?;
