@@ -115,6 +115,7 @@ fn name_of(path: &Path) -> Result<String, Failure> {
         FileKind::Machine => "machine.yaml".to_owned(),
         FileKind::Service => format!("services/{file}"),
         FileKind::Group => format!("groups/{file}"),
+        FileKind::Volume => format!("volumes/{file}"),
     };
     match kelson_load::name_mistake(&name) {
         Some(mistake) => Err(Failure::Failed(mistake)),

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::group::GroupSpec;
 use crate::machine::MachineSpec;
-use crate::names::{GROUPS, MACHINE};
+use crate::names::{GROUPS, MACHINE, VOLUMES};
 use crate::quote::path;
 use crate::service::ServiceSpec;
 use crate::sources::SourceKind;
@@ -30,12 +30,21 @@ pub struct Diagnostic {
 impl Diagnostic {
     /// Whether it concerns the machine file.
     pub fn is_of_the_machine_file(&self) -> bool {
-        self.file.ends_with(MACHINE) && !self.is_of_a_group()
+        self.file.ends_with(MACHINE) && !self.is_of_a_group() && !self.is_of_a_volume()
     }
 
     /// Whether it concerns the file of a group.
     pub fn is_of_a_group(&self) -> bool {
-        self.service.is_none() && self.file.parent().is_some_and(|folder| folder.ends_with(GROUPS))
+        self.is_within(GROUPS)
+    }
+
+    /// Whether it concerns the file of a volume.
+    pub fn is_of_a_volume(&self) -> bool {
+        self.is_within(VOLUMES)
+    }
+
+    fn is_within(&self, folder: &str) -> bool {
+        self.service.is_none() && self.file.parent().is_some_and(|parent| parent.ends_with(folder))
     }
 
     /// Whether it concerns a whole folder, and not one file in it.

@@ -7,7 +7,7 @@ use crate::call::{Call, Run};
 use crate::failure::Failure;
 use crate::output::{Page, Table, nearest, or_dash, views};
 
-/// Explain the keys of a service, group or machine file
+/// Explain the keys of a service, group, machine or volume file
 ///
 /// A dot separates a key from the keys within it. A table cuts long texts to the
 /// width of the terminal; JSON has them whole.
@@ -59,9 +59,10 @@ fn explain(path: &str) -> Result<Vec<Explained>, Failure> {
         "service" => files::service().keys,
         "group" => files::group().keys,
         "machine" => files::machine().keys,
+        "volume" => files::volume().keys,
         _ => {
             return Err(Failure::Usage(format!(
-                "{place:?} is no file; there are service, group and machine"
+                "{place:?} is no file; there are service, group, machine and volume"
             )));
         }
     };

@@ -18,6 +18,7 @@ use crate::output::print;
 ///   kelsonctl schema service > /etc/kelson/service.schema.json
 ///   kelsonctl schema group > /etc/kelson/group.schema.json
 ///   kelsonctl schema machine > /etc/kelson/machine.schema.json
+///   kelsonctl schema volume > /etc/kelson/volume-file.schema.json
 #[derive(Debug, Clone, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub struct Arguments {
@@ -31,6 +32,7 @@ enum File {
     Service,
     Group,
     Machine,
+    Volume,
 }
 
 impl Run for Arguments {
@@ -41,6 +43,7 @@ impl Run for Arguments {
             File::Service => files::service(),
             File::Group => files::group(),
             File::Machine => files::machine(),
+            File::Volume => files::volume(),
         };
         print(&json::schema(&root))
     }

@@ -118,7 +118,8 @@ fn not_the_host(path: &Path) -> Option<String> {
 fn wrong_folder(folder: &Path) -> Failure {
     let absolute = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
     let near = [folder.join("kelson"), folder.join("etc/kelson"), folder.join("config")];
-    let inside = absolute.parent().filter(|_| absolute.ends_with("services") || absolute.ends_with("groups"));
+    let is_part = ["services", "groups", "volumes"].iter().any(|part| absolute.ends_with(part));
+    let inside = absolute.parent().filter(|_| is_part);
     let meant = inside.into_iter().chain(near.iter().map(PathBuf::as_path));
     let mut meant = meant.filter(|folder| kelson_load::is_configuration(folder));
     let loose = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());

@@ -103,6 +103,16 @@ pub struct Decoded {
     pub by_group: usize,
     /// Where what it runs is written.
     pub workload: Position,
+    pub csi: CsiPlaces,
+}
+
+/// Where a service file names plugins and their volumes.
+#[derive(Debug, Default)]
+pub struct CsiPlaces {
+    /// The plugin that the service is.
+    pub provides: Option<Position>,
+    /// The volumes of the source `csi`, in their order.
+    pub volumes: Vec<Position>,
 }
 
 /// Notes the mistakes of one file.
@@ -124,6 +134,7 @@ pub struct Decoder<'a> {
     pub builtin_references: Vec<Vec<Position>>,
     /// Where the service file says what it runs.
     pub workload: Position,
+    pub csi: CsiPlaces,
     pub ties: Ties,
     /// Variables in the commands are replaced by their values.
     pub expands: bool,
@@ -173,6 +184,7 @@ impl<'a> Decoder<'a> {
             mentions: Vec::new(),
             builtin_references: Vec::new(),
             workload: Position::START,
+            csi: CsiPlaces::default(),
             ties: Ties::default(),
             expands: false,
             targets: BTreeSet::new(),

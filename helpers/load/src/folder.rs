@@ -32,6 +32,7 @@ mod instances;
 mod layers;
 mod order;
 mod other_programs;
+mod plugins;
 mod references;
 mod service_files;
 pub(crate) mod single;
@@ -59,6 +60,7 @@ fn read_all(config: &Path, sources: &Sources) -> Loaded {
     let groups = reading.used_groups();
     let containerd = reading.containers(&machine.spec, sources);
     reading.ports();
+    reading.plugins(config);
     reading.groups();
     reading.dynamic_users();
     reading.order();

@@ -27,6 +27,7 @@ mod mount;
 mod network;
 mod partitions;
 mod paths;
+mod plugin;
 mod ports;
 mod probes;
 mod registries;

@@ -12,7 +12,7 @@ use base64::prelude::BASE64_STANDARD;
 use kelson_load::{TREE_MAX, name_mistake};
 use kelson_secrets::given::Given;
 use kelson_spec::applied::TreeFile;
-use kelson_spec::names::{GROUPS, MACHINE, SERVICES};
+use kelson_spec::names::{GROUPS, MACHINE, SERVICES, VOLUMES};
 use kelson_sys::ordered;
 
 use crate::{SourceError, bundle};
@@ -105,13 +105,14 @@ pub fn sort(credentials: Vec<Credential>) -> Result<(Vec<TreeFile>, Vec<Given>),
             None if name == "machine" => MACHINE.to_owned(),
             Some(("service", service)) => format!("{SERVICES}/{service}.yaml"),
             Some(("group", group)) => format!("{GROUPS}/{group}.yaml"),
+            Some(("volume", volume)) => format!("{VOLUMES}/{volume}.yaml"),
             Some(("secret", secret)) => {
                 secrets.push(Given { name: secret.to_owned(), value });
                 continue;
             }
             _ => {
-                let known = "kelson.config, kelson.machine, kelson.service.NAME, kelson.group.NAME and \
-                             kelson.secret.NAME";
+                let known = "kelson.config, kelson.machine, kelson.service.NAME, kelson.group.NAME, \
+                             kelson.volume.NAME and kelson.secret.NAME";
                 return Err(wrong(&name, format!("this name is not known; known are {known}")));
             }
         };

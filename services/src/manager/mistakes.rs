@@ -88,11 +88,10 @@ impl Manager {
     /// The files and folders of services in which the last reading found mistakes: nobody knows what they want.
     pub fn unsound_files(&self) -> Vec<String> {
         let mistakes = self.mistakes();
-        // The machine file and those of groups name no image.
-        let others = mistakes
-            .others
-            .iter()
-            .filter(|diagnostic| !diagnostic.is_of_the_machine_file() && !diagnostic.is_of_a_group());
+        // The machine file and those of groups and volumes name no image.
+        let others = mistakes.others.iter().filter(|found| {
+            !found.is_of_the_machine_file() && !found.is_of_a_group() && !found.is_of_a_volume()
+        });
         let of_services = mistakes.services.values().flat_map(|faulty| &faulty.mistakes);
         let mut files: Vec<String> =
             of_services.chain(others).map(|diagnostic| diagnostic.file.display().to_string()).collect();

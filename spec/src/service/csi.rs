@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::workload::ContainerMount;
+
 /// The folder of the host below which each plugin has one of its own, named by its id.
 pub const PLUGINS: &str = "/run/kelson/csi";
 
@@ -28,6 +30,25 @@ impl Default for CsiPlugin {
             kind: PluginKind::Monolith,
             mount_dir: "/csi".into(),
             socket: "csi.sock".to_owned(),
+        }
+    }
+}
+
+impl CsiPlugin {
+    /// The variable of its environment that has the URL of its socket, as it sees it.
+    pub const ENDPOINT: &str = "CSI_ENDPOINT";
+
+    /// Its socket, as the host sees it.
+    pub fn socket_path(&self) -> PathBuf {
+        plugin_folder(&self.id).join(&self.socket)
+    }
+
+    /// The folder of the plugin as a mount of a container. Mounts that are made in it are seen on the host.
+    pub fn mount(&self) -> ContainerMount {
+        ContainerMount {
+            source: plugin_folder(&self.id),
+            target: self.mount_dir.clone(),
+            options: vec!["rbind".to_owned(), "rshared".to_owned()],
         }
     }
 }

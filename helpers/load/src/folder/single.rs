@@ -11,7 +11,7 @@ use crate::read;
 use crate::schema::Mapping;
 use crate::sources::Sources;
 use kelson_spec::loaded::{Diagnostic, Unchecked};
-use kelson_spec::names::{GROUPS, MACHINE, OF_OTHER_PROGRAMS, SERVICES, TALOS, UNITS};
+use kelson_spec::names::{GROUPS, MACHINE, OF_OTHER_PROGRAMS, SERVICES, TALOS, UNITS, VOLUMES};
 
 /// The subject of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,16 +19,18 @@ pub enum FileKind {
     Service,
     Group,
     Machine,
+    Volume,
 }
 
 impl FileKind {
-    const ALL: [FileKind; 3] = [FileKind::Service, FileKind::Group, FileKind::Machine];
+    const ALL: [FileKind; 4] = [FileKind::Service, FileKind::Group, FileKind::Machine, FileKind::Volume];
 
     fn mapping(self) -> Mapping {
         match self {
             FileKind::Service => files::service(),
             FileKind::Group => files::group(),
             FileKind::Machine => files::machine(),
+            FileKind::Volume => files::volume(),
         }
     }
 
@@ -38,6 +40,7 @@ impl FileKind {
             FileKind::Service => "service",
             FileKind::Group => "group",
             FileKind::Machine => "machine",
+            FileKind::Volume => "volume",
         }
     }
 }
@@ -56,19 +59,20 @@ pub struct LoadedFile {
 
 /// Whether the folder has what a configuration folder has.
 pub fn is_configuration(folder: &Path) -> bool {
-    let folders = [SERVICES, GROUPS].into_iter().chain(OF_OTHER_PROGRAMS);
+    let folders = [SERVICES, GROUPS, VOLUMES].into_iter().chain(OF_OTHER_PROGRAMS);
     folder.join(MACHINE).exists() || folders.into_iter().any(|name| folder.join(name).is_dir())
 }
 
-/// Reads one file. In `services`, `groups`, `units` or `talos`, or called machine.yaml, it is a part of its configuration
+/// Reads one file. In `services`, `groups`, `volumes`, `units` or `talos`, or called machine.yaml, it is a part of its configuration
 /// folder. Elsewhere it is what it is without a mistake, or else what its keys make it look like.
 pub fn load_file(path: &Path, sources: &Sources) -> LoadedFile {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let above = |name: &str| absolute.parent().filter(|folder| folder.ends_with(name))?.parent();
     let translated = above(UNITS).or(above(TALOS));
-    let place = match (above(SERVICES).or(translated), above(GROUPS)) {
-        (Some(folder), _) => Some((FileKind::Service, folder)),
-        (_, Some(folder)) => Some((FileKind::Group, folder)),
+    let place = match (above(SERVICES).or(translated), above(GROUPS), above(VOLUMES)) {
+        (Some(folder), ..) => Some((FileKind::Service, folder)),
+        (_, Some(folder), _) => Some((FileKind::Group, folder)),
+        (.., Some(folder)) => Some((FileKind::Volume, folder)),
         _ if absolute.ends_with(MACHINE) => absolute.parent().map(|folder| (FileKind::Machine, folder)),
         _ => None,
     };
@@ -133,6 +137,7 @@ fn alone(path: &Path, kind: FileKind, sources: &Sources) -> LoadedFile {
         FileKind::Group => {
             reading.file(path, None, |d, root, _| grammar::group(d, &stem, root?));
         }
+        FileKind::Volume => drop(reading.volume_file(path, &stem)),
         FileKind::Machine => {
             reading.file(path, None, |d, root, _| {
                 Some(grammar::machine(d, root?, sources.mode.machine_defaults()))

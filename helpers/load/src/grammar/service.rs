@@ -16,6 +16,7 @@ use super::input;
 use super::mapping::{Mapping, keys};
 use super::membership::{lifecycle, tie};
 use super::paths::{self, paths};
+use super::plugin;
 use super::requirement::{Use, after, before, others, requirements};
 use super::restart::{ends, restart};
 use super::sandbox::compiled;
@@ -54,8 +55,8 @@ pub fn service(d: &mut Decoder<'_>, file: &Mapping<ServiceSpec>, stem: &str, roo
     let spec = file.decode(d, root);
     let references = std::mem::take(&mut d.references);
     let mentions = std::mem::take(&mut d.mentions);
-    let workload = d.workload;
-    let decoded = spec.map(|spec| Decoded { spec, references, mentions, by_group: 0, workload });
+    let (workload, csi) = (d.workload, std::mem::take(&mut d.csi));
+    let decoded = spec.map(|spec| Decoded { spec, references, mentions, by_group: 0, workload, csi });
     decoded.filter(|_| d.diagnostics.len() == before)
 }
 
@@ -250,7 +251,9 @@ pub fn service_file() -> Mapping<ServiceSpec> {
         means "directories" directories if Units = Mapping::codec(directories), "none",
             "folders below `/run`, `/var/lib`, `/var/cache`, `/var/log` and `/etc` that it is given; not for a container";
         means "volumes" volumes if Volumes = volumes(), "none",
-            "[folders of the host and file systems in memory](#volumes) that it sees at paths of its own";
+            "[folders of the host, file systems in memory and volumes of plugins](#volumes) that it sees at paths of its own";
+        means "provides" provides if Volumes = plugin::provides().optional(), "nothing",
+            "the [plugin for volumes](#provides) that it is";
         means "sockets" sockets if Units = sockets(), "none",
             "[sockets](#sockets) that PID 1 holds for it, across its restarts and PID 1's own; not for a container";
         means "paths" paths if Units = paths(), "none",
@@ -307,7 +310,7 @@ fn stop_as_written(spec: &ServiceSpec, extent: Extent) -> Json {
 }
 
 /// Keys of what runs.
-const OF_A_PROGRAM: [&str; 37] = [
+const OF_A_PROGRAM: [&str; 38] = [
     "schedule",
     "environment",
     "environmentDefaults",
@@ -339,6 +342,7 @@ const OF_A_PROGRAM: [&str; 37] = [
     "cpuAffinity",
     "directories",
     "volumes",
+    "provides",
     "sockets",
     "paths",
     "removeIpc",
@@ -437,6 +441,9 @@ fn together(d: &mut Decoder<'_>, seen: &Seen<'_, '_>, spec: &mut ServiceSpec) {
         sockets::check(d, seen, spec);
         input::check(d, seen, spec);
         schedule::check(d, seen, spec);
+    }
+    if const { OWN.has(Feature::Volumes) } {
+        plugin::check(d, seen, spec);
     }
     spec.name.clone_from(&d.stem);
     spec.file = d.file.to_owned();

@@ -65,7 +65,7 @@ fn bounded(what: &'static str, sample: &'static str) -> Codec<String> {
 
 /// No message has a part of it: it may be a password.
 fn context() -> Codec<Opaque> {
-    let entries = map(("key", r"[\s\S]", "server"), "write \"\" for an empty text", |_, _| None, text());
+    let entries = map(("key", r"[\s\S]", "server"), "write \"\" for an empty text", no_key, text());
     let opaque = entries.parsed(
         |entries| {
             let size = entries.iter().flat_map(|(key, value)| [key.len(), value.len()]);
@@ -80,6 +80,10 @@ fn context() -> Codec<Opaque> {
         true => inner(d, node),
         false => d.refuse(node, "a mapping of keys to texts belongs here"),
     })
+}
+
+fn no_key(key: &str, _: &[(String, String)]) -> Option<String> {
+    key.is_empty().then(|| "this key is empty".to_owned())
 }
 
 fn too_many(size: usize, what: &str) -> Option<String> {

@@ -7,9 +7,12 @@ use super::codec::Codec;
 use super::mapping::{Mapping, keys};
 use super::sockets::owner;
 use super::values::{boolean, choice, four_octal, name, path, size};
+use super::volume_file::mount_flags;
 use crate::decode::Decoder;
 use crate::tree::Node;
-use kelson_spec::service::{NewFolder, PathSource, TmpfsSource, Volume, VolumeSource};
+use kelson_spec::service::{
+    Access, Attachment, CsiSource, NewFolder, PathSource, TmpfsSource, Usage, Volume, VolumeSource,
+};
 
 /// All bits of permissions: chmod(2).
 const PERMISSIONS: u32 = 0o7777;
@@ -33,6 +36,14 @@ pub fn volumes() -> Codec<Vec<Volume>> {
 
 fn volume() -> Mapping<Volume> {
     let options = choice(Volume::OPTIONS.map(|option| (option, option.to_owned())));
+    let usage_at = At::new(
+        |volume: &Volume| volume.source.csi().map(|source| source.usage.clone()),
+        |volume: &mut Volume, usage| {
+            if let VolumeSource::Csi(source) = &mut volume.source {
+                source.usage = usage;
+            }
+        },
+    );
     keys! {
         Mapping::new("volume", Volume::default);
         needed "name" name = name(), "name: NAME", "its name in messages";
@@ -42,7 +53,35 @@ fn volume() -> Mapping<Volume> {
         key "readOnly" read_only = boolean(), "`true`: writing there fails with `read-only file system`";
         key "options" options = options.list("a list of options such as [noexec]"),
             "what else is forbidden or left out there";
+        means "usage" (usage_at) = Mapping::codec(usage), "a file system for this host alone",
+            "how the service uses a volume of the source `csi`";
     }
+    .check(|d, seen, volume| {
+        if seen.has("usage") && seen.is_right("source") && volume.source.csi().is_none() {
+            seen.wrong_key(
+                d,
+                "usage",
+                "this is for a volume of a plugin; write source: {csi: VOLUME}, or leave usage out",
+            );
+        }
+    })
+}
+
+fn usage() -> Mapping<Usage> {
+    keys! {
+        Mapping::new("usage", Usage::default);
+        key "access" access = choice(Access::ALL.map(|one| (one.name(), one))),
+            "who writes there: a mode of access of the Container Storage Interface";
+        key "attachment" attachment = choice(Attachment::ALL.map(|one| (one.name(), one))),
+            "`block`: the service sees a device; not for a container";
+        means "mountFlags" mount_flags = mount_flags().optional(), "those of the [file of the volume](volume-file.md)",
+            "the options with which the plugin mounts it, in place of those of the file of the volume";
+    }
+    .check(|d, seen, usage| {
+        if usage.attachment == Attachment::Block && seen.has("mountFlags") {
+            seen.wrong_key(d, "mountFlags", "a device is not mounted; leave mountFlags out, or write attachment: filesystem");
+        }
+    })
 }
 
 fn source() -> Mapping<VolumeSource> {
@@ -65,19 +104,35 @@ fn source() -> Mapping<VolumeSource> {
         },
         |source, tmpfs| *source = VolumeSource::Tmpfs(tmpfs),
     );
+    let csi_at = At::new(
+        |source: &VolumeSource| source.csi().map(|source| source.volume.clone()),
+        |source, volume| *source = VolumeSource::Csi(CsiSource { volume, ..CsiSource::default() }),
+    );
+    let volume = name().around(|d, node, inner| {
+        let name = inner(d, node)?;
+        d.csi.volumes.push(node.at);
+        Some(name)
+    });
     keys! {
         Mapping::new("volume-source", VolumeSource::default);
         alternative "path" (path_at) = path().read_by(|d, node| d.plain_path(node)),
             "a folder or a file of the host";
         alternative "tmpfs" (tmpfs_at) = Mapping::codec(tmpfs),
             "a file system in memory, empty at each start";
+        alternative "csi" (csi_at) = volume,
+            "a volume of a [plugin](#provides): the name of its [file](volume-file.md)";
         means "create" (create_at) = Mapping::codec(new_folder).optional(), "it has to be there",
             "`{}`: a folder is made at `path` where nothing is";
     }
-    .one_of(&["path", "tmpfs"])
+    .one_of(&["path", "tmpfs", "csi"])
     .check(|d, seen, source| {
-        if seen.has("create") && source.path().is_none() {
-            seen.wrong_key(d, "create", "a file system in memory is made at each start; leave create out");
+        let text = match source {
+            VolumeSource::Path(_) => return,
+            VolumeSource::Tmpfs(_) => "a file system in memory is made at each start; leave create out",
+            VolumeSource::Csi(_) => "its plugin has a volume ready; leave create out",
+        };
+        if seen.has("create") {
+            seen.wrong_key(d, "create", text);
         }
     })
 }
@@ -109,7 +164,7 @@ impl Decoder<'_> {
     }
 
     /// Each place once, of the mounts and devices of a container too.
-    fn volume_target(&mut self, node: &Node) -> Option<PathBuf> {
+    pub(super) fn volume_target(&mut self, node: &Node) -> Option<PathBuf> {
         // Compared and sorted by components: /a/ and /a//. are one place.
         let target: PathBuf = self.plain_path(node)?.components().collect();
         let message = if target == Path::new("/") {

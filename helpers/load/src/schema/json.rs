@@ -17,7 +17,7 @@ const DURATION: &str = "^(0|(?=[0-9])([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?([0
 pub fn schema(root: &Mapping) -> String {
     let mut definitions = Definitions::default();
     let whole = definitions.mapping(root);
-    let title = format!("A {} file of Kelson", root.name);
+    let title = format!("A {} file of Kelson", root.name.trim_end_matches("-file"));
     let mut schema = vec![
         ("$schema".to_owned(), Json::text("https://json-schema.org/draft/2020-12/schema")),
         ("title".to_owned(), Json::Text(title)),

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use kelson_spec::applied::TreeFile;
 use kelson_spec::names::{
-    COMPOSE, COMPOSE_VARIABLES, GROUPS, MACHINE, OF_OTHER_PROGRAMS, SERVICES, TALOS, UNITS,
+    COMPOSE, COMPOSE_VARIABLES, GROUPS, MACHINE, OF_OTHER_PROGRAMS, SERVICES, TALOS, UNITS, VOLUMES,
 };
 use kelson_spec::quote::{error_text, quoted};
 
@@ -29,8 +29,8 @@ pub fn name_mistake(name: &str) -> Option<String> {
     };
     (!sound).then(|| {
         format!(
-            "{} is no file of a configuration; those are {MACHINE}, {SERVICES}/NAME.yaml, {GROUPS}/NAME.yaml, and in {UNITS}/, \
-             {COMPOSE}/ and {TALOS}/ what `kelsonctl import folder` reads",
+            "{} is no file of a configuration; those are {MACHINE}, {SERVICES}/NAME.yaml, {GROUPS}/NAME.yaml, {VOLUMES}/NAME.yaml, \
+             and in {UNITS}/, {COMPOSE}/ and {TALOS}/ what `kelsonctl import folder` reads",
             quoted(name)
         )
     })
@@ -44,7 +44,7 @@ fn is_file_of(folder: &str, file: &str) -> bool {
             && !part.contains(|c: char| c == '/' || c.is_control())
     };
     match file.split_once('/') {
-        None if [SERVICES, GROUPS].contains(&folder) => plain(file) && read::is_yaml(file),
+        None if [SERVICES, GROUPS, VOLUMES].contains(&folder) => plain(file) && read::is_yaml(file),
         None => plain(file) && imported::is_read(folder, file),
         Some((inner, name)) => plain(inner) && plain(name) && imported::is_read(folder, file),
     }
@@ -97,7 +97,7 @@ pub fn read_tree(folder: &Path) -> Result<Vec<TreeFile>, String> {
         |path: &Path, error: &io::Error| format!("{} cannot be read: {}", path.display(), error_text(error));
     fs::metadata(folder).map_err(|error| failed(folder, &error))?;
     let mut names = vec![MACHINE.to_owned(), "machine.yml".to_owned()];
-    for part in [GROUPS, SERVICES].into_iter().chain(OF_OTHER_PROGRAMS) {
+    for part in [GROUPS, SERVICES, VOLUMES].into_iter().chain(OF_OTHER_PROGRAMS) {
         let path = folder.join(part);
         for file in names_in(&path).map_err(|error| failed(&path, &error))? {
             let inner = path.join(&file);

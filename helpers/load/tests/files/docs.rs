@@ -27,6 +27,7 @@ fn lay_out(folder: &Folder, document: &str) -> usize {
         match named("services/") {
             Some(service) => folder.service(service, text),
             None if path.starts_with("groups/") => folder.group(named("groups/").unwrap(), text),
+            None if path.starts_with("volumes/") => folder.volume(named("volumes/").unwrap(), text),
             None if path == "machine.yaml" => folder.machine(text),
             None => return false,
         }

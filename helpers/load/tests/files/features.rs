@@ -20,6 +20,7 @@ fn folder() -> Folder {
         "night",
         "name: night\nprocess: {command: [/bin/night], stdin: {text: a}}\ntype: oneshot\nschedule: daily\n",
     );
+    folder.service("nfs", "name: nfs\nprocess: {command: [/bin/nfs]}\nprovides: {csi: {id: nfs}}\n");
     folder.service("old", "name: old\nprocess: {command: [/bin/old]}\n");
     folder.group("shop", "health: [{grpc: {port: 80}}]\n");
     folder
@@ -60,6 +61,7 @@ fn each_key_is_rejected_with_the_feature_that_it_needs() {
             without("builtins.containerd", Feature::Containerd),
             without("builtins.probe", Feature::Probes),
             without("container", Feature::Containerd),
+            without("provides", Feature::Volumes),
             without("process.stdin", Feature::Units),
             without("schedule", Feature::Units),
             without("process.terminal", Feature::Units),

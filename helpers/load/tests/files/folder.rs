@@ -58,6 +58,20 @@ impl Folder {
         fs::write(folder.join(format!("{name}.yaml")), content).unwrap();
     }
 
+    pub fn volume(&self, name: &str, content: &str) {
+        let folder = self.config().join("volumes");
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join(format!("{name}.yaml")), content).unwrap();
+    }
+
+    /// A volume of a plugin, and the service that provides it.
+    pub fn with_plugin(self, volume: &str, plugin: &str) -> Self {
+        self.volume(volume, &format!("plugin: {plugin}\n"));
+        let provides = format!("provides: {{csi: {{id: {plugin}}}}}");
+        self.service(plugin, format!("name: {plugin}\nprocess: {{command: [/bin/{plugin}]}}\n{provides}\n"));
+        self
+    }
+
     pub fn machine(&self, content: &str) {
         fs::write(self.config().join("machine.yaml"), content).unwrap();
     }

@@ -101,6 +101,7 @@ volumes:
   - {name: data, source: {path: /srv/web, create: {owner: www-data, mode: "0750"}}, target: /var/www, options: [noexec]}
   - {name: certs, source: {path: /etc/ssl}, target: /certs, readOnly: true}
   - {name: cache, source: {tmpfs: {size: 64Mi, mode: "0700"}}, target: /var/www/cache}
+  - {name: media, source: {csi: pictures}, target: /media, usage: {access: multiNodeReader, mountFlags: [ro]}}
 removeIpc: true
 limits: {nofile: 65536, core: unlimited, memlock: {soft: 64Ki, hard: 1Mi}}
 security: {noNewPrivileges: false, readOnlyRoot: true, capabilities: {drop: [all], add: [net_bind_service, CAP_CHOWN]}, seccomp: unconfined, readOnlyPaths: [/etc], writablePaths: [-/var/lib/web], hiddenPaths: [/home], privateTmp: true, privateDevices: true, privateNetwork: true, privateUsers: true, noExecPaths: [/], execPaths: [/usr], bindPaths: [/srv:/mnt], bindReadOnlyPaths: ["-/dev/log:/srv/log"], devices: {usual: false, allow: [/dev/net/tun, "char-rtc:r"]}, protect: [clock, hostname], restrict: [realtime], namespaces: {deny: [user, net]}, addressFamilies: {allow: [unix, inet]}}
@@ -142,7 +143,7 @@ fn pair(name: &str, value: &str) -> (String, String) {
 }
 
 fn folder() -> Folder {
-    let folder = Folder::new();
+    let folder = Folder::new().with_plugin("pictures", "nfs");
     folder.root_file("etc/passwd", "root:x:0:0::/root:/bin/sh\nwww-data:x:33:33::/var/www:/bin/sh\n");
     folder.root_file("etc/group", "adm:x:4:\nssl:x:110:www-data\nkelson:x:990:\n");
     folder.root_file("etc/web.env", "# first\nLANG=de\nFROM_FILE='x y'\n");
@@ -196,6 +197,7 @@ fn every_key_of_a_service_file_is_read() {
         schedule: None,
         when: vec![Requirement::Path("/dev/ttyS1".into())],
         depends: vec![
+            service("nfs", ServiceEvent::Up),
             service("db", ServiceEvent::Up),
             service("migrate", ServiceEvent::Finished),
             minding("cache", ServiceEvent::Running, WhenDown::Restart),
@@ -348,6 +350,21 @@ fn every_key_of_a_service_file_is_read() {
                 name: "cache".into(),
                 source: VolumeSource::Tmpfs(TmpfsSource { size: Some(64 << 20), mode: 0o700 }),
                 target: "/var/www/cache".into(),
+                ..Volume::default()
+            },
+            Volume {
+                name: "media".into(),
+                source: VolumeSource::Csi(CsiSource {
+                    volume: "pictures".into(),
+                    plugin: "nfs".into(),
+                    usage: Usage {
+                        access: Access::MultiNodeReader,
+                        attachment: Attachment::Filesystem,
+                        mount_flags: Some(vec!["ro".into()]),
+                    },
+                    published: "/run/kelson/csi/nfs/published/web/media".into(),
+                }),
+                target: "/media".into(),
                 ..Volume::default()
             },
         ],

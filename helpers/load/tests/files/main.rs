@@ -29,6 +29,7 @@ mod mistakes;
 mod order;
 mod other_programs;
 mod paths;
+mod plugins;
 mod probes;
 mod readiness;
 mod schedule;

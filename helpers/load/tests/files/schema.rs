@@ -10,7 +10,7 @@ use kelson_spec::Loaded;
 use kelson_spec::duration_text;
 
 /// The other keys that a key needs to mean something: the mapping, the key (empty: every one), the other keys there.
-const COMPANY: [(&str, &str, &str); 15] = [
+const COMPANY: [(&str, &str, &str); 17] = [
     ("encryption", "format", "keyFile: /k, recoveryFile: /r"),
     ("service", "lifecycle", "group: g"),
     ("service", "watchdog", "readiness: notify"),
@@ -25,11 +25,14 @@ const COMPANY: [(&str, &str, &str); 15] = [
     ("grpc", "scheme", "verify: false"),
     ("container", "network", "hostname: a"),
     ("container", "userNamespace", "runtime: kelson"),
+    ("volume", "usage", "source: {csi: db}"),
+    // It is for a container.
+    ("csi-plugin", "mountDir", "socket: csi.sock"),
     ("interface", "gateway", "address: 192.0.2.1/24"),
 ];
 
 /// Values that are right by themselves and wrong where the test puts them, with the reason that the decoder gives.
-const WRONG_HERE: [(&str, &str, &str); 20] = [
+const WRONG_HERE: [(&str, &str, &str); 21] = [
     ("conflicts", "db", "starts with the boot too"),
     ("soft", "", "soft is above hard"),
     ("options", "size=", "is an option of a tmpfs"),
@@ -49,6 +52,7 @@ const WRONG_HERE: [(&str, &str, &str); 20] = [
     ("passCredentials", "true", "only messages of Unix sockets"),
     ("maxDelay", "0s", "is less than"),
     ("format", "ifBlank", "a blank disk has no LABEL"),
+    ("mountDir", "", "sees the folder of its plugin where it is"),
     ("algorithm", "zstd", "algorithm belongs to zram"),
 ];
 
@@ -76,9 +80,12 @@ impl Site {
         folder.root_file("etc/ca.pem", ca);
         folder.root_file("srv", ca);
         folder.service("db", "name: db\ngroup: g\nprocess: {command: [/bin/db]}\n");
+        folder.volume("db", "plugin: nfs\n");
+        folder.service("nfs", "name: nfs\nprocess: {command: [/bin/nfs]}\nprovides: {csi: {id: nfs}}\n");
         match self.file {
             "machine" => folder.machine(file),
             "group" => folder.group("a", file),
+            "volume-file" => folder.volume("a", file),
             _ => folder.service("a", file),
         }
         folder.load()
@@ -118,7 +125,12 @@ fn body(mapping: &Mapping, key: Option<&str>, own: Option<String>) -> String {
     let alone = key.is_some_and(|key| mapping.one_of.contains(&key));
     let event_of = mapping.name == "requirement" && matches!(key, Some("event" | "whenDown"));
     let mut entries: Vec<String> = Vec::new();
-    for needed in mapping.required().filter(|needed| Some(needed.name) != key) {
+    let is_of_company = |name: &str| {
+        company
+            .is_some_and(|(_, _, other)| other.strip_prefix(name).is_some_and(|rest| rest.starts_with(':')))
+    };
+    for needed in mapping.required().filter(|needed| Some(needed.name) != key && !is_of_company(needed.name))
+    {
         entries.push(format!("{}: {}", needed.name, sample(needed)));
     }
     if let Some(first) = mapping.one_of.first().filter(|_| !alone || event_of) {
@@ -369,7 +381,7 @@ fn the_published_schemas_are_the_generated_ones() {
 
 #[test]
 fn the_tables_of_the_documents_are_the_generated_ones() {
-    for name in ["service-file.md", "group-file.md", "machine-file.md"] {
+    for name in ["service-file.md", "group-file.md", "machine-file.md", "volume-file.md"] {
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(name);
         let document = std::fs::read_to_string(&file).unwrap();
         assert!(document.contains("<!-- keys: "), "{name} has no table");

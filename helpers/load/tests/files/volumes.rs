@@ -8,13 +8,28 @@ volumes: [{name: a, target: /a}]
 => 3:11: volumes[0].source: this key is missing; write source: {path: PATH}
 
 volumes: [{name: a, source: {}, target: /a}]
-=> 3:29: volumes[0].source: one of the keys path, tmpfs is missing
+=> 3:29: volumes[0].source: one of the keys path, tmpfs, csi is missing
 
 volumes: [{name: a, source: {path: /s, tmpfs: {}}, target: /a}]
 => 3:40: volumes[0].source: path and tmpfs exclude each other; keep one
 
 volumes: [{name: a, source: {tmpfs: {}, create: {}}, target: /a}]
 => 3:41: volumes[0].source.create: a file system in memory is made at each start; leave create out
+
+volumes: [{name: a, source: {csi: db, create: {}}, target: /a}]
+=> 3:39: volumes[0].source.create: its plugin has a volume ready; leave create out
+
+volumes: [{name: a, source: {csi: Db}, target: /a}]
+=> 3:35: volumes[0].source.csi: "Db" is not a name; use small letters, digits and -, no - first, at most 63
+
+volumes: [{name: a, source: {path: /s}, target: /a, usage: {}}]
+=> 3:53: volumes[0].usage: this is for a volume of a plugin; write source: {csi: VOLUME}, or leave usage out
+
+volumes: [{name: a, source: {csi: db}, target: /a, usage: {access: writer}}]
+=> 3:68: volumes[0].usage.access: "writer" is not one of singleNodeWriter, singleNodeReader, singleNodeSingleWriter, singleNodeMultiWriter, multiNodeReader, multiNodeSingleWriter, multiNodeMultiWriter
+
+volumes: [{name: a, source: {csi: db}, target: /a, usage: {attachment: block, mountFlags: [ro]}}]
+=> 3:79: volumes[0].usage.mountFlags: a device is not mounted; leave mountFlags out, or write attachment: filesystem
 
 volumes: [{name: a, source: {path: s}, target: /a}]
 => 3:36: volumes[0].source.path: "s" is not a path from the root; write it with / first
