@@ -298,10 +298,12 @@ impl InputRequest {
 }
 
 requests! {
-    /// One call about the volumes of a service.
+    /// One call about the volumes of a service, or about a plugin that has some.
     VolumeRequest:
     /// Look for the sources that are paths, and make those that are missing and may be made, for this user and group.
     "prepare" => Prepare { uid: u32, gid: u32, volumes: Vec<Volume> },
+    /// Make the folder of a plugin, whose mounts its containers share, and remove a socket of this name on which nobody listens.
+    "plugin" => Plugin { folder: PathBuf, socket: String },
 }
 
 impl VolumeRequest {
@@ -409,9 +411,11 @@ mod tests {
     #[test]
     fn every_request_about_volumes_survives_its_arguments() {
         let volumes = vec![Volume { name: "data".to_owned(), target: "/a b".into(), ..Volume::default() }];
-        let request = VolumeRequest::Prepare { uid: 1000, gid: 1001, volumes };
-        let Request::Volumes { words } = request.whole() else { panic!("{request:?}") };
-        assert_eq!(VolumeRequest::from_arguments(&words), Ok(request));
+        let plugin = VolumeRequest::Plugin { folder: "/run/a b".into(), socket: "csi.sock".to_owned() };
+        for request in [VolumeRequest::Prepare { uid: 1000, gid: 1001, volumes }, plugin] {
+            let Request::Volumes { words } = request.whole() else { panic!("{request:?}") };
+            assert_eq!(VolumeRequest::from_arguments(&words), Ok(request));
+        }
     }
 
     #[test]

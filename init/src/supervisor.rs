@@ -33,6 +33,7 @@ mod network_runner;
 mod opening;
 mod parts;
 mod pid_file_runner;
+mod plugin_runner;
 mod provided_runner;
 mod reaper;
 mod reexec;

@@ -40,6 +40,7 @@ mod engine;
 mod images;
 mod inside;
 mod network;
+mod plugins;
 mod refused;
 mod registry;
 mod stopping;

@@ -33,6 +33,7 @@ mod metrics;
 mod network;
 mod own_namespaces;
 mod paths;
+mod plugins;
 mod processes;
 mod recovery;
 mod requests;

@@ -38,6 +38,7 @@ mod partition_growth;
 mod partition_plan;
 mod partitions;
 mod pid_file;
+mod plugin;
 mod program;
 mod read_only;
 mod recovery_key;

@@ -166,7 +166,7 @@ fn unix_file(spec: &SocketSpec, kind: UnixKind, path: &Path) -> Result<OwnedFd, 
     let before = umask(Mode::from_bits_truncate(!spec.mode & 0o777));
     let made = match unix(spec, kind, &address) {
         Err(Errno::EADDRINUSE) => {
-            remove_stale(kind, &address, path).and_then(|()| unix(spec, kind, &address).map_err(why))
+            remove_stale(kind, path).and_then(|()| unix(spec, kind, &address).map_err(why))
         }
         made => made.map_err(why),
     };
@@ -189,14 +189,15 @@ fn give(path: &Path, uid: u32, gid: u32) -> Result<(), String> {
 }
 
 /// Removes the file of a socket that nobody holds any more.
-fn remove_stale(kind: UnixKind, address: &UnixAddr, path: &Path) -> Result<(), String> {
+pub(crate) fn remove_stale(kind: UnixKind, path: &Path) -> Result<(), String> {
+    let address = UnixAddr::new(path).map_err(why)?;
     let found = fs::symlink_metadata(path).map_err(|error| error.to_string())?;
     if !found.file_type().is_socket() {
         return Err("something that is no socket is at this path".to_owned());
     }
     let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
     let probe = socket(AddressFamily::Unix, sock_type(kind), flags, None).map_err(why)?;
-    match connect(probe.as_raw_fd(), address) {
+    match connect(probe.as_raw_fd(), &address) {
         Err(Errno::ECONNREFUSED) => fs::remove_file(path).map_err(|error| error.to_string()),
         _ => Err(why(Errno::EADDRINUSE)),
     }

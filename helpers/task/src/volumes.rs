@@ -15,13 +15,17 @@ use nix::unistd::{Gid, Uid, UnlinkatFlags, fchown, unlinkat};
 
 use crate::directories::{base, enter, make_one, walk};
 use crate::failure::at;
+use crate::plugin;
 
 /// Makes the call of a [`VolumeRequest`].
 ///
 /// # Errors
 /// A sentence that names each volume that failed, and says why.
 pub fn perform(words: &[OsString]) -> Result<String, String> {
-    let VolumeRequest::Prepare { uid, gid, volumes } = VolumeRequest::from_arguments(words)?;
+    let (uid, gid, volumes) = match VolumeRequest::from_arguments(words)? {
+        VolumeRequest::Prepare { uid, gid, volumes } => (uid, gid, volumes),
+        VolumeRequest::Plugin { folder, socket } => return plugin::prepare(&folder, &socket),
+    };
     let failures: Vec<String> =
         volumes.iter().filter_map(|volume| prepare(volume, (uid, gid)).err()).collect();
     if failures.is_empty() { Ok(String::new()) } else { Err(failures.join("; ")) }

@@ -21,6 +21,7 @@ use super::directory_runner::with_directories;
 use super::input_runner::with_input;
 use super::ipc_runner::with_ipc_removed;
 use super::pid_file_runner::with_pid_file;
+use super::plugin_runner::with_plugin;
 use super::provided_runner::{ProvidedRunner, Provision};
 use super::sockets::ask_for;
 use super::volume_runner::with_volumes;
@@ -47,6 +48,7 @@ impl<F: RunnerFactory + ?Sized> RunnerFactory for UnitRunners<F> {
             runner = Box::new(ProvidedRunner::new(runner, view));
         }
         let runner = with_ipc_removed(with_pid_file(runner, spec, &self.tasks), spec, &self.tasks);
+        let runner = with_plugin(runner, spec, &self.tasks);
         // Its folders come before its volumes, and both before the view: each may name those before it.
         let runner = with_directories(with_volumes(runner, spec, &self.tasks), spec, &self.tasks);
         Ok(with_claims(runner, spec, self.volumes.as_ref()))

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use kelson_spec::features::{Feature, OWN};
 use kelson_spec::secrets::IN_CONTAINER;
-use kelson_spec::service::{ContainerMount, ContainerNetwork, ContainerSpec, Volume};
+use kelson_spec::service::{ContainerMount, ContainerNetwork, ContainerSpec, CsiPlugin, ServiceSpec};
 use kelson_sys::ordered;
 
 use super::oci::Mount;
@@ -106,18 +106,20 @@ pub(crate) fn mounts(container: &ContainerSpec, delegated: bool, host: OfHost<'_
     mounts
 }
 
-/// A container with its service's volumes among its mounts, those that lie below others after them. What is new in them belongs to
-/// this user and group of the container.
+/// A container with its service's volumes among its mounts, those that lie below others after them, and the folder of the
+/// plugin that it is. What is new in the volumes belongs to this user and group of the container.
 pub(crate) fn with_volumes<'c>(
     container: &'c ContainerSpec,
-    volumes: &[Volume],
+    service: &ServiceSpec,
     owner: (u32, u32),
 ) -> Cow<'c, ContainerSpec> {
-    if const { !OWN.has(Feature::Volumes) } || volumes.is_empty() {
+    let (volumes, plugin) = (&service.volumes, &service.provides);
+    if const { !OWN.has(Feature::Volumes) } || (volumes.is_empty() && plugin.is_none()) {
         return Cow::Borrowed(container);
     }
     let mut container = container.clone();
     container.mounts.extend(volumes.iter().map(|volume| volume.mount(owner)));
+    container.mounts.extend(plugin.iter().map(CsiPlugin::mount));
     ordered::sort_by_key(&mut container.mounts, |mount| mount.target.clone());
     Cow::Owned(container)
 }
@@ -172,7 +174,7 @@ pub fn listed_mount(listed: &ContainerMount, mapped: bool) -> Mount {
 
 #[cfg(test)]
 mod tests {
-    use kelson_spec::service::{TmpfsSource, VolumeSource};
+    use kelson_spec::service::{TmpfsSource, Volume, VolumeSource};
 
     use super::*;
 
@@ -202,13 +204,17 @@ mod tests {
         container.mounts =
             ["/b/c", "/a"].map(|target| ContainerMount { target: target.into(), ..entry("/s", &[]) }).into();
         let at = |target: &str, source| Volume { source, target: target.into(), ..Volume::default() };
-        let volumes =
-            [at("/a/b", VolumeSource::default()), at("/b", VolumeSource::Tmpfs(TmpfsSource::default()))];
-        let all = with_volumes(&container, &volumes, (7, 8));
+        let mut service = ServiceSpec::process("web", ["/web"]);
+        assert!(matches!(with_volumes(&container, &service, (0, 0)), Cow::Borrowed(_)));
+        service.volumes =
+            vec![at("/a/b", VolumeSource::default()), at("/b", VolumeSource::Tmpfs(TmpfsSource::default()))];
+        service.provides = Some(CsiPlugin { id: "nfs".to_owned(), ..CsiPlugin::default() });
+        let all = with_volumes(&container, &service, (7, 8));
         let targets: Vec<&str> = all.mounts.iter().filter_map(|mount| mount.target.to_str()).collect();
-        assert_eq!(targets, ["/a", "/a/b", "/b", "/b/c"]);
+        assert_eq!(targets, ["/a", "/a/b", "/b", "/b/c", "/csi"]);
         assert_eq!(all.mounts[2].options, ["mode=0755", "uid=7", "gid=8"]);
-        assert!(matches!(with_volumes(&container, &[], (0, 0)), Cow::Borrowed(_)));
+        assert_eq!(all.mounts[4].source.to_str(), Some("/run/kelson/csi/nfs"));
+        assert_eq!(propagation(&all), Some("rshared"));
     }
 
     #[test]

@@ -135,7 +135,7 @@ pub(crate) fn spec(
     host: &Host,
     run: &Run,
 ) -> Result<Spec, RunnerError> {
-    let container = &*mounts::with_volumes(container(service)?, &service.volumes, (image.uid, image.gid));
+    let container = &*mounts::with_volumes(container(service)?, service, (image.uid, image.gid));
     let hostname = container.hostname.clone().unwrap_or_else(|| match container.network {
         ContainerNetwork::Host if !host.hostname.is_empty() => host.hostname.clone(),
         _ => service.name.clone(),
