@@ -15,7 +15,7 @@ use crate::directories::{base, enter, make_one};
 use crate::failure::at;
 use crate::sockets::remove_stale;
 
-/// Whoever may enter it gets at the volumes in it. Services have them at paths of their own, where root mounts them.
+/// A user who may enter it gets at the volumes in it. Services have them at paths of their own, where root mounts them.
 const MODE: u32 = 0o700;
 
 /// Makes the folder where it is missing, and lets mounts that are made in a copy of it be seen in it. A socket of an earlier

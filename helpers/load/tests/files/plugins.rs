@@ -133,7 +133,7 @@ fn a_plugin_gets_its_endpoint_and_its_check() {
         spec.health.iter().map(one).collect()
     };
     assert_eq!(checks(a), ["csi /run/kelson/csi/nfs/csi.sock 0"]);
-    assert_eq!(checks(b), ["csi tcp", "csi-plugin /run/kelson/csi/nfs/b.sock 0"]);
+    assert_eq!(checks(b), ["csi tcp", "csi-2 /run/kelson/csi/nfs/b.sock 0"]);
     assert_eq!(checks(c), ["csi /run/kelson/csi/c/csi.sock 3"]);
     // As a file it gives the same spec.
     for spec in [a, b] {
