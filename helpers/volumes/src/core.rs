@@ -7,6 +7,7 @@
 mod claim;
 mod list;
 mod outcome;
+mod request;
 mod volume;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -150,7 +151,8 @@ impl Core {
     pub fn done(&mut self, name: &str, outcome: Outcome, now: Instant) {
         self.running = self.running.saturating_sub(1);
         self.outcome(name, outcome, now);
-        self.touch(name);
+        // At once and not by the queue: what has begun ends before other volumes begin.
+        self.look_at(name, now);
     }
 
     /// Puts a volume into the queue.
@@ -177,24 +179,27 @@ impl Core {
     /// Looks at the next volume of the queue. False: there is none.
     fn look(&mut self, now: Instant) -> bool {
         let Some(name) = self.queue.pop_front() else { return false };
-        let Some(volume) = self.volumes.get_mut(&name) else { return true };
-        volume.queued = false;
-        if volume.busy.is_none() {
-            match volume.next(&name, self.complete, &self.owners, now) {
-                Next::Do(what) => self.begin(&name, what),
-                Next::Wait(at) => self.timers.extend(at.map(|at| (at, Timer::Volume(name.clone())))),
-            }
-        }
-        let waiting: Vec<Key> = self
-            .volumes
-            .get(&name)
-            .map(|volume| volume.waiting.iter().cloned().collect())
-            .unwrap_or_default();
-        waiting.iter().for_each(|key| self.check(key, now));
-        if self.volumes.get(&name).is_some_and(|volume| volume.is_over() && !volume.queued) {
-            self.volumes.remove(&name);
+        if let Some(volume) = self.volumes.get_mut(&name) {
+            volume.queued = false;
+            self.look_at(&name, now);
         }
         true
+    }
+
+    fn look_at(&mut self, name: &str, now: Instant) {
+        let Some(volume) = self.volumes.get(name) else { return };
+        if volume.busy.is_none() {
+            match volume.next(name, self.complete, &self.owners, now) {
+                Next::Do(what) => self.begin(name, what),
+                Next::Wait(at) => self.timers.extend(at.map(|at| (at, Timer::Volume(name.to_owned())))),
+            }
+        }
+        let waiting = |volume: &Volume| volume.waiting.iter().cloned().collect();
+        let waiting: Vec<Key> = self.volumes.get(name).map(waiting).unwrap_or_default();
+        waiting.iter().for_each(|key| self.check(key, now));
+        if self.volumes.get(name).is_some_and(|volume| volume.is_over() && !volume.queued) {
+            self.volumes.remove(name);
+        }
     }
 
     /// Begins a step: from now on the state has it as possibly done.

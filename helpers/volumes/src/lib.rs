@@ -27,6 +27,8 @@ mod place;
 mod plugins;
 mod provider;
 mod record;
+#[cfg(test)]
+mod simulation;
 mod usage;
 mod world;
 

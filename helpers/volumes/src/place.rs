@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::fs;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -102,9 +102,19 @@ impl Places {
 
 /// Whether something is mounted at the path. The kernel's table is in memory: it does not hang.
 fn is_mounted(path: &HostPath) -> Result<bool, Failure> {
-    let mounts = mountinfo::read()
+    let table = fs::read("/proc/self/mountinfo")
         .map_err(|error| Failure::before(&format!("/proc/self/mountinfo: {}", text(&error))))?;
-    Ok(mountinfo::topmost(&mounts, path.as_path()).is_some())
+    Ok(is_in(&String::from_utf8_lossy(&table), path.as_path()))
+}
+
+/// A host with thousands of volumes has a long table, so that only the lines with the name of the folder are parsed.
+fn is_in(table: &str, path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    // The kernel writes other characters as numbers.
+    let plain = name.split(|c: char| !c.is_ascii_alphanumeric()).max_by_key(|part| part.len());
+    let wanted = |line: &&str| plain.is_none_or(|plain| line.contains(plain));
+    let lines: String = table.split_inclusive('\n').filter(wanted).collect();
+    mountinfo::topmost(&mountinfo::parse(lines.as_bytes()), path).is_some()
 }
 
 #[cfg(test)]
@@ -128,6 +138,22 @@ mod tests {
         assert_eq!(fs::read(folder.path().join("a/data")).unwrap(), b"1");
         let error = places.make(path("a/data/x")).await.unwrap_err();
         assert!(error.text.contains("not a directory"), "{error:?}");
+    }
+
+    #[test]
+    fn a_mount_is_found_whatever_its_name() {
+        let line = |target: &str| format!("36 35 98:0 / {target} rw - ext4 /dev/root rw\n");
+        let table = [line("/csi/a\\040b"), line("/csi/published/db/data"), line("/csi/-")].concat();
+        for (path, is) in [
+            ("/csi/a b", true),
+            ("/csi/published/db/data", true),
+            ("/csi/-", true),
+            ("/csi/published/db", false),
+            ("/csi/published/db/dat", false),
+            ("/csi/b", false),
+        ] {
+            assert_eq!(is_in(&table, Path::new(path)), is, "{path}");
+        }
     }
 
     #[tokio::test]

@@ -16,7 +16,7 @@ fn of(path: &str) -> CString {
 /// Whether something is mounted there.
 pub fn is_mounted(path: &str) -> bool {
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").expect("proc");
-    mounts.lines().any(|line| line.split(' ').nth(4) == Some(path))
+    mounts.contains(&format!(" {path} "))
 }
 
 /// Binds a folder to another, unless something is mounted there.

@@ -87,6 +87,8 @@ pub struct Want {
     pub name: String,
     pub plugin: String,
     pub usage: Usage,
+    /// The volumes before it in the claim are published. Until then nothing is done for it, and nothing of it undone.
+    pub is_next: bool,
     /// Failed tries of the step that comes next.
     pub attempt: u32,
     pub not_before: Option<Instant>,
@@ -283,6 +285,9 @@ impl Volume {
             if one.state == PublishState::Recorded {
                 return Some(What::Verify(target.clone()));
             }
+        }
+        if !want.is_next {
+            return None;
         }
         let Some(facts) = &self.facts else { return Some(What::Look(target.clone())) };
         if facts.node.is_some() {

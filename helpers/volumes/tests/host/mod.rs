@@ -23,7 +23,7 @@ const PERSONALITY: &str = "KELSON_TEST_VOLUMES";
 const INSIDE: &str = "KELSON_TEST_INSIDE";
 
 /// A deadline for whatever is waited for.
-pub const SOON: Duration = Duration::from_secs(30);
+pub const SOON: Duration = Duration::from_secs(60);
 
 /// The body of the test named `personality` in each test binary.
 pub fn personality() {
@@ -31,11 +31,11 @@ pub fn personality() {
     let words: Vec<&str> = words.split('\n').collect();
     match words[0] {
         "plugin" => kelson_fault_plugin::main(words[1..].iter().map(|word| (*word).to_owned())),
-        _ => {
+        kind => {
             let [_, records, config] = words[..] else { panic!("{words:?}") };
             let folders = Folders { records: records.into(), config: config.into(), layers: None };
             let step = Duration::from_millis(700);
-            let deadlines = Deadlines { step, identity: step, system: step };
+            let deadlines = Deadlines { step, action: step, identity: step, system: step };
             let limits = Limits {
                 claim: Duration::from_secs(3),
                 release: Duration::from_secs(3),
@@ -43,6 +43,10 @@ pub fn personality() {
                 claim_retry: Duration::from_millis(400),
                 undo_retry: Duration::from_millis(400),
                 ..Limits::default()
+            };
+            let (deadlines, limits) = match kind {
+                "usual" => (Deadlines::default(), Limits::default()),
+                _ => (deadlines, limits),
             };
             kelson_volumes::serve(folders, deadlines, limits).unwrap();
         }
@@ -96,8 +100,15 @@ impl Drop for Helper {
 
 impl Helper {
     pub fn send(&self, command: Order) {
-        transport::send(self.control.as_fd(), &VolumesCommand { command: Some(command) }, TO_HELPER, &[])
-            .unwrap();
+        let message = VolumesCommand { command: Some(command) };
+        loop {
+            match transport::send(self.control.as_fd(), &message, TO_HELPER, &[]) {
+                Err(error) if transport::would_block(&error) => {
+                    std::thread::sleep(Duration::from_micros(200));
+                }
+                sent => return sent.unwrap(),
+            }
+        }
     }
 
     /// The next report for which `find` has something.
@@ -146,6 +157,14 @@ impl Helper {
     pub fn release(&mut self, service: &str, number: u64) -> Vec<VolumeStep> {
         self.send(Order::Release(VolumeClaimNumber { service: service.to_owned(), number }));
         self.released(service, number)
+    }
+
+    /// The time that it has computed.
+    pub fn computed(&self) -> Duration {
+        let ticks =
+            |stat: &kelson_sys::process::Stat<'_>| Some(stat.field::<u64>(14)? + stat.field::<u64>(15)?);
+        let ticks = kelson_sys::process::stat(self.child.pid, ticks).unwrap().unwrap();
+        Duration::from_millis(10 * ticks)
     }
 
     /// The steps that were reported, without failure.
@@ -256,10 +275,15 @@ impl Host {
         }
     }
 
-    /// Starts kelson-volumes.
+    /// Starts kelson-volumes, with deadlines that a test can wait for.
     pub fn start_helper(&self) -> Helper {
+        self.start_helper_with("quick")
+    }
+
+    /// `times`: quick or usual.
+    pub fn start_helper_with(&self, times: &str) -> Helper {
         let (control, theirs) = transport::pair().unwrap();
-        let child = start(&["helper", &self.text("records"), &self.text("config")], theirs);
+        let child = start(&[times, &self.text("records"), &self.text("config")], theirs);
         Helper { child, control, receiver: Receiver::new(FROM_HELPER), reports: Vec::new() }
     }
 
