@@ -11,6 +11,7 @@ mod command_line;
 mod containers;
 mod crash;
 mod crossing;
+mod csi;
 mod delegation;
 mod devlog;
 mod dhcp;

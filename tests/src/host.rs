@@ -74,6 +74,7 @@ impl Without {
 pub struct HostBuilder {
     services: BTreeMap<String, String>,
     groups: BTreeMap<String, String>,
+    volumes: BTreeMap<String, String>,
     machine: Option<String>,
     arguments: Vec<String>,
     without_cgroup: bool,
@@ -121,6 +122,12 @@ impl HostBuilder {
     /// Adds the file of a group.
     pub fn group(mut self, name: &str, yaml: &str) -> HostBuilder {
         self.groups.insert(name.to_owned(), yaml.to_owned());
+        self
+    }
+
+    /// Adds the file of a volume.
+    pub fn volume(mut self, name: &str, yaml: &str) -> HostBuilder {
+        self.volumes.insert(name.to_owned(), yaml.to_owned());
         self
     }
 
@@ -329,6 +336,9 @@ impl HostBuilder {
         let host_files = Files { dir: dir.clone() };
         for (name, yaml) in &self.groups {
             host_files.write_group(name, yaml);
+        }
+        for (name, yaml) in &self.volumes {
+            host_files.write("config/volumes", name, yaml);
         }
         for (name, yaml) in &self.services {
             host_files.write_service(name, yaml);
@@ -892,7 +902,11 @@ impl Files {
     }
 
     fn write_group(&self, name: &str, yaml: &str) {
-        let folder = self.dir.join("config/groups");
+        self.write("config/groups", name, yaml);
+    }
+
+    fn write(&self, folder: &str, name: &str, yaml: &str) {
+        let folder = self.dir.join(folder);
         fs::create_dir_all(&folder).expect("the test's folder is writable");
         fs::write(folder.join(format!("{name}.yaml")), yaml).expect("the test's folder is writable");
     }
