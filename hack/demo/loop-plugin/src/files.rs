@@ -77,6 +77,10 @@ impl Files {
         // It finds nothing in a new file.
         if tool("blkid", &["-p", &device]).await.is_err() {
             tool(&format!("mkfs.{kind}"), &["-q", &device]).await?;
+        } else if kind.starts_with("ext") {
+            // The file may have grown meanwhile. Its status says whether it has mended something.
+            let _ = tool("e2fsck", &["-f", "-p", &device]).await;
+            tool("resize2fs", &[&device]).await?;
         }
         let options = if flags.is_empty() { "defaults".to_owned() } else { flags.join(",") };
         tool("mount", &["-t", kind, "-o", &options, &device, text(staging)?]).await.map(drop)
