@@ -35,8 +35,8 @@ pub const SUPPORTED: bool = OWN.has(Feature::Volumes);
 const NOTHING: &str = "no service is a storage plugin or uses one";
 /// The helper answers before, also where a plugin hangs.
 const RELEASE: Duration = Duration::from_secs(100);
-/// After this time an event says who is waited for.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// After this time an event says which volumes are waited for.
+const QUIET: Duration = Duration::from_secs(2);
 /// A plugin that hangs is in the answer too.
 const QUESTION: Duration = Duration::from_secs(30);
 /// A plugin may copy the data of a volume.
@@ -101,7 +101,7 @@ impl Volumes {
         let asked = Arc::clone(service);
         let released = self.ask(|done| Command::Release { service: asked, done });
         tokio::pin!(released);
-        if let Ok(released) = tokio::time::timeout(PATIENCE, &mut released).await {
+        if let Ok(released) = tokio::time::timeout(QUIET, &mut released).await {
             return released;
         }
         self.send(Command::Late(Arc::clone(service)));

@@ -190,7 +190,7 @@ impl Claims {
             }
         }
         let number = self.next_number();
-        // Whoever waited for the end of an earlier claim of the service waits no more: it claims again.
+        // An earlier claim of the service is over, and so is the wait for it.
         let claim = Claim { number, uses, phase: Phase::Claiming, waiting: done.into_iter().collect() };
         self.claims.insert(Arc::clone(&service), claim);
         vec![Outgoing::Claim(service)]
