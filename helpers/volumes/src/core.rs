@@ -262,10 +262,8 @@ impl Core {
         }
         let writes = !matches!(what, What::Look(_) | What::Verify(_));
         let record = writes.then(|| volume.record(name, &self.boot));
-        if writes {
-            volume.unwritten = false;
-        }
-        volume.busy = Some(Busy { what, name: step.name(), was_there, cancelled: false });
+        let unwritten = writes && std::mem::replace(&mut volume.unwritten, false);
+        volume.busy = Some(Busy { what, name: step.name(), was_there, writes: unwritten, cancelled: false });
         self.running = self.running.saturating_add(1);
         self.actions.push_back(Action::Perform(Job { volume: name.to_owned(), step, record }));
     }

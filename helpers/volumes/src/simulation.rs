@@ -193,7 +193,7 @@ impl Simulation {
                     self.helper.send(release(&self.services[index]));
                 }
             }
-            9 | 10 => self.restart_helper(),
+            9 | 10 => self.restart_helper().await,
             11 => {
                 // PID 1 begins again: what it was sent is lost, and perhaps what it knew of a service.
                 while self.helper.reports.try_recv().is_ok() {}
@@ -207,17 +207,24 @@ impl Simulation {
             _ if self.dice.once_in(4) => {
                 self.services.iter_mut().for_each(|service| service.state = State::Idle);
                 self.check_needed();
-                self.helper.task.abort();
-                tokio::task::yield_now().await;
+                self.end_helper().await;
                 self.model.reboot();
-                self.restart_helper();
+                self.restart_helper().await;
             }
             _ => self.helper.send(Command::List(1)),
         }
     }
 
-    fn restart_helper(&mut self) {
-        self.helper.task.abort();
+    /// PID 1 starts no other one before it has ended, with all its threads.
+    async fn end_helper(&mut self) {
+        if !self.helper.task.is_finished() {
+            self.helper.task.abort();
+            let _ = (&mut self.helper.task).await;
+        }
+    }
+
+    async fn restart_helper(&mut self) {
+        self.end_helper().await;
         self.helper = Helper::start(&self.model);
         self.send_all();
     }
@@ -263,7 +270,7 @@ fn simulate(seed: u64, steps: u32) {
             service.state = State::Idle;
         }
         simulation.check_needed();
-        simulation.restart_helper();
+        simulation.restart_helper().await;
         simulation.settle().await;
     });
 }

@@ -244,11 +244,19 @@ impl Core {
         if let Some(last) = want.and_then(|want| want.trouble.clone()) {
             return VolumeStep { again_ms: None, ..last };
         }
+        if let Some(step) = volume.and_then(|volume| volume.record_undo.trouble.clone()) {
+            return VolumeStep {
+                failure: step.failure,
+                attempt: 1,
+                ..self.described(one, &key.0, &step.step)
+            };
+        }
         let blocking = volume.and_then(|volume| {
             let undo = |undo: &Undo| undo.trouble.clone().filter(|_| undo.begun);
             let published = volume.published.get(&one.target).and_then(|one| undo(&one.undo));
             let stage = volume.stages.get(&one.usage).and_then(|stage| undo(&stage.undo));
-            published.or(stage).or_else(|| undo(&volume.attached.as_ref()?.undo))
+            let attached = || volume.attached.as_ref().and_then(|attached| undo(&attached.undo));
+            published.or(stage).or_else(attached)
         });
         let owner = self.owners.get(&one.target).filter(|owner| **owner != one.volume);
         let within = format!("within {} s", self.limits.claim.as_secs());

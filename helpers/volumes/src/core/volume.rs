@@ -102,6 +102,8 @@ pub struct Busy {
     pub name: &'static str,
     /// What the step is about was there before it.
     pub was_there: bool,
+    /// It writes a state that the record does not have yet.
+    pub writes: bool,
     pub cancelled: bool,
 }
 
@@ -208,12 +210,14 @@ impl Volume {
             && self.waiting.is_empty()
     }
 
-    /// The service that wants it here has it.
+    /// The service that wants it here has it, and the record says so: a later helper must not need the plugin to know.
     pub fn is_published(&self, target: &HostPath) -> bool {
+        let is_written = !self.unwritten && self.busy.as_ref().is_none_or(|busy| !busy.writes);
         let published = self.published.get(target);
         let is_done = |one: &Published| one.state == PublishState::Done && !one.undo.begun;
         let wanted = self.wants.get(target);
-        published.is_some_and(|one| is_done(one) && wanted.is_some_and(|want| want.usage == one.usage))
+        is_written
+            && published.is_some_and(|one| is_done(one) && wanted.is_some_and(|want| want.usage == one.usage))
     }
 
     /// A service has it published with this usage, or wants that.
@@ -238,6 +242,10 @@ impl Volume {
         if complete && let Some(what) = self.next_undo(&mut is_due) {
             return Next::Do(what);
         }
+        // A claim is answered once the record has what was done for it.
+        if self.unwritten && is_due(self.record_undo.not_before) {
+            return Next::Do(What::Record);
+        }
         for (target, want) in &self.wants {
             if owners.get(target).is_some_and(|owner| owner != name) {
                 continue;
@@ -247,9 +255,6 @@ impl Volume {
             {
                 return Next::Do(what);
             }
-        }
-        if self.unwritten && is_due(self.record_undo.not_before) {
-            return Next::Do(What::Record);
         }
         Next::Wait(wake)
     }

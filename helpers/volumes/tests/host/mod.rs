@@ -37,7 +37,7 @@ pub fn personality() {
             let step = Duration::from_millis(700);
             let deadlines = Deadlines { step, action: step, identity: step, system: step };
             let limits = Limits {
-                claim: Duration::from_secs(3),
+                claim: Duration::from_secs(8),
                 release: Duration::from_secs(3),
                 first_retry: Duration::from_millis(50),
                 claim_retry: Duration::from_millis(400),
