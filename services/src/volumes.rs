@@ -6,6 +6,7 @@
 //! is replaced gets all plugins and claims again, and continues with what its records name.
 
 mod claims;
+mod duty;
 mod messages;
 #[cfg(test)]
 mod tests;

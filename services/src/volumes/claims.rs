@@ -1,29 +1,17 @@
 //! The plugins and the claims of all services, as `kelson-volumes` is to know them.
 
 use std::collections::BTreeMap;
-use std::io;
-use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kelson_helper::supervisor::{self, Duty, End, Expectations, Next, Order, Reply, Status};
-use kelson_helper::transport::Packet;
+use kelson_helper::supervisor::Status;
 use kelson_proto::v1::volume_action::Action;
-use kelson_proto::v1::volumes_command::Command as Message;
-use kelson_proto::v1::volumes_report::Report as Reported;
-use kelson_proto::v1::{
-    Volume, VolumeAction, VolumeActionDone, VolumeClaim, VolumeClaimNumber, VolumePlugin, VolumeProvider,
-    VolumeStep, VolumeUse, VolumesCommand, VolumesReport,
-};
+use kelson_proto::v1::{Volume, VolumeActionDone, VolumePlugin, VolumeProvider, VolumeStep, VolumeUse};
 use nix::time::{ClockId, clock_gettime};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
-use super::messages::{details_of_step, of_step};
 use crate::model::Details;
-
-/// While something is asked of it the helper may be silent for so long.
-const SILENCE: Duration = Duration::from_secs(10);
 
 /// The plugins of the host, by the paths of their sockets.
 pub type Plugins = BTreeMap<String, VolumePlugin>;
@@ -76,35 +64,36 @@ pub struct VolumesStatus {
 
 /// What the helper is to know, and who waits for it.
 pub struct Claims {
-    plugins: Plugins,
-    claims: BTreeMap<Arc<str>, Claim>,
+    pub(super) plugins: Plugins,
+    pub(super) claims: BTreeMap<Arc<str>, Claim>,
     /// No claim is missing here that an earlier incarnation of PID 1 has made.
-    is_complete: bool,
+    pub(super) is_complete: bool,
     /// Of the last claim or question.
     number: u64,
-    questions: BTreeMap<u64, Question>,
+    pub(super) questions: BTreeMap<u64, Question>,
     was_wanted: bool,
-    publish: watch::Sender<VolumesStatus>,
+    pub(super) publish: watch::Sender<VolumesStatus>,
     reports: mpsc::Sender<Report>,
 }
 
-struct Claim {
-    number: u64,
-    uses: Vec<VolumeUse>,
-    phase: Phase,
+/// What one service needs.
+pub(super) struct Claim {
+    pub(super) number: u64,
+    pub(super) uses: Vec<VolumeUse>,
+    pub(super) phase: Phase,
     /// They wait for the end of this phase.
     waiting: Vec<oneshot::Sender<Claimed>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
+pub(super) enum Phase {
     Claiming,
     Claimed,
     Releasing,
 }
 
 /// An answer that comes in parts.
-enum Question {
+pub(super) enum Question {
     List(Vec<Volume>, oneshot::Sender<Vec<Volume>>),
     Providers(Vec<VolumeProvider>, oneshot::Sender<Vec<VolumeProvider>>),
     Action(Action, oneshot::Sender<VolumeActionDone>),
@@ -241,7 +230,7 @@ impl Claims {
     }
 
     /// `service`: empty where it is of none.
-    fn report(&self, service: &str, message: String, details: Details) {
+    pub(super) fn report(&self, service: &str, message: String, details: Details) {
         let service = (!service.is_empty()).then(|| Arc::from(service));
         // The receiver is slow or gone; the failure is in the answer to the claim too.
         let _ = self.reports.try_send(Report { service, message, details });
@@ -254,7 +243,12 @@ impl Claims {
         self.report(service, format!("waits for the release of the volumes {}", volumes.join(", ")), None);
     }
 
-    fn claimed(&mut self, service: &str, number: u64, failures: Vec<VolumeStep>) -> Option<Outgoing> {
+    pub(super) fn claimed(
+        &mut self,
+        service: &str,
+        number: u64,
+        failures: Vec<VolumeStep>,
+    ) -> Option<Outgoing> {
         let claim = self.claims.get_mut(service)?;
         if claim.number != number || claim.phase != Phase::Claiming {
             return None;
@@ -268,7 +262,7 @@ impl Claims {
         failed.then(|| Outgoing::Claim(Arc::from(service)))
     }
 
-    fn released(&mut self, service: &str, number: u64, failures: &[VolumeStep]) {
+    pub(super) fn released(&mut self, service: &str, number: u64, failures: &[VolumeStep]) {
         let is_it = |claim: &Claim| claim.number == number && claim.phase == Phase::Releasing;
         if !self.claims.get(service).is_some_and(is_it) {
             return;
@@ -278,7 +272,7 @@ impl Claims {
         }
     }
 
-    fn answered(&mut self, number: u64, part: impl FnOnce(&mut Question), more: bool) {
+    pub(super) fn answered(&mut self, number: u64, part: impl FnOnce(&mut Question), more: bool) {
         if let Some(question) = self.questions.get_mut(&number) {
             part(question);
         }
@@ -297,130 +291,5 @@ impl Question {
             // It fails for the one who waits.
             Question::Action(..) => {}
         }
-    }
-}
-
-impl Expectations for Claims {
-    fn silence(&self) -> Option<Duration> {
-        let is_asked = self.claims.values().any(|claim| claim.phase != Phase::Claimed);
-        (is_asked || !self.questions.is_empty()).then_some(SILENCE)
-    }
-}
-
-impl Duty for Claims {
-    type Order = Outgoing;
-    type Command = VolumesCommand;
-    type Report = VolumesReport;
-
-    fn orders(&self) -> Vec<Outgoing> {
-        let plugins = self.plugins.keys().cloned().map(Outgoing::Plugin);
-        let mut orders: Vec<Outgoing> = plugins.collect();
-        orders.extend(self.claims.keys().cloned().map(Outgoing::Claim));
-        orders.extend(self.is_complete.then_some(Outgoing::Complete));
-        orders.extend(self.questions.keys().copied().map(Outgoing::Question));
-        orders
-    }
-
-    fn command(
-        &mut self,
-        order: &Order<Outgoing>,
-        _now: Instant,
-    ) -> Option<(VolumesCommand, Vec<BorrowedFd<'_>>)> {
-        let command = match order {
-            Order::Ping => Message::Ping(supervisor::ping()),
-            Order::Stop { within } => Message::Stop(supervisor::stop(*within)),
-            Order::Own(Outgoing::Plugin(socket)) => Message::Plugin(self.plugins.get(socket)?.clone()),
-            Order::Own(Outgoing::WithoutPlugin(socket)) => {
-                if self.plugins.contains_key(socket) {
-                    return None;
-                }
-                Message::WithoutPlugin(socket.clone())
-            }
-            Order::Own(Outgoing::Claim(service)) => {
-                let claim = self.claims.get(service)?;
-                let (service, number) = (service.to_string(), claim.number);
-                match claim.phase {
-                    Phase::Releasing => Message::Release(VolumeClaimNumber { service, number }),
-                    Phase::Claiming | Phase::Claimed => {
-                        Message::Claim(VolumeClaim { service, number, volumes: claim.uses.clone() })
-                    }
-                }
-            }
-            Order::Own(Outgoing::Complete) => Message::Complete(true),
-            Order::Own(Outgoing::Question(number)) => match self.questions.get(number)? {
-                Question::List(..) => Message::List(*number),
-                Question::Providers(..) => Message::Providers(*number),
-                Question::Action(action, _) => {
-                    Message::Action(VolumeAction { number: *number, action: Some(action.clone()) })
-                }
-            },
-        };
-        Some((VolumesCommand { command: Some(command) }, Vec::new()))
-    }
-
-    fn sent(&mut self, order: Order<Outgoing>, result: io::Result<()>, _now: Instant) {
-        if let (Order::Own(order), Err(error)) = (order, result) {
-            self.report("", format!("kelson-volumes cannot be sent {order:?}: {error}"), None);
-        }
-    }
-
-    fn received(&mut self, packet: Packet<VolumesReport>, _now: Instant) -> Reply<Outgoing> {
-        match packet.message.report {
-            Some(Reported::Pong(pong)) => return Reply::Pong(pong),
-            Some(Reported::Claimed(claimed)) => {
-                let order = self.claimed(&claimed.service, claimed.number, claimed.failures);
-                return order.map_or(Reply::Nothing, Reply::Order);
-            }
-            Some(Reported::Released(released)) => {
-                self.released(&released.service, released.number, &released.failures);
-            }
-            Some(Reported::Step(step)) => {
-                self.report(&step.service, of_step(&step), details_of_step(&step));
-            }
-            Some(Reported::List(list)) => {
-                let part = |question: &mut Question| {
-                    if let Question::List(volumes, _) = question {
-                        volumes.extend(list.volumes);
-                    }
-                };
-                self.answered(list.number, part, list.more);
-            }
-            Some(Reported::Providers(list)) => {
-                let part = |question: &mut Question| {
-                    if let Question::Providers(providers, _) = question {
-                        providers.extend(list.providers);
-                    }
-                };
-                self.answered(list.number, part, list.more);
-            }
-            Some(Reported::Done(done)) => {
-                if let Some(Question::Action(_, waiting)) = self.questions.remove(&done.number) {
-                    let _ = waiting.send(done);
-                }
-            }
-            Some(Reported::Trouble(text)) => self.report("", text, None),
-            None => {}
-        }
-        Reply::Nothing
-    }
-
-    fn up(&mut self, _now: Instant) {}
-
-    fn ended(&mut self, end: &End, _now: Instant) {
-        // The next one is asked again, and answers from the start.
-        for question in self.questions.values_mut() {
-            match question {
-                Question::List(volumes, _) => volumes.clear(),
-                Question::Providers(providers, _) => providers.clear(),
-                Question::Action(..) => {}
-            }
-        }
-        if matches!(end.next, Next::After(_) | Next::Retry(_)) {
-            self.report("", format!("replaced: {}; no claim is lost", end.how), None);
-        }
-    }
-
-    fn publish(&mut self, helper: &Status) {
-        self.publish.send_modify(|status| status.helper = helper.clone());
     }
 }
