@@ -53,7 +53,7 @@ const RELATED: &[(&[&str], &str)] = &[
     (&["stats", "usage", "resources"], "`kelsonctl top`, `kelsonctl metrics -o table`"),
     (&["port", "ports", "ss", "sockets", "lsof"], "`kelsonctl netstat`"),
     (&["free", "mem"], "`kelsonctl memory`"),
-    (&["df", "mount", "volumes"], "`kelsonctl mounts`"),
+    (&["df", "mount"], "`kelsonctl mounts`"),
     (&["lsblk"], "`kelsonctl disks`"),
     (&["pstree", "pgrep"], "`kelsonctl processes`"),
     (&["uptime", "hostname", "uname", "systemctl"], "`kelsonctl status`, `kelsonctl version`"),

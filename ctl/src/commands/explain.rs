@@ -138,7 +138,7 @@ mod tests {
     #[test]
     fn a_path_that_is_none_is_told() {
         for (path, said) in [
-            ("volume", "\"volume\" is no file; there are service, group and machine"),
+            ("disk", "\"disk\" is no file; there are service, group, machine and volume"),
             ("service.helth", "service has no key \"helth\"; did you mean health?"),
             ("service.name.x", "service.name has no key \"x\""),
         ] {

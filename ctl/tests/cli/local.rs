@@ -193,7 +193,9 @@ fn the_schemas_of_the_documents_are_the_ones_it_prints() {
         assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
         assert!(schema["properties"]["health"]["description"].is_string(), "{schema}");
     }
-    assert_eq!(run("schema volume").status, 2);
+    let kept = std::fs::read_to_string(docs.join("volume-file.schema.json")).unwrap();
+    assert!(run("schema volume").silent(0).out == kept);
+    assert_eq!(run("schema disk").status, 2);
 }
 
 #[test]
