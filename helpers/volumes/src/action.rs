@@ -7,14 +7,12 @@ use kelson_proto::v1::{
     VolumeStep,
 };
 use kelson_spec::volume_file::VolumeFile;
-use tonic::{Code, Request};
+use tonic::Code;
 
 use crate::csi::v1 as csi;
-use crate::csi::v1::controller_client::ControllerClient;
 use crate::csi::v1::controller_service_capability::rpc::Type as Capability;
-use crate::csi::v1::node_client::NodeClient;
 use crate::job::{Failure, InUse};
-use crate::plugins::{Part, Refusal, call, origin};
+use crate::plugins::{Part, Refusal, call};
 use crate::provider::{controller_capabilities, node_capabilities};
 use crate::usage::Usage;
 use crate::world::{Host, capability, opaque, seen_by, undone};
@@ -70,9 +68,7 @@ impl Host {
             ..Default::default()
         };
         let controller = self.controller_with(&file.plugin, Capability::CreateDeleteVolume).await?;
-        let answer = call(&controller, self.deadlines.action, async |connection| {
-            ControllerClient::with_origin(connection, origin()).create_volume(Request::new(request)).await
-        });
+        let answer = call(&controller, self.deadlines.action, request);
         let made = answer.await?.volume.unwrap_or_default();
         let context: std::collections::BTreeMap<String, String> = made.volume_context.into_iter().collect();
         let matches = made.volume_id == file.id && context == file.context.0;
@@ -95,12 +91,7 @@ impl Host {
         }
         let controller = self.controller_with(&file.plugin, Capability::CreateDeleteVolume).await?;
         let request = csi::DeleteVolumeRequest { volume_id: file.id.clone(), ..Default::default() };
-        undone(
-            call(&controller, self.deadlines.action, async |connection| {
-                ControllerClient::with_origin(connection, origin()).delete_volume(Request::new(request)).await
-            })
-            .await,
-        )
+        undone(call(&controller, self.deadlines.action, request).await)
     }
 
     /// Returns its size in bytes.
@@ -111,11 +102,7 @@ impl Host {
             capacity_range: Some(at_least(size)),
             ..Default::default()
         };
-        let answer = call(&controller, self.deadlines.action, async |connection| {
-            ControllerClient::with_origin(connection, origin())
-                .controller_expand_volume(Request::new(request))
-                .await
-        });
+        let answer = call(&controller, self.deadlines.action, request);
         let expanded = answer.await?;
         if expanded.node_expansion_required {
             self.expand_here(file, size, in_use).await.map_err(|failure| failure.of("NodeExpandVolume"))?;
@@ -127,10 +114,7 @@ impl Host {
     async fn expand_here(&self, file: &VolumeFile, size: u64, in_use: &InUse) -> Result<(), Failure> {
         let Some(place) = &in_use.place else { return Ok(()) };
         let node = self.node(&file.plugin).await?;
-        let answer = call(&node, self.deadlines.identity, async |connection| {
-            let request = Request::new(csi::NodeGetCapabilitiesRequest {});
-            NodeClient::with_origin(connection, origin()).node_get_capabilities(request).await
-        });
+        let answer = call(&node, self.deadlines.identity, csi::NodeGetCapabilitiesRequest {});
         let expands = csi::node_service_capability::rpc::Type::ExpandVolume;
         if !node_capabilities(answer.await?).any(|one| one == expands) {
             return Ok(());
@@ -144,9 +128,7 @@ impl Host {
             volume_capability: Some(capability(file, &place.usage)),
             ..Default::default()
         };
-        let answer = call(&node, self.deadlines.action, async |connection| {
-            NodeClient::with_origin(connection, origin()).node_expand_volume(Request::new(request)).await
-        });
+        let answer = call(&node, self.deadlines.action, request);
         Ok(answer.await.map(drop)?)
     }
 
@@ -157,10 +139,7 @@ impl Host {
         wanted: Capability,
     ) -> Result<kelson_proto::v1::VolumePlugin, Failure> {
         let controller = self.plugins.serving(plugin, Part::Controller, self.deadlines.identity).await?;
-        let answer = call(&controller, self.deadlines.identity, async |connection| {
-            let request = Request::new(csi::ControllerGetCapabilitiesRequest {});
-            ControllerClient::with_origin(connection, origin()).controller_get_capabilities(request).await
-        });
+        let answer = call(&controller, self.deadlines.identity, csi::ControllerGetCapabilitiesRequest {});
         let can = match answer.await {
             Ok(answer) => controller_capabilities(answer).any(|one| one == wanted),
             Err(Refusal { code: Some(Code::Unimplemented), .. }) => false,

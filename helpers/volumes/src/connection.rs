@@ -10,10 +10,16 @@ use kelson_proto::v1::VolumePlugin;
 use kelson_sys::process;
 use nix::errno::Errno;
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
+use prost::bytes::{Buf as _, BufMut as _};
 use tokio::net::UnixStream;
 use tokio::task::AbortHandle;
 use tonic::body::Body;
-use tonic::codegen::{BoxFuture, Context, Poll, Service, http};
+use tonic::client::Grpc;
+use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
+use tonic::codegen::http::uri::PathAndQuery;
+use tonic::codegen::http::{self, Uri};
+use tonic::codegen::{BoxFuture, Context, Poll, Service};
+use tonic::{Request, Response, Status};
 
 /// Carries calls of a generated client. It is closed when it is dropped.
 pub struct Connection {
@@ -43,6 +49,19 @@ impl Drop for Connection {
     }
 }
 
+impl Connection {
+    /// One call, by the path of its method.
+    ///
+    /// # Errors
+    /// What the plugin answered, or what broke the connection.
+    pub async fn ask(&mut self, path: &'static str, request: Vec<u8>) -> Result<Vec<u8>, Status> {
+        let mut client = Grpc::with_origin(self, Uri::from_static("http://localhost"));
+        let path = PathAndQuery::from_static(path);
+        client.ready().await.map_err(|error| Status::from_error(error.into()))?;
+        client.unary(Request::new(request), path, Bytes).await.map(Response::into_inner)
+    }
+}
+
 impl Service<http::Request<Body>> for &mut Connection {
     type Response = http::Response<Incoming>;
     type Error = hyper::Error;
@@ -54,6 +73,45 @@ impl Service<http::Request<Body>> for &mut Connection {
 
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
         Box::pin(self.sender.send_request(request))
+    }
+}
+
+/// Leaves messages as they are: those who ask encode and decode them.
+struct Bytes;
+
+impl Codec for Bytes {
+    type Encode = Vec<u8>;
+    type Decode = Vec<u8>;
+    type Encoder = Bytes;
+    type Decoder = Bytes;
+
+    fn encoder(&mut self) -> Bytes {
+        Bytes
+    }
+
+    fn decoder(&mut self) -> Bytes {
+        Bytes
+    }
+}
+
+impl Encoder for Bytes {
+    type Item = Vec<u8>;
+    type Error = Status;
+
+    fn encode(&mut self, item: Vec<u8>, to: &mut EncodeBuf<'_>) -> Result<(), Status> {
+        to.put_slice(&item);
+        Ok(())
+    }
+}
+
+impl Decoder for Bytes {
+    type Item = Vec<u8>;
+    type Error = Status;
+
+    fn decode(&mut self, from: &mut DecodeBuf<'_>) -> Result<Option<Vec<u8>>, Status> {
+        let mut item = vec![0; from.remaining()];
+        from.copy_to_slice(&mut item);
+        Ok(Some(item))
     }
 }
 

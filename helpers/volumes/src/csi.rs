@@ -1,7 +1,43 @@
 //! The Container Storage Interface, version 1.13: generated from `proto/csi.proto`.
 
+use prost::Message;
+
 /// Version 1.
-#[allow(clippy::all, clippy::pedantic, clippy::restriction, missing_docs, rustdoc::all)]
+#[allow(clippy::all, clippy::pedantic, clippy::restriction, dead_code, missing_docs, rustdoc::all)]
 pub mod v1 {
-    tonic::include_proto!("csi.v1");
+    include!(concat!(env!("OUT_DIR"), "/csi.v1.rs"));
+}
+
+/// The request of a call.
+pub trait Call: Message {
+    type Response: Message + Default;
+    /// Of its method.
+    const PATH: &'static str;
+}
+
+macro_rules! calls {
+    ($($request:ident => $response:ident, $path:literal;)*) => {
+        $(impl Call for v1::$request {
+            type Response = v1::$response;
+            const PATH: &'static str = concat!("/csi.v1.", $path);
+        })*
+    };
+}
+
+calls! {
+    GetPluginInfoRequest => GetPluginInfoResponse, "Identity/GetPluginInfo";
+    ProbeRequest => ProbeResponse, "Identity/Probe";
+    ControllerGetCapabilitiesRequest => ControllerGetCapabilitiesResponse, "Controller/ControllerGetCapabilities";
+    ControllerPublishVolumeRequest => ControllerPublishVolumeResponse, "Controller/ControllerPublishVolume";
+    ControllerUnpublishVolumeRequest => ControllerUnpublishVolumeResponse, "Controller/ControllerUnpublishVolume";
+    CreateVolumeRequest => CreateVolumeResponse, "Controller/CreateVolume";
+    DeleteVolumeRequest => DeleteVolumeResponse, "Controller/DeleteVolume";
+    ControllerExpandVolumeRequest => ControllerExpandVolumeResponse, "Controller/ControllerExpandVolume";
+    NodeGetCapabilitiesRequest => NodeGetCapabilitiesResponse, "Node/NodeGetCapabilities";
+    NodeGetInfoRequest => NodeGetInfoResponse, "Node/NodeGetInfo";
+    NodeStageVolumeRequest => NodeStageVolumeResponse, "Node/NodeStageVolume";
+    NodeUnstageVolumeRequest => NodeUnstageVolumeResponse, "Node/NodeUnstageVolume";
+    NodePublishVolumeRequest => NodePublishVolumeResponse, "Node/NodePublishVolume";
+    NodeUnpublishVolumeRequest => NodeUnpublishVolumeResponse, "Node/NodeUnpublishVolume";
+    NodeExpandVolumeRequest => NodeExpandVolumeResponse, "Node/NodeExpandVolume";
 }

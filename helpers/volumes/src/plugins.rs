@@ -5,12 +5,12 @@ use std::time::{Duration, SystemTime};
 
 use kelson_proto::v1::VolumePlugin;
 use kelson_spec::service::PluginKind;
-use tonic::codegen::http::Uri;
-use tonic::{Code, Request, Response, Status};
+use prost::Message as _;
+use tonic::{Code, Status};
 
 use crate::connection::Connection;
+use crate::csi::Call;
 use crate::csi::v1::ProbeRequest;
-use crate::csi::v1::identity_client::IdentityClient;
 use crate::job::Failure;
 
 /// How long a plugin may take.
@@ -58,11 +58,6 @@ pub enum Part {
     Controller,
 }
 
-/// As a generated client names its server.
-pub fn origin() -> Uri {
-    Uri::from_static("http://localhost")
-}
-
 /// All plugins that services provide.
 #[derive(Debug, Clone, Default)]
 pub struct Plugins(Arc<Mutex<Vec<VolumePlugin>>>);
@@ -102,9 +97,7 @@ impl Plugins {
         }
         let mut failures = Vec::new();
         for plugin in std::iter::once(first).chain(candidates) {
-            let probed = call(&plugin, deadline, async |connection| {
-                IdentityClient::with_origin(connection, origin()).probe(Request::new(ProbeRequest {})).await
-            });
+            let probed = call(&plugin, deadline, ProbeRequest {});
             match probed.await {
                 Ok(_) => return Ok(plugin),
                 Err(refusal) => failures.push(refusal.failure.text),
@@ -132,18 +125,32 @@ pub fn made(socket: &str) -> Option<SystemTime> {
 ///
 /// # Errors
 /// The plugin refuses it, cannot be reached, or has had its time.
-pub async fn call<T>(
+pub async fn call<R: Call>(
     plugin: &VolumePlugin,
     deadline: Duration,
-    ask: impl AsyncFnOnce(&mut Connection) -> Result<Response<T>, Status>,
-) -> Result<T, Refusal> {
+    request: R,
+) -> Result<R::Response, Refusal> {
+    let answer = ask(plugin, deadline, R::PATH, request.encode_to_vec()).await?;
+    R::Response::decode(&*answer).map_err(|error| {
+        let failure = Failure::after(&format!("the answer makes no sense: {error}"));
+        Refusal { code: None, failure: failure.last() }
+    })
+}
+
+/// The same with bytes, so that it is in the program once.
+async fn ask(
+    plugin: &VolumePlugin,
+    deadline: Duration,
+    path: &'static str,
+    request: Vec<u8>,
+) -> Result<Vec<u8>, Refusal> {
     let mut connected = false;
     let answered = tokio::time::timeout(deadline, async {
         let mut connection = Connection::new(plugin)
             .await
             .map_err(|error| Refusal { code: None, failure: Failure::before(&error) })?;
         connected = true;
-        ask(&mut connection).await.map(Response::into_inner).map_err(|status| refused(&status))
+        connection.ask(path, request).await.map_err(|status| refused(&status))
     })
     .await;
     answered.unwrap_or_else(|_| {

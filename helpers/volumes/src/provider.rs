@@ -5,13 +5,10 @@ use std::time::Duration;
 
 use kelson_proto::v1::{VolumePlugin, VolumeProvider};
 use tokio::task::JoinSet;
-use tonic::{Code, Request};
+use tonic::Code;
 
 use crate::csi::v1 as csi;
-use crate::csi::v1::controller_client::ControllerClient;
-use crate::csi::v1::identity_client::IdentityClient;
-use crate::csi::v1::node_client::NodeClient;
-use crate::plugins::{Part, Refusal, call, has, made, origin};
+use crate::plugins::{Part, Refusal, call, has, made};
 
 /// Asks all of them side by side; sorted by id, and of one id the newest first.
 pub async fn all(plugins: Vec<VolumePlugin>, deadline: Duration) -> Vec<VolumeProvider> {
@@ -54,23 +51,13 @@ async fn ask(
     deadline: Duration,
     provider: &mut VolumeProvider,
 ) -> Result<(), Refusal> {
-    let info = call(plugin, deadline, async |connection| {
-        let request = Request::new(csi::GetPluginInfoRequest {});
-        IdentityClient::with_origin(connection, origin()).get_plugin_info(request).await
-    })
-    .await?;
+    let info = call(plugin, deadline, csi::GetPluginInfoRequest {}).await?;
     (provider.name, provider.version) = (info.name, info.vendor_version);
     let mut capabilities = BTreeSet::new();
     if has(plugin, Part::Node) {
-        let answer = call(plugin, deadline, async |connection| {
-            let request = Request::new(csi::NodeGetCapabilitiesRequest {});
-            NodeClient::with_origin(connection, origin()).node_get_capabilities(request).await
-        });
+        let answer = call(plugin, deadline, csi::NodeGetCapabilitiesRequest {});
         capabilities.extend(node_capabilities(answer.await?).map(|one| one.as_str_name().to_owned()));
-        let info = call(plugin, deadline, async |connection| {
-            let request = Request::new(csi::NodeGetInfoRequest {});
-            NodeClient::with_origin(connection, origin()).node_get_info(request).await
-        });
+        let info = call(plugin, deadline, csi::NodeGetInfoRequest {});
         let info = info.await?;
         (provider.node_id, provider.most_volumes) = (info.node_id, info.max_volumes_per_node);
         provider.topology = info
@@ -79,10 +66,7 @@ async fn ask(
             .unwrap_or_default();
     }
     if has(plugin, Part::Controller) {
-        let answer = call(plugin, deadline, async |connection| {
-            let request = Request::new(csi::ControllerGetCapabilitiesRequest {});
-            ControllerClient::with_origin(connection, origin()).controller_get_capabilities(request).await
-        });
+        let answer = call(plugin, deadline, csi::ControllerGetCapabilitiesRequest {});
         match answer.await {
             Ok(answer) => {
                 let its = controller_capabilities(answer);

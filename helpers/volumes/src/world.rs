@@ -6,18 +6,16 @@ use kelson_helper::BoxFuture;
 use kelson_proto::v1::{VolumeAction, VolumeActionDone, VolumePlugin, VolumeProvider};
 use kelson_spec::service::{Access, Attachment};
 use kelson_spec::volume_file::VolumeFile;
-use tonic::{Code, Request};
+use tonic::Code;
 
 use crate::csi::v1 as csi;
-use crate::csi::v1::controller_client::ControllerClient;
-use crate::csi::v1::node_client::NodeClient;
 use crate::csi::v1::volume_capability::{
     AccessMode, AccessType, BlockVolume, MountVolume, access_mode::Mode,
 };
 use crate::job::{Cancelled, Context, Facts, Failure, InUse, Job, Outcome, Place, Provided, Step, World};
 use crate::path::{HostPath, folder_of};
 use crate::place::Places;
-use crate::plugins::{Deadlines, Part, Plugins, Refusal, call, origin};
+use crate::plugins::{Deadlines, Part, Plugins, Refusal, call};
 use crate::provider;
 use crate::record::Folder;
 use crate::usage::Usage;
@@ -133,10 +131,7 @@ impl Host {
     async fn look(&self, volume: &str) -> Result<Facts, Failure> {
         let file = self.read(volume).await?;
         let node = self.node(&file.plugin).await?;
-        let answer = call(&node, self.deadlines.identity, async |connection| {
-            let request = Request::new(csi::NodeGetCapabilitiesRequest {});
-            NodeClient::with_origin(connection, origin()).node_get_capabilities(request).await
-        });
+        let answer = call(&node, self.deadlines.identity, csi::NodeGetCapabilitiesRequest {});
         let stages = provider::node_capabilities(answer.await.map_err(unchanged)?)
             .any(|one| one == csi::node_service_capability::rpc::Type::StageUnstageVolume);
         let attaches = self.attaches(&file.plugin).await?;
@@ -153,10 +148,7 @@ impl Host {
             return Ok(false);
         }
         let controller = self.controller(plugin).await?;
-        let answer = call(&controller, self.deadlines.identity, async |connection| {
-            let request = Request::new(csi::ControllerGetCapabilitiesRequest {});
-            ControllerClient::with_origin(connection, origin()).controller_get_capabilities(request).await
-        });
+        let answer = call(&controller, self.deadlines.identity, csi::ControllerGetCapabilitiesRequest {});
         match answer.await {
             Ok(answer) => Ok(provider::controller_capabilities(answer)
                 .any(|one| one == csi::controller_service_capability::rpc::Type::PublishUnpublishVolume)),
@@ -167,10 +159,7 @@ impl Host {
     }
 
     async fn node_id(&self, node: &VolumePlugin) -> Result<String, Failure> {
-        let answer = call(node, self.deadlines.identity, async |connection| {
-            let request = Request::new(csi::NodeGetInfoRequest {});
-            NodeClient::with_origin(connection, origin()).node_get_info(request).await
-        });
+        let answer = call(node, self.deadlines.identity, csi::NodeGetInfoRequest {});
         Ok(answer.await.map_err(|refusal| unchanged(refusal).of("NodeGetInfo"))?.node_id)
     }
 
@@ -188,11 +177,7 @@ impl Host {
             volume_context: opaque(&facts.file.context.0),
             ..Default::default()
         };
-        let answer = call(&controller, self.deadlines.step, async |connection| {
-            ControllerClient::with_origin(connection, origin())
-                .controller_publish_volume(Request::new(request))
-                .await
-        });
+        let answer = call(&controller, self.deadlines.step, request);
         Ok(answer.await?.publish_context.into_iter().collect())
     }
 
@@ -214,9 +199,7 @@ impl Host {
             volume_context: opaque(&facts.file.context.0),
             ..Default::default()
         };
-        let answer = call(&node, self.deadlines.step, async |connection| {
-            NodeClient::with_origin(connection, origin()).node_stage_volume(Request::new(request)).await
-        });
+        let answer = call(&node, self.deadlines.step, request);
         Ok(answer.await.map(drop)?)
     }
 
@@ -243,9 +226,7 @@ impl Host {
             volume_context: opaque(&facts.file.context.0),
             ..Default::default()
         };
-        let answer = call(&node, self.deadlines.step, async |connection| {
-            NodeClient::with_origin(connection, origin()).node_publish_volume(Request::new(request)).await
-        });
+        let answer = call(&node, self.deadlines.step, request);
         answer.await.map_err(|refusal| {
             let unstaged = stage.is_some() && refusal.code == Some(Code::FailedPrecondition);
             let failure = Failure::from(refusal);
@@ -269,40 +250,21 @@ impl Host {
         let node = self.node(&of.plugin).await?;
         let target_path = seen_by(target, &node)?;
         let request = csi::NodeUnpublishVolumeRequest { volume_id: of.id, target_path };
-        undone(
-            call(&node, self.deadlines.step, async |connection| {
-                NodeClient::with_origin(connection, origin())
-                    .node_unpublish_volume(Request::new(request))
-                    .await
-            })
-            .await,
-        )
+        undone(call(&node, self.deadlines.step, request).await)
     }
 
     async fn unstage(&self, of: Provided, stage: &HostPath) -> Result<(), Failure> {
         let node = self.node(&of.plugin).await?;
         let staging_target_path = seen_by(stage, &node)?;
         let request = csi::NodeUnstageVolumeRequest { volume_id: of.id, staging_target_path };
-        undone(
-            call(&node, self.deadlines.step, async |connection| {
-                NodeClient::with_origin(connection, origin()).node_unstage_volume(Request::new(request)).await
-            })
-            .await,
-        )
+        undone(call(&node, self.deadlines.step, request).await)
     }
 
     async fn detach(&self, of: Provided, node_id: String) -> Result<(), Failure> {
         let controller = self.controller(&of.plugin).await?;
         let request =
             csi::ControllerUnpublishVolumeRequest { volume_id: of.id, node_id, ..Default::default() };
-        undone(
-            call(&controller, self.deadlines.step, async |connection| {
-                ControllerClient::with_origin(connection, origin())
-                    .controller_unpublish_volume(Request::new(request))
-                    .await
-            })
-            .await,
-        )
+        undone(call(&controller, self.deadlines.step, request).await)
     }
 }
 
