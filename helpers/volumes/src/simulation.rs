@@ -288,14 +288,12 @@ fn nothing_unclaimed_stays_and_nothing_claimed_is_removed() {
 }
 
 #[test]
-#[ignore = "takes minutes"]
 fn long_100_000_seeds() {
     seeds(100_000).for_each(|seed| simulate(seed, 80));
 }
 
 #[test]
-#[ignore = "takes minutes"]
 fn long_a_week() {
     // A step takes 12 s of simulated time in the mean.
-    seeds(20).for_each(|seed| simulate(seed, 7 * 24 * 3600 / 12));
+    (0..20).for_each(|seed| simulate(seed, 7 * 24 * 3600 / 12));
 }
