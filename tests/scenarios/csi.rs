@@ -94,8 +94,8 @@ fn v9_services_share_a_stage_where_they_use_a_volume_alike() {
     // What the volume has is there.
     assert!(host.path("plugin/volumes/id-data/a").exists());
     host.poweroff();
-    let told = host.console();
-    assert!(!told.contains("hunter2"), "{told}");
+    let console = host.console();
+    assert!(!console.contains("hunter2"), "{console}");
 }
 
 #[test]
@@ -161,10 +161,10 @@ fn v13_a_plugin_that_hangs_is_named_and_does_not_hold_the_power_off() {
     host.ctl(&["poweroff"]).ok();
     host.wait_exit();
     assert!(began.elapsed() < Duration::from_secs(15), "the shutdown has 8 s: {:?}", began.elapsed());
-    let told = host.console();
+    let console = host.console();
     assert!(
-        told.contains("db: stopping - waits for the release of the volumes data of plugin fault"),
-        "{told}"
+        console.contains("db: stopping - waits for the release of the volumes data of plugin fault"),
+        "{console}"
     );
 }
 

@@ -7,12 +7,11 @@ use kelson_proto::v1::{
     VolumeStep,
 };
 use kelson_spec::volume_file::VolumeFile;
-use tonic::Code;
 
 use crate::csi::v1 as csi;
 use crate::csi::v1::controller_service_capability::rpc::Type as Capability;
 use crate::job::{Failure, InUse};
-use crate::plugins::{Part, Refusal, call};
+use crate::plugins::call;
 use crate::provider::{controller_capabilities, node_capabilities};
 use crate::usage::Usage;
 use crate::world::{Host, capability, opaque, seen_by, undone};
@@ -114,9 +113,8 @@ impl Host {
     async fn expand_here(&self, file: &VolumeFile, size: u64, in_use: &InUse) -> Result<(), Failure> {
         let Some(place) = &in_use.place else { return Ok(()) };
         let node = self.node(&file.plugin).await?;
-        let answer = call(&node, self.deadlines.identity, csi::NodeGetCapabilitiesRequest {});
         let expands = csi::node_service_capability::rpc::Type::ExpandVolume;
-        if !node_capabilities(answer.await?).any(|one| one == expands) {
+        if !node_capabilities(&node, self.deadlines.identity).await?.any(|one| one == expands) {
             return Ok(());
         }
         let stage = in_use.stage.as_ref().map(|stage| seen_by(stage, &node)).transpose()?;
@@ -138,13 +136,11 @@ impl Host {
         plugin: &str,
         wanted: Capability,
     ) -> Result<kelson_proto::v1::VolumePlugin, Failure> {
-        let controller = self.plugins.serving(plugin, Part::Controller, self.deadlines.identity).await?;
-        let answer = call(&controller, self.deadlines.identity, csi::ControllerGetCapabilitiesRequest {});
-        let can = match answer.await {
-            Ok(answer) => controller_capabilities(answer).any(|one| one == wanted),
-            Err(Refusal { code: Some(Code::Unimplemented), .. }) => false,
-            Err(refusal) => return Err(Failure::from(refusal).of("ControllerGetCapabilities")),
-        };
+        let controller = self.controller(plugin).await?;
+        let its = controller_capabilities(&controller, self.deadlines.identity).await;
+        let can = its
+            .map_err(|refusal| Failure::from(refusal).of("ControllerGetCapabilities"))?
+            .any(|one| one == wanted);
         let name = wanted.as_str_name();
         can.then_some(controller)
             .ok_or_else(|| Failure::before(&format!("the plugin does not have {name}")).last())

@@ -1,7 +1,7 @@
 //! Decides what is done to volumes: pure, without a clock, a disk or a plugin.
 //!
 //! Each claim of a service becomes a want at its volumes, one after the other. Each volume has one step under way at most,
-//! and [`Volume::next`] says which comes next from what is wanted and what is done. What nobody wants is undone. The
+//! and [`Volume::next`] says which comes next from what is wanted and what is done. The core undoes what no service wants. The
 //! owner of a [`Core`] performs its actions, and reports the outcome of each step.
 
 mod claim;
@@ -31,7 +31,7 @@ pub struct Limits {
     pub at_once: usize,
     /// For a claim, in all.
     pub claim: Duration,
-    /// For the steps of a release before it is answered. They go on after that.
+    /// For the steps of a release before it is answered. The helper continues them after that.
     pub release: Duration,
     /// From a failed step to the next try; doubled each time.
     pub first_retry: Duration,

@@ -2,7 +2,7 @@
 //!
 //! One thread, and others for calls of the system that may hang. The [`core`] decides what comes next for each volume;
 //! the [`world`] does it, by calls of the plugins; the [`engine`] connects both, and the [`link`] is the socket to PID 1.
-//! Each step is [recorded](record) before it is done, so this process may end at any instant: the next one goes on.
+//! Each step is [recorded](record) before it is done, so this process may end at any instant: the next one continues.
 
 #![cfg_attr(
     test,

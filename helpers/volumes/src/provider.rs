@@ -55,10 +55,9 @@ async fn ask(
     (provider.name, provider.version) = (info.name, info.vendor_version);
     let mut capabilities = BTreeSet::new();
     if has(plugin, Part::Node) {
-        let answer = call(plugin, deadline, csi::NodeGetCapabilitiesRequest {});
-        capabilities.extend(node_capabilities(answer.await?).map(|one| one.as_str_name().to_owned()));
-        let info = call(plugin, deadline, csi::NodeGetInfoRequest {});
-        let info = info.await?;
+        let its = node_capabilities(plugin, deadline).await?;
+        capabilities.extend(its.map(|one| one.as_str_name().to_owned()));
+        let info = call(plugin, deadline, csi::NodeGetInfoRequest {}).await?;
         (provider.node_id, provider.most_volumes) = (info.node_id, info.max_volumes_per_node);
         provider.topology = info
             .accessible_topology
@@ -66,36 +65,43 @@ async fn ask(
             .unwrap_or_default();
     }
     if has(plugin, Part::Controller) {
-        let answer = call(plugin, deadline, csi::ControllerGetCapabilitiesRequest {});
-        match answer.await {
-            Ok(answer) => {
-                let its = controller_capabilities(answer);
-                capabilities.extend(its.map(|one| one.as_str_name().to_owned()));
-            }
-            Err(Refusal { code: Some(Code::Unimplemented), .. }) => {}
-            Err(refusal) => return Err(refusal),
-        }
+        let its = controller_capabilities(plugin, deadline).await?;
+        capabilities.extend(its.map(|one| one.as_str_name().to_owned()));
     }
     provider.capabilities = capabilities.into_iter().collect();
     Ok(())
 }
 
-/// Those that this version of the interface knows.
-pub fn node_capabilities(
-    answer: csi::NodeGetCapabilitiesResponse,
-) -> impl Iterator<Item = csi::node_service_capability::rpc::Type> {
-    answer.capabilities.into_iter().filter_map(|one| match one.r#type {
+/// What the node side of a plugin can do, as far as this version of the interface knows it.
+///
+/// # Errors
+/// It does not answer.
+pub async fn node_capabilities(
+    plugin: &VolumePlugin,
+    deadline: Duration,
+) -> Result<impl Iterator<Item = csi::node_service_capability::rpc::Type>, Refusal> {
+    let answer = call(plugin, deadline, csi::NodeGetCapabilitiesRequest {}).await?;
+    Ok(answer.capabilities.into_iter().filter_map(|one| match one.r#type {
         Some(csi::node_service_capability::Type::Rpc(rpc)) => rpc.r#type.try_into().ok(),
         None => None,
-    })
+    }))
 }
 
-/// Those that this version of the interface knows.
-pub fn controller_capabilities(
-    answer: csi::ControllerGetCapabilitiesResponse,
-) -> impl Iterator<Item = csi::controller_service_capability::rpc::Type> {
-    answer.capabilities.into_iter().filter_map(|one| match one.r#type {
+/// What a controller can do, as far as this version of the interface knows it. A monolith need not have one: it can do
+/// nothing then.
+///
+/// # Errors
+/// It does not answer.
+pub async fn controller_capabilities(
+    plugin: &VolumePlugin,
+    deadline: Duration,
+) -> Result<impl Iterator<Item = csi::controller_service_capability::rpc::Type>, Refusal> {
+    let answer = match call(plugin, deadline, csi::ControllerGetCapabilitiesRequest {}).await {
+        Err(Refusal { code: Some(Code::Unimplemented), .. }) => Ok(Default::default()),
+        other => other,
+    }?;
+    Ok(answer.capabilities.into_iter().filter_map(|one| match one.r#type {
         Some(csi::controller_service_capability::Type::Rpc(rpc)) => rpc.r#type.try_into().ok(),
         None => None,
-    })
+    }))
 }

@@ -109,7 +109,7 @@ impl Host {
         self.plugins.serving(plugin, Part::Node, self.deadlines.identity).await
     }
 
-    async fn controller(&self, plugin: &str) -> Result<VolumePlugin, Failure> {
+    pub async fn controller(&self, plugin: &str) -> Result<VolumePlugin, Failure> {
         self.plugins.serving(plugin, Part::Controller, self.deadlines.identity).await
     }
 
@@ -131,8 +131,9 @@ impl Host {
     async fn look(&self, volume: &str) -> Result<Facts, Failure> {
         let file = self.read(volume).await?;
         let node = self.node(&file.plugin).await?;
-        let answer = call(&node, self.deadlines.identity, csi::NodeGetCapabilitiesRequest {});
-        let stages = provider::node_capabilities(answer.await.map_err(unchanged)?)
+        let its = provider::node_capabilities(&node, self.deadlines.identity).await;
+        let stages = its
+            .map_err(unchanged)?
             .any(|one| one == csi::node_service_capability::rpc::Type::StageUnstageVolume);
         let attaches = self.attaches(&file.plugin).await?;
         let node_id = match attaches {
@@ -148,14 +149,10 @@ impl Host {
             return Ok(false);
         }
         let controller = self.controller(plugin).await?;
-        let answer = call(&controller, self.deadlines.identity, csi::ControllerGetCapabilitiesRequest {});
-        match answer.await {
-            Ok(answer) => Ok(provider::controller_capabilities(answer)
-                .any(|one| one == csi::controller_service_capability::rpc::Type::PublishUnpublishVolume)),
-            // A monolith need not have one.
-            Err(Refusal { code: Some(Code::Unimplemented), .. }) => Ok(false),
-            Err(refusal) => Err(unchanged(refusal).of("ControllerGetCapabilities")),
-        }
+        let its = provider::controller_capabilities(&controller, self.deadlines.identity).await;
+        Ok(its
+            .map_err(|refusal| unchanged(refusal).of("ControllerGetCapabilities"))?
+            .any(|one| one == csi::controller_service_capability::rpc::Type::PublishUnpublishVolume))
     }
 
     async fn node_id(&self, node: &VolumePlugin) -> Result<String, Failure> {

@@ -106,7 +106,7 @@ fn a_step_that_fails_undoes_those_before_it() {
         assert!(texts[1].ends_with("NodeUnpublishVolume: INTERNAL: the test wants it so"), "{texts:?}");
         assert_eq!(texts.len(), 2);
         assert_eq!(host.calls().iter().filter(|call| call.ends_with("id-four")).count(), 0);
-        // It goes on with what failed.
+        // The helper continues to try what failed.
         until(|| host.mounts().is_empty() && host.records().is_empty());
         let order: Vec<String> = host.calls().into_iter().filter(|call| call.ends_with("id-one")).collect();
         assert_eq!(order.last().unwrap(), "NodeUnstageVolume id-one");

@@ -267,7 +267,7 @@ impl Volume {
             }
         }
         for (usage, stage) in self.stages.iter().rev() {
-            // Begun, it goes on: by the interface nothing may be published from a stage that may be gone.
+            // Undoing that has begun continues: by the interface nothing may be published from a stage that may be gone.
             let published = self.published.values().any(|one| one.usage == *usage);
             let free = if stage.undo.begun { !published } else { !self.is_used(usage) };
             if free && is_due(stage.undo.not_before) {

@@ -225,7 +225,7 @@ impl Model {
         Outcome::Looked(Facts { file, folder: HostPath::new(FOLDER), stages, node })
     }
 
-    /// A call of the plugin, which goes on there when nobody waits for it any more.
+    /// A call of the plugin, which continues there when nobody waits for it any more.
     async fn call(&self, volume: String, effect: Effect) -> Result<(), Failure> {
         let (answer, answered) = oneshot::channel();
         {
