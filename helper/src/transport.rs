@@ -3,13 +3,15 @@
 //! Both ends are nonblocking; what does not fit is `WouldBlock`, and the caller keeps it.
 
 use std::io;
-use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, FromRawFd, OwnedFd};
 
+use kelson_sys::descriptor::Watched;
 use kelson_sys::rights::{self, Received};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, getsockopt, setsockopt, socketpair, sockopt};
 use prost::Message;
+use tokio::io::Interest;
 
 use crate::launch::CONTROL;
 
@@ -96,6 +98,22 @@ impl Receiver {
             Ok(message) if !is_cut => Ok(Some(Packet { message, descriptors })),
             Ok(_) => Err(io::Error::new(io::ErrorKind::InvalidData, "a message was cut off")),
             Err(error) => Err(io::Error::new(io::ErrorKind::InvalidData, error)),
+        }
+    }
+
+    /// The next packet of a socket that an event loop watches. `Ok(None)`: there is none now.
+    ///
+    /// # Errors
+    /// `UnexpectedEof`: the other end is closed. Others as those of [`Receiver::receive`].
+    pub fn next<M: Message + Default>(&mut self, socket: &Watched<OwnedFd>) -> io::Result<Option<Packet<M>>> {
+        loop {
+            match socket.try_io(Interest::READABLE, |socket| self.receive(socket.as_fd())) {
+                Ok(Some(packet)) => return Ok(Some(packet)),
+                Ok(None) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if would_block(&error) => return Ok(None),
+                Err(error) => return Err(error),
+            }
         }
     }
 }

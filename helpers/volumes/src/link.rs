@@ -42,21 +42,12 @@ impl Link {
     /// # Errors
     /// `UnexpectedEof`: PID 1 is gone. Others: what came is none of our messages.
     pub fn read(&mut self) -> io::Result<Option<Command>> {
-        loop {
-            let Link { socket, receiver, .. } = self;
-            match socket.try_io(Interest::READABLE, |socket| receiver.receive(socket.as_fd())) {
-                Ok(Some(packet)) => {
-                    let message: VolumesCommand = packet.message;
-                    if message.command.is_some() {
-                        return Ok(message.command);
-                    }
-                }
-                Ok(None) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if transport::would_block(&error) => return Ok(None),
-                Err(error) => return Err(error),
+        while let Some(packet) = self.receiver.next::<VolumesCommand>(&self.socket)? {
+            if packet.message.command.is_some() {
+                return Ok(packet.message.command);
             }
         }
+        Ok(None)
     }
 
     pub fn report(&mut self, report: Report) {
