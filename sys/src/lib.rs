@@ -13,6 +13,7 @@ pub mod ipc;
 pub mod ipv4;
 pub mod kernel_log;
 mod lock;
+mod mount_root;
 pub mod mountinfo;
 pub mod netlink;
 pub mod ordered;
@@ -36,6 +37,7 @@ pub mod vsock;
 pub mod watchdog;
 
 pub use lock::lock;
+pub use mount_root::is_mount_root;
 pub use removed::removed;
 pub use replace::replace;
 pub use spawn::{boxed, spawn};

@@ -14,14 +14,22 @@ fn of(path: &str) -> CString {
 }
 
 /// Whether something is mounted there.
-pub fn is_mounted(path: &str) -> bool {
-    let mounts = std::fs::read_to_string("/proc/self/mountinfo").expect("proc");
-    mounts.contains(&format!(" {path} "))
+pub fn is_mounted(path: &str) -> io::Result<bool> {
+    let path = of(path);
+    // SAFETY: it consists of numbers alone, for which zeroes are a value.
+    let mut found: libc::statx = unsafe { std::mem::zeroed() };
+    let flags = libc::AT_SYMLINK_NOFOLLOW;
+    // SAFETY: the text and the answer live until the call returns.
+    match checked(unsafe { libc::statx(libc::AT_FDCWD, path.as_ptr(), flags, 0, &raw mut found) }) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        result => result
+            .map(|()| found.stx_attributes & u64::from(libc::STATX_ATTR_MOUNT_ROOT.cast_unsigned()) != 0),
+    }
 }
 
 /// Binds a folder to another, unless something is mounted there.
 pub fn bind(from: &str, to: &str, read_only: bool) -> io::Result<()> {
-    if is_mounted(to) {
+    if is_mounted(to)? {
         return Ok(());
     }
     let mount = |from: &str, flags: c_ulong| {
@@ -38,7 +46,7 @@ pub fn bind(from: &str, to: &str, read_only: bool) -> io::Result<()> {
 
 /// Unmounts what is there.
 pub fn unmount(path: &str) -> io::Result<()> {
-    if !is_mounted(path) {
+    if !is_mounted(path)? {
         return Ok(());
     }
     let path = of(path);

@@ -193,7 +193,7 @@ impl Node for Plugin {
                 return Ok(csi::NodePublishVolumeResponse {});
             }
             let from = match self.has("stage") {
-                true if !mount::is_mounted(&request.staging_target_path) => {
+                true if !mount::is_mounted(&request.staging_target_path).map_err(failed)? => {
                     return Err(Status::failed_precondition("the volume is not staged"));
                 }
                 true => request.staging_target_path.clone(),

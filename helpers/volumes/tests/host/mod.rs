@@ -161,10 +161,7 @@ impl Helper {
 
     /// The time that it has computed.
     pub fn computed(&self) -> Duration {
-        let ticks =
-            |stat: &kelson_sys::process::Stat<'_>| Some(stat.field::<u64>(14)? + stat.field::<u64>(15)?);
-        let ticks = kelson_sys::process::stat(self.child.pid, ticks).unwrap().unwrap();
-        Duration::from_millis(10 * ticks)
+        computed(self.child.pid)
     }
 
     /// The steps that were reported, without failure.
@@ -175,6 +172,12 @@ impl Helper {
         };
         self.reports.iter().filter_map(step).collect()
     }
+}
+
+/// The time that a process has computed, to a hundredth of a second.
+fn computed(pid: i32) -> Duration {
+    let ticks = |stat: &kelson_sys::process::Stat<'_>| Some(stat.field::<u64>(14)? + stat.field::<u64>(15)?);
+    Duration::from_millis(10 * kelson_sys::process::stat(pid, ticks).unwrap().unwrap())
 }
 
 /// See the module.
@@ -253,6 +256,11 @@ impl Host {
             assert!(Instant::now() < until, "no plugin");
             std::thread::sleep(Duration::from_millis(1));
         }
+    }
+
+    /// The time that the newest plugin has computed.
+    pub fn computed_by_plugin(&self) -> Duration {
+        computed(self.plugins.last().unwrap().pid)
     }
 
     pub fn end_plugins(&mut self) {
