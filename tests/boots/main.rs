@@ -33,6 +33,7 @@ mod secrets;
 mod several;
 mod sharing;
 mod sources;
+mod storage;
 mod suspend;
 mod swap;
 mod ticks;

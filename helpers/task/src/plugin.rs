@@ -46,7 +46,7 @@ pub fn prepare(folder: &Path, socket: &str) -> Result<String, String> {
 }
 
 /// Mounts a folder on itself, once, and shares its mounts with the copies of it in other mount namespaces. Of a private root
-/// nothing else would be shared.
+/// nothing else would be shared, and below a shared root each mount in the folder would be made below its mount too.
 fn share(folder: &Path) -> Result<(), String> {
     let table = fs::read("/proc/thread-self/mountinfo");
     let mounts = mountinfo::parse(&table.map_err(|error| format!("the table of mounts: {error}"))?);
@@ -54,10 +54,12 @@ fn share(folder: &Path) -> Result<(), String> {
     let place = fs::canonicalize(folder).map_err(|error| at(folder, error))?;
     let none = None::<&str>;
     let failed = |errno: Errno| at(folder, format_args!("cannot share its mounts: {}", errno.desc()));
+    let change = |flags: MsFlags| mount(none, &place, none, flags, none).map_err(failed);
     if mountinfo::topmost(&mounts, &place).is_none() {
         mount(Some(&place), &place, none, MsFlags::MS_BIND, none).map_err(failed)?;
+        change(MsFlags::MS_PRIVATE)?;
     }
-    mount(none, &place, none, MsFlags::MS_SHARED, none).map_err(failed)
+    change(MsFlags::MS_SHARED)
 }
 
 #[cfg(test)]
@@ -75,12 +77,13 @@ mod tests {
         crate::volumes::perform(&request.to_arguments())
     }
 
-    /// Does something in a mount namespace of its own whose root is private; `None`: only root may.
-    fn apart<T: Send + 'static>(act: impl FnOnce() -> T + Send + 'static) -> Option<T> {
-        let work = std::thread::spawn(|| {
+    /// Does something in a mount namespace of its own whose root is private or shared; `None`: only root may.
+    fn apart<T: Send + 'static>(root: MsFlags, act: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+        let work = std::thread::spawn(move || {
             unshare(CloneFlags::CLONE_NEWNS).ok()?;
-            let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
-            mount(None::<&str>, "/", None::<&str>, private, None::<&str>).ok()?;
+            for flags in [MsFlags::MS_PRIVATE, root] {
+                mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | flags, None::<&str>).ok()?;
+            }
             Some(act())
         });
         let done = work.join().unwrap();
@@ -90,27 +93,34 @@ mod tests {
 
     #[test]
     fn a_folder_is_shared_once_whatever_the_root_is() {
-        let dir = tempfile::tempdir().unwrap();
-        let folder = dir.path().join("csi/nfs");
-        let place = folder.clone();
-        let lines = apart(move || {
-            asked(&place).unwrap();
-            asked(&place).unwrap();
-            let table = fs::read_to_string("/proc/thread-self/mountinfo").unwrap();
-            let of_it = |line: &&str| line.split(' ').nth(4) == place.to_str();
-            table.lines().filter(of_it).map(str::to_owned).collect::<Vec<_>>()
-        });
-        let Some(lines) = lines else { return };
-        assert!(lines.len() == 1 && lines[0].contains(" shared:"), "{lines:?}");
-        assert_eq!(fs::metadata(&folder).unwrap().mode() & 0o7777, 0o700);
-        assert_eq!(fs::metadata(dir.path().join("csi")).unwrap().mode() & 0o7777, 0o755);
+        for root in [MsFlags::MS_PRIVATE, MsFlags::MS_SHARED] {
+            let dir = tempfile::tempdir().unwrap();
+            let folder = dir.path().join("csi/nfs");
+            let place = folder.clone();
+            let lines = apart(root, move || {
+                asked(&place).unwrap();
+                asked(&place).unwrap();
+                let volume = place.join("volume");
+                fs::create_dir(&volume).unwrap();
+                mount(Some("tmpfs"), &volume, Some("tmpfs"), MsFlags::empty(), None::<&str>).unwrap();
+                let table = fs::read_to_string("/proc/thread-self/mountinfo").unwrap();
+                let below = |line: &&str| {
+                    line.split(' ').nth(4).is_some_and(|path| Path::new(path).starts_with(&place))
+                };
+                table.lines().filter(below).map(str::to_owned).collect::<Vec<_>>()
+            });
+            let Some(lines) = lines else { return };
+            assert!(lines.len() == 2 && lines.iter().all(|line| line.contains(" shared:")), "{lines:?}");
+            assert_eq!(fs::metadata(&folder).unwrap().mode() & 0o7777, 0o700);
+            assert_eq!(fs::metadata(dir.path().join("csi")).unwrap().mode() & 0o7777, 0o755);
+        }
     }
 
     #[test]
     fn a_socket_without_a_listener_goes_and_another_one_stays() {
         let dir = tempfile::tempdir().unwrap();
         let folder = dir.path().join("nfs");
-        apart(move || {
+        apart(MsFlags::MS_PRIVATE, move || {
             asked(&folder).unwrap();
             let socket = folder.join("csi.sock");
             let listener = UnixListener::bind(&socket).unwrap();
