@@ -1,0 +1,120 @@
+//! Volumes in use, one row for each use.
+
+use kelson_proto::v1::{Volume, VolumeStage, VolumeUser};
+
+use crate::output::{Table, Tone, cell, or_dash, some, toned, views};
+
+/// One use of a volume.
+pub struct Row {
+    volume: String,
+    plugin: String,
+    id: String,
+    usage: String,
+    service: String,
+    state: &'static str,
+    path: String,
+    trouble: String,
+}
+
+views! {
+    // `service`, `path`: null where no service uses it any more. `trouble`: null where the last step succeeded.
+    Row: row {
+        volume, plugin, id, usage, service: some(&row.service), state, path: some(&row.path),
+        trouble: some(&row.trouble),
+    }
+}
+
+/// One for each service that uses it; one for a stage that no service uses any more.
+pub fn rows(volume: &Volume) -> Vec<Row> {
+    let row = |stage: &VolumeStage| Row {
+        volume: volume.name.clone(),
+        plugin: volume.plugin.clone(),
+        id: volume.id.clone(),
+        usage: usage(stage),
+        service: String::new(),
+        state: if stage.staged { "staged" } else { "unstaged" },
+        path: String::new(),
+        trouble: stage.trouble.clone(),
+    };
+    let of_user = |stage: &VolumeStage, user: &VolumeUser| Row {
+        service: user.service.clone(),
+        state: match (user.released, user.published) {
+            (true, _) => "released",
+            (false, true) => "published",
+            (false, false) => "claimed",
+        },
+        path: user.path.clone(),
+        trouble: user.trouble.clone(),
+        ..row(stage)
+    };
+    let rows = volume.stages.iter().flat_map(|stage| match stage.users.as_slice() {
+        [] => vec![row(stage)],
+        users => users.iter().map(|user| of_user(stage, user)).collect(),
+    });
+    rows.collect()
+}
+
+fn usage(stage: &VolumeStage) -> String {
+    let mut words = vec![stage.access.as_str()];
+    words.extend((stage.attachment == "block").then_some("block"));
+    words.extend(stage.read_only.then_some("readOnly"));
+    words.extend(stage.mount_flags.iter().map(String::as_str));
+    words.join(" ")
+}
+
+pub fn table(rows: &[Row]) -> Table {
+    Table::of(rows)
+        .left("VOLUME", |row| &row.volume)
+        .left("PLUGIN", |row| &row.plugin)
+        .left("ID", |row| or_dash(some(&row.id)))
+        .left("SERVICE", |row| or_dash(some(&row.service)))
+        .left("STATE", |row| match row.state {
+            "published" => cell(row.state),
+            state => toned(Tone::Waiting, state),
+        })
+        .cut("USAGE", |row| cell(&row.usage))
+        .cut("TROUBLE", |row| toned(Tone::Bad, &row.trouble))
+        .into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::Palette;
+
+    #[test]
+    fn each_use_of_a_volume_is_a_row() {
+        let user = |service: &str, released, trouble: &str| VolumeUser {
+            service: service.to_owned(),
+            path: format!("/run/kelson/csi/nfs/published/{service}/data"),
+            published: true,
+            released,
+            trouble: trouble.to_owned(),
+        };
+        let stage = |access: &str, staged, users| VolumeStage {
+            access: access.to_owned(),
+            attachment: "filesystem".to_owned(),
+            staged,
+            users,
+            ..VolumeStage::default()
+        };
+        let late = "NodeUnpublishVolume: no answer in 30 s";
+        let users = vec![user("db", false, ""), user("web", true, late)];
+        let volume = Volume {
+            name: "data".to_owned(),
+            plugin: "nfs".to_owned(),
+            id: "vol-1".to_owned(),
+            stages: vec![
+                stage("multiNodeMultiWriter", true, users),
+                VolumeStage { read_only: true, ..stage("singleNodeReader", false, Vec::new()) },
+            ],
+        };
+        assert_eq!(
+            table(&rows(&volume)).render(None, Palette::None),
+            "VOLUME  PLUGIN  ID     SERVICE  STATE      USAGE                      TROUBLE\n\
+             data    nfs     vol-1  db       published  multiNodeMultiWriter\n\
+             data    nfs     vol-1  web      released   multiNodeMultiWriter       NodeUnpublishVolume: no answer in 30 s\n\
+             data    nfs     vol-1  -        unstaged   singleNodeReader readOnly\n"
+        );
+    }
+}
