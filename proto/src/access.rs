@@ -91,6 +91,7 @@ pub const TABLE: &[Access] = &[
     may(Role::Admin, "/kelson.v1.Secrets/Remove"),
     may(Role::Reader, "/kelson.v1.Timers/List"),
     may(Role::Reader, "/kelson.v1.Volumes/List"),
+    may(Role::Reader, "/kelson.v1.Volumes/Status"),
     may(Role::Reader, "/kelson.v1.Volumes/Providers"),
     may(Role::Admin, "/kelson.v1.Volumes/Create"),
     may(Role::Admin, "/kelson.v1.Volumes/Delete"),

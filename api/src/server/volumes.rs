@@ -21,6 +21,20 @@ impl volumes_server::Volumes for VolumesApi {
         Ok(Response::new(v1::ListVolumesResponse { volumes }))
     }
 
+    async fn status(
+        &self,
+        request: Request<v1::VolumeStatusRequest>,
+    ) -> Result<Response<v1::VolumeStatusResponse>, Status> {
+        let request = request.into_inner();
+        let name = request.name.clone();
+        let Some(Answer::Status(mut status)) = self.act(Action::Status(request)).await? else {
+            return Err(senseless());
+        };
+        status.uses = self.volumes.list().await.map_err(silent)?;
+        status.uses.retain(|volume| volume.name == name);
+        Ok(Response::new(status))
+    }
+
     async fn providers(
         &self,
         _: Request<v1::ListVolumeProvidersRequest>,

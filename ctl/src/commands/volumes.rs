@@ -3,12 +3,13 @@
 mod created;
 mod list;
 mod providers;
+mod status;
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use kelson_proto::v1::{
     CreateVolumeRequest, DeleteVolumeRequest, ExpandVolumeRequest, ListVolumeProvidersRequest,
-    ListVolumesRequest,
+    ListVolumesRequest, VolumeStatusRequest,
 };
 
 use kelson_spec::units;
@@ -46,6 +47,20 @@ enum Action {
     ///   kelsonctl volumes list -o json | jq -r '.[] | select(.trouble).service'
     #[command(verbatim_doc_comment)]
     List {},
+    /// Show one volume whole
+    ///
+    /// It shows what its file says, the services that provide its plugin, how it
+    /// is used, what is tried, and its last events. It need not be in use.
+    ///
+    /// Examples:
+    ///   kelsonctl volumes status db-data
+    ///   kelsonctl volumes status db-data -o json | jq .uses
+    #[command(verbatim_doc_comment)]
+    Status {
+        /// The name of the file of the volume
+        #[arg(value_name = "NAME")]
+        volume: String,
+    },
     /// Ask the storage plugins for their names and capabilities
     ///
     /// Examples:
@@ -98,7 +113,7 @@ enum Action {
 
 impl Run for Arguments {
     fn several(&self) -> bool {
-        matches!(self.action, Action::List {} | Action::Providers {})
+        matches!(self.action, Action::List {} | Action::Status { .. } | Action::Providers {})
     }
 
     fn confirmed(&self) -> Option<&'static str> {
@@ -106,12 +121,19 @@ impl Run for Arguments {
     }
 
     async fn run(self, call: &Call) -> Result<(), Failure> {
-        let mut volumes = call.client()?.volumes();
+        let client = call.client()?;
+        let mut volumes = client.volumes();
         match self.action {
             Action::List {} => {
                 let listed = answer_within(TIMEOUT, volumes.list(ListVolumesRequest {})).await?.volumes;
                 let rows: Vec<list::Row> = listed.iter().flat_map(list::rows).collect();
                 call.show(&rows, || Page::Table(list::table(&rows)))
+            }
+            Action::Status { volume } => {
+                let request = VolumeStatusRequest { name: volume.clone() };
+                let answer = answer_within(TIMEOUT, volumes.status(request)).await?;
+                let shown = status::Shown::new(volume, answer, status::events(&client).await?);
+                call.show(&shown, || Page::Text(shown.page(&call.terminal, SystemTime::now())))
             }
             Action::Providers {} => {
                 let asked = volumes.providers(ListVolumeProvidersRequest {});

@@ -16,32 +16,46 @@ use crate::provider::{controller_capabilities, node_capabilities};
 use crate::usage::Usage;
 use crate::world::{Host, capability, opaque, seen_by, undone};
 
+/// The volume that an action is about, and the call that it makes.
+pub fn about(action: &Action) -> (&str, &'static str) {
+    match action {
+        Action::Create(request) => (&request.name, "CreateVolume"),
+        Action::Delete(request) => (&request.name, "DeleteVolume"),
+        Action::Expand(request) => (&request.name, "ControllerExpandVolume"),
+        Action::Status(request) => (&request.name, "status"),
+    }
+}
+
 impl Host {
     /// Does it. Each call can be repeated, as the one who asks may have missed the answer.
     pub async fn act(&self, action: VolumeAction, in_use: InUse) -> VolumeActionDone {
         let VolumeAction { number, action } = action;
-        let (volume, step) = match &action {
-            Some(Action::Create(request)) => (request.name.clone(), "CreateVolume"),
-            Some(Action::Delete(request)) => (request.name.clone(), "DeleteVolume"),
-            Some(Action::Expand(request)) => (request.name.clone(), "ControllerExpandVolume"),
-            None => (String::new(), "action"),
+        let Some(action) = action else {
+            return VolumeActionDone { number, failure: None, answer: None };
         };
-        let mut described =
-            VolumeStep { volume: volume.clone(), step: step.to_owned(), attempt: 1, ..VolumeStep::default() };
+        let (volume, step) = about(&action);
+        let mut described = VolumeStep {
+            volume: volume.to_owned(),
+            step: step.to_owned(),
+            attempt: 1,
+            ..VolumeStep::default()
+        };
         let done = async {
-            let file = self.read(&volume).await?;
+            let file = self.read(volume).await;
+            if let Action::Status(_) = action {
+                return Ok(Some(Answer::Status(self.status(file, &in_use).await?)));
+            }
+            let file = file?;
             described.plugin.clone_from(&file.plugin);
             described.volume_id.clone_from(&file.id);
-            match action {
-                Some(Action::Create(request)) => {
-                    Ok(Some(Answer::Created(self.create(&file, request).await?)))
-                }
-                Some(Action::Delete(_)) => self.delete(&file, &in_use).await.map(|()| None),
-                Some(Action::Expand(request)) => {
+            match &action {
+                Action::Create(request) => Ok(Some(Answer::Created(self.create(&file, request).await?))),
+                Action::Delete(_) => self.delete(&file, &in_use).await.map(|()| None),
+                Action::Expand(request) => {
                     let size = self.expand(&file, request.size, &in_use).await?;
                     Ok(Some(Answer::Expanded(ExpandVolumeResponse { size })))
                 }
-                None => Ok(None),
+                Action::Status(_) => Ok(None),
             }
         };
         match done.await {
@@ -57,7 +71,7 @@ impl Host {
     async fn create(
         &self,
         file: &VolumeFile,
-        asked: CreateVolumeRequest,
+        asked: &CreateVolumeRequest,
     ) -> Result<CreateVolumeResponse, Failure> {
         let request = csi::CreateVolumeRequest {
             name: file.name.clone(),

@@ -8,12 +8,12 @@ use kelson_proto::v1::volumes_command::Command;
 use kelson_proto::v1::volumes_report::Report;
 use kelson_proto::v1::{
     VolumeAction, VolumeActionDone, VolumeClaim, VolumePlugin, VolumeProvider, VolumeProvidersList,
-    volume_action,
 };
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use crate::action;
 use crate::core::{Action, Core, parts};
 use crate::job::{Cancelled, Outcome, World};
 use crate::usage::Use;
@@ -71,7 +71,7 @@ impl Engine {
                 self.plugins.iter_mut().for_each(|(_, sent)| *sent = false);
                 self.core.complete(now);
             }
-            Command::List(number) => self.reports.extend(self.core.list(number)),
+            Command::List(number) => self.reports.extend(self.core.list(number, now)),
             Command::Providers(number) => {
                 let providers = self.world.providers();
                 self.tasks.spawn(async move { Ended::Providers(number, providers.await) });
@@ -83,14 +83,8 @@ impl Engine {
     }
 
     fn act_on(&mut self, action: VolumeAction) {
-        let name = match &action.action {
-            Some(volume_action::Action::Create(request)) => &request.name,
-            Some(volume_action::Action::Delete(request)) => &request.name,
-            Some(volume_action::Action::Expand(request)) => &request.name,
-            None => return,
-        };
-        let in_use = self.core.in_use(name);
-        let acting = self.world.act(action, in_use);
+        let in_use = action.action.as_ref().map(|action| self.core.in_use(action::about(action).0));
+        let acting = self.world.act(action, in_use.unwrap_or_default());
         self.tasks.spawn(async move { Ended::Action(acting.await) });
     }
 

@@ -77,6 +77,8 @@ pub struct InUse {
     pub services: Vec<String>,
     /// Something of it is not undone.
     pub is_left: bool,
+    /// A service has it or wants it, or something is not undone.
+    pub is_known: bool,
     /// Where it is published, and staged.
     pub place: Option<Place>,
     pub stage: Option<HostPath>,

@@ -2,25 +2,28 @@
 
 use kelson_proto::v1::{Volume, VolumeStage, VolumeUser};
 
-use crate::output::{Table, Tone, cell, or_dash, some, toned, views};
+use crate::output::{Cell, Table, Tone, cell, or_dash, some, toned, views};
 
 /// One use of a volume.
 pub struct Row {
     volume: String,
     plugin: String,
     id: String,
-    usage: String,
-    service: String,
+    pub usage: String,
+    pub service: String,
     state: &'static str,
-    path: String,
-    trouble: String,
+    pub path: String,
+    pub trouble: String,
+    pub attempt: u32,
+    pub again_ms: Option<u32>,
 }
 
 views! {
-    // `service`, `path`: null where no service uses it any more. `trouble`: null where the last step succeeded.
+    // `service`, `path`: null where no service uses it any more. `trouble`, `attempt`: null where the
+    // last step succeeded. `again_ms`: null where the step is not tried again later.
     Row: row {
         volume, plugin, id, usage, service: some(&row.service), state, path: some(&row.path),
-        trouble: some(&row.trouble),
+        trouble: some(&row.trouble), attempt: Some(row.attempt).filter(|attempt| *attempt > 0), again_ms,
     }
 }
 
@@ -35,6 +38,8 @@ pub fn rows(volume: &Volume) -> Vec<Row> {
         state: if stage.staged { "staged" } else { "unstaged" },
         path: String::new(),
         trouble: stage.trouble.clone(),
+        attempt: stage.attempt,
+        again_ms: stage.again_ms,
     };
     let of_user = |stage: &VolumeStage, user: &VolumeUser| Row {
         service: user.service.clone(),
@@ -45,6 +50,8 @@ pub fn rows(volume: &Volume) -> Vec<Row> {
         },
         path: user.path.clone(),
         trouble: user.trouble.clone(),
+        attempt: user.attempt,
+        again_ms: user.again_ms,
         ..row(stage)
     };
     let rows = volume.stages.iter().flat_map(|stage| match stage.users.as_slice() {
@@ -62,16 +69,20 @@ fn usage(stage: &VolumeStage) -> String {
     words.join(" ")
 }
 
+pub fn state(row: &&Row) -> Cell {
+    match row.state {
+        "published" => cell(row.state),
+        state => toned(Tone::Waiting, state),
+    }
+}
+
 pub fn table(rows: &[Row]) -> Table {
     Table::of(rows)
         .left("VOLUME", |row| &row.volume)
         .left("PLUGIN", |row| &row.plugin)
         .left("ID", |row| or_dash(some(&row.id)))
         .left("SERVICE", |row| or_dash(some(&row.service)))
-        .left("STATE", |row| match row.state {
-            "published" => cell(row.state),
-            state => toned(Tone::Waiting, state),
-        })
+        .left("STATE", state)
         .cut("USAGE", |row| cell(&row.usage))
         .cut("TROUBLE", |row| toned(Tone::Bad, &row.trouble))
         .into()
@@ -90,6 +101,7 @@ mod tests {
             published: true,
             released,
             trouble: trouble.to_owned(),
+            ..VolumeUser::default()
         };
         let stage = |access: &str, staged, users| VolumeStage {
             access: access.to_owned(),
@@ -108,6 +120,7 @@ mod tests {
                 stage("multiNodeMultiWriter", true, users),
                 VolumeStage { read_only: true, ..stage("singleNodeReader", false, Vec::new()) },
             ],
+            ..Volume::default()
         };
         assert_eq!(
             table(&rows(&volume)).render(None, Palette::None),

@@ -5,8 +5,11 @@ use std::collections::BTreeSet;
 use kelson_proto::v1::volumes_report::Report;
 use kelson_proto::v1::{self, VolumeStage, VolumeStep, VolumeUser, VolumesList};
 
+use tokio::time::Instant;
+
 use super::Core;
-use super::volume::{Undo, Volume};
+use super::outcome::milliseconds;
+use super::volume::Volume;
 use crate::job::{InUse, Place};
 use crate::path::HostPath;
 use crate::usage::Usage;
@@ -18,9 +21,9 @@ const USERS_MAX: usize = 8;
 
 impl Core {
     /// All volumes that are in use or to be undone, in as many messages as it takes.
-    pub fn list(&self, number: u64) -> Vec<Report> {
+    pub fn list(&self, number: u64, now: Instant) -> Vec<Report> {
         let entries = self.volumes.iter().filter(|(_, volume)| !volume.is_over());
-        parts(entries.flat_map(|(name, volume)| pieces(name, volume)), |volumes, more| {
+        parts(entries.flat_map(|(name, volume)| pieces(name, volume, now)), |volumes, more| {
             Report::List(VolumesList { number, volumes, more })
         })
     }
@@ -37,6 +40,7 @@ impl Core {
         InUse {
             services: services.into_iter().cloned().collect(),
             is_left: !volume.is_undone(),
+            is_known: !volume.is_over(),
             stage: stage.map(|stage| stage.path.clone()),
             place,
         }
@@ -63,17 +67,18 @@ pub fn parts<T: prost::Message>(
 }
 
 /// One volume; with many users in several entries, each with some of them.
-fn pieces(name: &str, volume: &Volume) -> Vec<v1::Volume> {
+fn pieces(name: &str, volume: &Volume, now: Instant) -> Vec<v1::Volume> {
     let mut pieces = Vec::new();
     let entry = |stage: Option<VolumeStage>| v1::Volume {
         name: name.to_owned(),
         plugin: volume.plugin_name(),
         id: volume.id.clone(),
         stages: stage.into_iter().collect(),
+        step: volume.busy.as_ref().map(|busy| busy.name.to_owned()).unwrap_or_default(),
     };
     for usage in volume.usages() {
-        let stage = volume.stage(usage);
-        let users = volume.users(usage);
+        let stage = volume.stage(usage, now);
+        let users = volume.users(usage, now);
         if users.is_empty() {
             pieces.push(entry(Some(stage.clone())));
         }
@@ -100,11 +105,12 @@ impl Volume {
         self.stages.keys().chain(published).chain(self.wants.values().map(|want| &want.usage)).collect()
     }
 
-    fn stage(&self, usage: &Usage) -> VolumeStage {
+    fn stage(&self, usage: &Usage, now: Instant) -> VolumeStage {
         let stage = self.stages.get(usage);
         let unstaged = self.facts.as_ref().is_some_and(|facts| !facts.stages);
         // The attachment is undone with the last stage, and has no entry of its own.
         let undo = stage.map(|stage| &stage.undo).or(self.attached.as_ref().map(|attached| &attached.undo));
+        let tries = undo.map(|undo| tries(undo.trouble.as_ref(), undo.not_before, now)).unwrap_or_default();
         VolumeStage {
             access: usage.access.name().to_owned(),
             attachment: usage.attachment.name().to_owned(),
@@ -112,34 +118,50 @@ impl Volume {
             mount_flags: usage.mount_flags.clone().unwrap_or_default(),
             staged: stage.map_or(unstaged, |stage| stage.done),
             users: Vec::new(),
-            trouble: undo.map(trouble).unwrap_or_default(),
+            trouble: tries.trouble,
+            attempt: tries.attempt,
+            again_ms: tries.again_ms,
         }
     }
 
-    fn users(&self, usage: &Usage) -> Vec<VolumeUser> {
+    fn users(&self, usage: &Usage, now: Instant) -> Vec<VolumeUser> {
         let targets: BTreeSet<&HostPath> = self.published.keys().chain(self.wants.keys()).collect();
         let of = |target: &HostPath| {
             let published = self.published.get(target).filter(|one| one.usage == *usage);
             let want = self.wants.get(target).filter(|want| want.usage == *usage);
             let key = want.map(|want| &want.key).or(published.map(|one| &one.key))?;
-            let failed = want.and_then(|want| want.trouble.as_ref()).map(described);
-            let undo = published.map(|one| trouble(&one.undo));
+            let failed = want.filter(|want| want.trouble.is_some());
+            let failed = failed.map(|want| tries(want.trouble.as_ref(), want.not_before, now));
+            let undo = || published.map(|one| tries(one.undo.trouble.as_ref(), one.undo.not_before, now));
+            let tries = failed.or_else(undo).unwrap_or_default();
             Some(VolumeUser {
                 service: key.0.clone(),
                 path: target.to_string(),
                 published: published.is_some(),
                 released: want.is_none(),
-                trouble: failed.or(undo).unwrap_or_default(),
+                trouble: tries.trouble,
+                attempt: tries.attempt,
+                again_ms: tries.again_ms,
             })
         };
         targets.into_iter().filter_map(of).collect()
     }
 }
 
-fn trouble(undo: &Undo) -> String {
-    undo.trouble.as_ref().map(described).unwrap_or_default()
+/// How the last step failed, and when it is tried again.
+#[derive(Debug, Default)]
+struct Tries {
+    trouble: String,
+    attempt: u32,
+    again_ms: Option<u32>,
 }
 
-fn described(step: &VolumeStep) -> String {
-    format!("{}: {}", step.step, step.failure)
+fn tries(failed: Option<&VolumeStep>, not_before: Option<Instant>, now: Instant) -> Tries {
+    let Some(step) = failed else { return Tries::default() };
+    let again = not_before.filter(|at| step.again_ms.is_some() && *at > now);
+    Tries {
+        trouble: format!("{}: {}", step.step, step.failure),
+        attempt: step.attempt,
+        again_ms: again.map(|at| milliseconds(at.saturating_duration_since(now))),
+    }
 }

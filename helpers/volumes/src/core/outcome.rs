@@ -198,7 +198,7 @@ fn retry(first: Duration, attempt: u32, most: Duration) -> Duration {
     first.saturating_mul(2_u32.saturating_pow(attempt.saturating_sub(1))).min(most)
 }
 
-fn milliseconds(wait: Duration) -> u32 {
+pub fn milliseconds(wait: Duration) -> u32 {
     u32::try_from(wait.as_millis()).unwrap_or(u32::MAX)
 }
 
