@@ -70,6 +70,36 @@ impl volumes_server::Volumes for VolumesApi {
             _ => Err(senseless()),
         }
     }
+
+    async fn create_snapshot(
+        &self,
+        request: Request<v1::CreateSnapshotRequest>,
+    ) -> Result<Response<v1::CreateSnapshotResponse>, Status> {
+        match self.act(Action::CreateSnapshot(request.into_inner())).await? {
+            Some(Answer::Snapshot(made)) => {
+                Ok(Response::new(v1::CreateSnapshotResponse { snapshot: Some(made) }))
+            }
+            _ => Err(senseless()),
+        }
+    }
+
+    async fn delete_snapshot(
+        &self,
+        request: Request<v1::DeleteSnapshotRequest>,
+    ) -> Result<Response<v1::DeleteSnapshotResponse>, Status> {
+        self.act(Action::DeleteSnapshot(request.into_inner())).await?;
+        Ok(Response::new(v1::DeleteSnapshotResponse {}))
+    }
+
+    async fn list_snapshots(
+        &self,
+        request: Request<v1::ListSnapshotsRequest>,
+    ) -> Result<Response<v1::ListSnapshotsResponse>, Status> {
+        match self.act(Action::ListSnapshots(request.into_inner())).await? {
+            Some(Answer::Snapshots(page)) => Ok(Response::new(page)),
+            _ => Err(senseless()),
+        }
+    }
 }
 
 impl VolumesApi {

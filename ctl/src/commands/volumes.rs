@@ -1,8 +1,9 @@
-//! `volumes`: the volumes of storage plugins that services use, and the plugins.
+//! `volumes`: the volumes of storage plugins that services use, the plugins, and the snapshots of volumes.
 
 mod created;
 mod list;
 mod providers;
+mod snapshot;
 mod status;
 
 use std::time::{Duration, SystemTime};
@@ -82,6 +83,9 @@ enum Action {
         /// How large it is at least; without it the plugin decides
         #[arg(long, value_name = "SIZE", value_parser = bytes)]
         size: Option<u64>,
+        /// The id of a snapshot whose content it gets
+        #[arg(long, value_name = "ID")]
+        snapshot: Option<String>,
     },
     /// Delete a volume, with its data
     ///
@@ -109,15 +113,31 @@ enum Action {
         #[arg(value_parser = bytes)]
         size: u64,
     },
+    /// Make, list and delete snapshots of volumes
+    ///
+    /// Examples:
+    ///   kelsonctl volumes snapshot create db-data --name before-upgrade
+    ///   kelsonctl volumes snapshot list db-data
+    ///   kelsonctl volumes create db-old --snapshot db-data@before-upgrade
+    #[command(verbatim_doc_comment, subcommand)]
+    Snapshot(snapshot::Action),
 }
 
 impl Run for Arguments {
     fn several(&self) -> bool {
-        matches!(self.action, Action::List {} | Action::Status { .. } | Action::Providers {})
+        match &self.action {
+            Action::List {} | Action::Status { .. } | Action::Providers {} => true,
+            Action::Create { .. } | Action::Delete { .. } | Action::Expand { .. } => false,
+            Action::Snapshot(action) => action.several(),
+        }
     }
 
     fn confirmed(&self) -> Option<&'static str> {
-        matches!(self.action, Action::Delete { yes: false, .. }).then_some("Delete the volume at")
+        match &self.action {
+            Action::Delete { yes: false, .. } => Some("Delete the volume at"),
+            Action::Snapshot(action) => action.confirmed(),
+            _ => None,
+        }
     }
 
     async fn run(self, call: &Call) -> Result<(), Failure> {
@@ -140,8 +160,9 @@ impl Run for Arguments {
                 let asked = answer_within(TIMEOUT, asked).await?.providers;
                 call.show(&asked, || Page::Table(providers::table(&asked)))
             }
-            Action::Create { volume, size } => {
-                let request = CreateVolumeRequest { name: volume, size: size.unwrap_or_default() };
+            Action::Create { volume, size, snapshot } => {
+                let (size, snapshot) = (size.unwrap_or_default(), snapshot.unwrap_or_default());
+                let request = CreateVolumeRequest { name: volume, size, snapshot };
                 let name = request.name.clone();
                 let made = answer_within(ACTION, volumes.create(request)).await?;
                 print(&call.item(&made, || created::text(&name, &made))?)
@@ -162,6 +183,7 @@ impl Run for Arguments {
                     format!("volume {} has {}\n", escape(&volume), shown_size(bytes))
                 })?)
             }
+            Action::Snapshot(action) => action.run(call).await,
         }
     }
 }

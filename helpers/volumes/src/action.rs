@@ -1,4 +1,4 @@
-//! What an operator asks of a volume itself: to make it, to delete it, to make it larger.
+//! What an operator asks of a volume itself: to make it, to delete it, to make it larger; and of its snapshots.
 
 use kelson_proto::v1::volume_action::Action;
 use kelson_proto::v1::volume_action_done::Answer;
@@ -22,6 +22,9 @@ pub fn about(action: &Action) -> (&str, &'static str) {
         Action::Create(request) => (&request.name, "CreateVolume"),
         Action::Delete(request) => (&request.name, "DeleteVolume"),
         Action::Expand(request) => (&request.name, "ControllerExpandVolume"),
+        Action::CreateSnapshot(request) => (&request.volume, "CreateSnapshot"),
+        Action::DeleteSnapshot(request) => (&request.volume, "DeleteSnapshot"),
+        Action::ListSnapshots(request) => (&request.volume, "ListSnapshots"),
         Action::Status(request) => (&request.name, "status"),
     }
 }
@@ -41,7 +44,11 @@ impl Host {
             ..VolumeStep::default()
         };
         let done = async {
-            let file = self.read(volume).await;
+            let file = match plugin(&action).filter(|_| volume.is_empty()) {
+                // Of no volume: what a file says beside the plugin is not needed.
+                Some(plugin) => Ok(VolumeFile { plugin: plugin.to_owned(), ..VolumeFile::default() }),
+                None => self.read(volume).await,
+            };
             if let Action::Status(_) = action {
                 return Ok(Some(Answer::Status(self.status(file, &in_use).await?)));
             }
@@ -54,6 +61,15 @@ impl Host {
                 Action::Expand(request) => {
                     let size = self.expand(&file, request.size, &in_use).await?;
                     Ok(Some(Answer::Expanded(ExpandVolumeResponse { size })))
+                }
+                Action::CreateSnapshot(request) => {
+                    Ok(Some(Answer::Snapshot(self.create_snapshot(&file, request).await?)))
+                }
+                Action::DeleteSnapshot(request) => {
+                    self.delete_snapshot(&file, &request.id).await.map(|()| None)
+                }
+                Action::ListSnapshots(request) => {
+                    Ok(Some(Answer::Snapshots(self.list_snapshots(&file, &request.token).await?)))
                 }
                 Action::Status(_) => Ok(None),
             }
@@ -78,8 +94,13 @@ impl Host {
             capacity_range: (asked.size > 0).then(|| at_least(asked.size)),
             volume_capabilities: vec![capability(file, &Usage::default())],
             parameters: opaque(&file.parameters.0),
+            volume_content_source: source_of(&asked.snapshot),
             ..Default::default()
         };
+        if !asked.snapshot.is_empty() {
+            // A plugin without snapshots might make an empty volume.
+            self.controller_with(&file.plugin, Capability::CreateDeleteSnapshot).await?;
+        }
         let controller = self.controller_with(&file.plugin, Capability::CreateDeleteVolume).await?;
         let answer = call(&controller, self.deadlines.action, request);
         let made = answer.await?.volume.unwrap_or_default();
@@ -145,7 +166,7 @@ impl Host {
     }
 
     /// The controller of a plugin, which can do this.
-    async fn controller_with(
+    pub async fn controller_with(
         &self,
         plugin: &str,
         wanted: Capability,
@@ -159,6 +180,22 @@ impl Host {
         can.then_some(controller)
             .ok_or_else(|| Failure::before(&format!("the plugin does not have {name}")).last())
     }
+}
+
+/// The plugin that an action names itself.
+fn plugin(action: &Action) -> Option<&str> {
+    let named = match action {
+        Action::DeleteSnapshot(request) => &request.plugin,
+        Action::ListSnapshots(request) => &request.plugin,
+        _ => return None,
+    };
+    Some(named.as_str()).filter(|named| !named.is_empty())
+}
+
+fn source_of(snapshot: &str) -> Option<csi::VolumeContentSource> {
+    use csi::volume_content_source::{SnapshotSource, Type};
+    let snapshot_id = Some(snapshot).filter(|id| !id.is_empty())?.to_owned();
+    Some(csi::VolumeContentSource { r#type: Some(Type::Snapshot(SnapshotSource { snapshot_id })) })
 }
 
 fn at_least(bytes: u64) -> csi::CapacityRange {

@@ -32,6 +32,9 @@ calls! {
     ControllerUnpublishVolumeRequest => ControllerUnpublishVolumeResponse, "Controller/ControllerUnpublishVolume";
     CreateVolumeRequest => CreateVolumeResponse, "Controller/CreateVolume";
     DeleteVolumeRequest => DeleteVolumeResponse, "Controller/DeleteVolume";
+    CreateSnapshotRequest => CreateSnapshotResponse, "Controller/CreateSnapshot";
+    DeleteSnapshotRequest => DeleteSnapshotResponse, "Controller/DeleteSnapshot";
+    ListSnapshotsRequest => ListSnapshotsResponse, "Controller/ListSnapshots";
     ControllerExpandVolumeRequest => ControllerExpandVolumeResponse, "Controller/ControllerExpandVolume";
     NodeGetCapabilitiesRequest => NodeGetCapabilitiesResponse, "Node/NodeGetCapabilities";
     NodeGetInfoRequest => NodeGetInfoResponse, "Node/NodeGetInfo";

@@ -29,6 +29,7 @@ mod provider;
 mod record;
 #[cfg(test)]
 mod simulation;
+mod snapshot;
 mod status;
 mod usage;
 mod world;

@@ -13,7 +13,8 @@ use crate::model::Details;
 pub fn of_step(step: &VolumeStep) -> String {
     let VolumeStep { name, volume, plugin, volume_id, attempt, failure, again_ms, .. } = step;
     let name = if name.is_empty() { volume } else { name };
-    let mut text = format!("volume {name}: {}", step.step);
+    let mut text = if name.is_empty() { String::new() } else { format!("volume {name}: ") };
+    text.push_str(&step.step);
     if !plugin.is_empty() {
         let _ = write!(text, " of plugin {plugin}");
     }

@@ -6,11 +6,12 @@
 //! - `calls` gets a line for each call: its name, the volume, and its paths.
 //! - `faults` has what goes wrong, a line for each call: `NodeStageVolume code 14 3` (three times), `… hang`,
 //!   `… die-before`, `… die-after`. Without a count it is so each time.
-//! - `capabilities` has words: `stage`, `attach`. Without the file it is `stage`.
+//! - `capabilities` has words: `stage`, `attach`, `create`, `snapshot`. Without the file it is `stage`.
 
 mod faults;
 mod mount;
 mod service;
+mod snapshots;
 
 use std::path::PathBuf;
 

@@ -13,6 +13,7 @@ use crate::csi::volume_capability::AccessType;
 use crate::csi::{self, VolumeCapability};
 use crate::faults::Faults;
 use crate::mount;
+use crate::snapshots::Snapshots;
 
 type Answer<T> = Result<Response<T>, Status>;
 
@@ -93,10 +94,18 @@ impl Controller for Plugin {
         _: Request<csi::ControllerGetCapabilitiesRequest>,
     ) -> Answer<csi::ControllerGetCapabilitiesResponse> {
         use csi::controller_service_capability::{Rpc, Type, rpc};
-        let attach = csi::ControllerServiceCapability {
-            r#type: Some(Type::Rpc(Rpc { r#type: rpc::Type::PublishUnpublishVolume.into() })),
+        use rpc::Type::{CreateDeleteSnapshot, CreateDeleteVolume, ListSnapshots, PublishUnpublishVolume};
+        let all = [
+            ("attach", PublishUnpublishVolume),
+            ("create", CreateDeleteVolume),
+            ("snapshot", CreateDeleteSnapshot),
+            ("snapshot", ListSnapshots),
+        ];
+        let its = all.into_iter().filter(|(word, _)| self.has(word));
+        let capability = |(_, kind): (&str, rpc::Type)| csi::ControllerServiceCapability {
+            r#type: Some(Type::Rpc(Rpc { r#type: kind.into() })),
         };
-        let capabilities = self.has("attach").then_some(attach).into_iter().collect();
+        let capabilities = its.map(capability).collect();
         self.call("ControllerGetCapabilities", &[], || {
             Ok(csi::ControllerGetCapabilitiesResponse { capabilities })
         })
@@ -123,6 +132,62 @@ impl Controller for Plugin {
         self.call("ControllerUnpublishVolume", &[&request.volume_id, &request.node_id], || {
             Ok(csi::ControllerUnpublishVolumeResponse {})
         })
+        .await
+    }
+
+    async fn create_volume(
+        &self,
+        request: Request<csi::CreateVolumeRequest>,
+    ) -> Answer<csi::CreateVolumeResponse> {
+        use csi::volume_content_source::Type;
+        let request = request.into_inner();
+        let volume_id = format!("id-{}", request.name);
+        self.call("CreateVolume", &[&volume_id], || {
+            self.volume(&volume_id).map_err(failed)?;
+            let content_source = request.volume_content_source.clone();
+            if let Some(Type::Snapshot(from)) = content_source.clone().and_then(|source| source.r#type) {
+                Snapshots(&self.folder).restore(&from.snapshot_id, &volume_id)?;
+            }
+            let volume = csi::Volume { volume_id: volume_id.clone(), content_source, ..Default::default() };
+            Ok(csi::CreateVolumeResponse { volume: Some(volume) })
+        })
+        .await
+    }
+
+    async fn create_snapshot(
+        &self,
+        request: Request<csi::CreateSnapshotRequest>,
+    ) -> Answer<csi::CreateSnapshotResponse> {
+        let request = request.into_inner();
+        self.call("CreateSnapshot", &[&request.source_volume_id, &request.name], || {
+            let made = Snapshots(&self.folder).create(&request.name, &request.source_volume_id)?;
+            Ok(csi::CreateSnapshotResponse { snapshot: Some(made) })
+        })
+        .await
+    }
+
+    async fn delete_snapshot(
+        &self,
+        request: Request<csi::DeleteSnapshotRequest>,
+    ) -> Answer<csi::DeleteSnapshotResponse> {
+        let request = request.into_inner();
+        self.call("DeleteSnapshot", &[&request.snapshot_id], || {
+            Snapshots(&self.folder).delete(&request.snapshot_id)?;
+            Ok(csi::DeleteSnapshotResponse {})
+        })
+        .await
+    }
+
+    async fn list_snapshots(
+        &self,
+        request: Request<csi::ListSnapshotsRequest>,
+    ) -> Answer<csi::ListSnapshotsResponse> {
+        let request = request.into_inner();
+        self.call(
+            "ListSnapshots",
+            &[&request.source_volume_id],
+            || Ok(Snapshots(&self.folder).list(&request)),
+        )
         .await
     }
 }

@@ -6,8 +6,13 @@ use std::path::{Path, PathBuf};
 use tokio::process::Command;
 use tonic::Status;
 
-use crate::csi::VolumeUsage;
 use crate::csi::volume_usage::Unit;
+use crate::csi::{Snapshot, VolumeUsage};
+
+/// Of a volume whose size nobody asks for, in bytes.
+const USUAL_SIZE: u64 = 64 << 20;
+/// How the name of the file of a snapshot ends.
+const SNAPSHOT: &str = ".snapshot";
 
 /// Files with file systems in them, in one folder.
 #[derive(Clone)]
@@ -22,7 +27,7 @@ impl Files {
     }
 
     fn path(&self, id: &str) -> Result<PathBuf, Status> {
-        if id.is_empty() || id.starts_with('.') || id.contains('/') {
+        if id.is_empty() || id.starts_with('.') || id.contains(['/', '@']) {
             return Err(Status::invalid_argument(format!("{id:?} is no id of a volume")));
         }
         Ok(self.folder.join(format!("{id}.img")))
@@ -37,22 +42,78 @@ impl Files {
         }
     }
 
-    pub async fn create(&self, id: &str, size: u64) -> Result<(), Status> {
+    /// A new file, or a copy of a snapshot. Returns its size in bytes.
+    pub async fn create(&self, id: &str, asked: Option<u64>, snapshot: Option<&str>) -> Result<u64, Status> {
         let path = self.path(id)?;
-        match path.metadata() {
-            Ok(found) if found.len() == size => Ok(()),
-            Ok(found) => {
-                Err(Status::already_exists(format!("volume {id} is there with {} bytes", found.len())))
+        let source = snapshot.map(|snapshot| self.find_snapshot(snapshot)).transpose()?;
+        let least = source.as_ref().and_then(|source| source.metadata().ok()).map(|found| found.len());
+        let size = asked.or(least).unwrap_or(USUAL_SIZE).max(least.unwrap_or_default());
+        match (path.metadata(), source) {
+            (Ok(found), _) if found.len() == size => return Ok(size),
+            (Ok(found), _) => {
+                let text = format!("volume {id} is there with {} bytes", found.len());
+                return Err(Status::already_exists(text));
             }
-            Err(_) => resize(&path, size),
+            (Err(_), Some(source)) => copy(&source, &path).await?,
+            (Err(_), None) => {}
+        }
+        resize(&path, size)?;
+        Ok(size)
+    }
+
+    /// Copies the file of a volume. The name of the copy is the id of the snapshot, and has that of the volume.
+    pub async fn snapshot(&self, volume: &str, name: &str) -> Result<Snapshot, Status> {
+        let file = self.find(volume)?;
+        let end = format!("@{name}");
+        let same_name = self.snapshots()?.into_iter().find(|one| one.snapshot_id.ends_with(&end));
+        match same_name {
+            Some(found) if found.source_volume_id == volume => return Ok(found),
+            Some(found) => {
+                let text = format!("{name} is a snapshot of {}", found.source_volume_id);
+                return Err(Status::already_exists(text));
+            }
+            None => {}
+        }
+        if device(&file).await?.is_some() {
+            let text = "the volume is in use: this plugin copies it, so stop the services that use it";
+            return Err(Status::failed_precondition(text));
+        }
+        let path = self.snapshot_path(&format!("{volume}{end}"))?;
+        copy(&file, &path).await?;
+        described(&path).ok_or_else(|| Status::internal("the snapshot is not there"))
+    }
+
+    pub fn delete_snapshot(&self, id: &str) -> Result<(), Status> {
+        removed(std::fs::remove_file(self.snapshot_path(id)?))
+    }
+
+    /// Those of all volumes, sorted.
+    pub fn snapshots(&self) -> Result<Vec<Snapshot>, Status> {
+        let entries = std::fs::read_dir(&self.folder).map_err(internal)?;
+        let mut all: Vec<Snapshot> = entries.flatten().filter_map(|entry| described(&entry.path())).collect();
+        all.sort_by(|one, other| one.snapshot_id.cmp(&other.snapshot_id));
+        Ok(all)
+    }
+
+    fn find_snapshot(&self, id: &str) -> Result<PathBuf, Status> {
+        let path = self.snapshot_path(id)?;
+        match path.is_file() {
+            true => Ok(path),
+            false => Err(Status::not_found(format!("there is no snapshot {id}"))),
+        }
+    }
+
+    fn snapshot_path(&self, id: &str) -> Result<PathBuf, Status> {
+        match id.split_once('@') {
+            Some((volume, name)) if !volume.is_empty() && !volume.starts_with('.') && !id.contains('/') => {
+                Ok(self.folder.join(format!("{volume}@{name}{SNAPSHOT}")))
+            }
+            _ => Err(Status::not_found(format!("{id:?} is no id of a snapshot"))),
         }
     }
 
     pub async fn delete(&self, id: &str) -> Result<(), Status> {
-        match std::fs::remove_file(self.path(id)?) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(internal(error)),
-            _ => Ok(()),
-        }
+        removed(std::fs::remove_file(self.path(id)?))
     }
 
     /// Makes the file larger; returns its size in bytes.
@@ -113,10 +174,7 @@ impl Files {
         if is_mounted(target).await {
             tool("umount", &[text(target)?]).await?;
         }
-        match std::fs::remove_dir(target) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(internal(error)),
-            _ => Ok(()),
-        }
+        removed(std::fs::remove_dir(target))
     }
 
     /// Makes the file system as large as its file; returns the size in bytes.
@@ -150,6 +208,35 @@ pub fn usage(path: &Path) -> Result<Vec<VolumeUsage>, Status> {
         ),
         usage(Unit::Inodes, found.files(), found.files_free(), found.files_available()),
     ])
+}
+
+/// What the file of a snapshot says; `None`: it is none.
+fn described(path: &Path) -> Option<Snapshot> {
+    let id = path.file_name()?.to_str()?.strip_suffix(SNAPSHOT)?;
+    let found = path.metadata().ok()?;
+    Some(Snapshot {
+        snapshot_id: id.to_owned(),
+        source_volume_id: id.split_once('@')?.0.to_owned(),
+        size_bytes: found.len().cast_signed(),
+        creation_time: found.modified().ok().map(Into::into),
+        ready_to_use: true,
+        ..Snapshot::default()
+    })
+}
+
+/// It has its name once it is whole.
+async fn copy(from: &Path, to: &Path) -> Result<(), Status> {
+    let half = to.with_extension("half");
+    tool("cp", &["--sparse=always", "--reflink=auto", text(from)?, text(&half)?]).await?;
+    std::fs::rename(half, to).map_err(internal)
+}
+
+/// What is gone need not be removed.
+fn removed(result: std::io::Result<()>) -> Result<(), Status> {
+    match result {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(internal(error)),
+        _ => Ok(()),
+    }
 }
 
 fn resize(path: &Path, size: u64) -> Result<(), Status> {

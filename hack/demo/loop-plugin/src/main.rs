@@ -12,6 +12,7 @@ use csi::controller_server::{Controller, ControllerServer};
 use csi::identity_server::{Identity, IdentityServer};
 use csi::node_server::{Node, NodeServer};
 use csi::volume_capability::AccessType;
+use csi::volume_content_source::Type as Source;
 use csi::{controller_service_capability as controller, node_service_capability as node};
 use files::Files;
 use tokio::net::UnixListener;
@@ -28,9 +29,6 @@ type Answer<T> = Result<Response<T>, Status>;
 
 /// Where Kelson sets none.
 const ENDPOINT: &str = "unix:///csi/csi.sock";
-/// Of a volume whose size nobody asks for, in bytes.
-const USUAL_SIZE: u64 = 64 << 20;
-
 #[derive(Clone)]
 struct Plugin {
     files: Files,
@@ -89,11 +87,12 @@ impl Controller for Plugin {
         &self,
         _: Request<csi::ControllerGetCapabilitiesRequest>,
     ) -> Answer<csi::ControllerGetCapabilitiesResponse> {
-        use controller::rpc::Type::{CreateDeleteVolume, ExpandVolume};
+        use controller::rpc::Type::{CreateDeleteSnapshot, CreateDeleteVolume, ExpandVolume, ListSnapshots};
         let capability = |kind: controller::rpc::Type| csi::ControllerServiceCapability {
             r#type: Some(controller::Type::Rpc(controller::Rpc { r#type: kind.into() })),
         };
-        let capabilities = [CreateDeleteVolume, ExpandVolume].map(capability).to_vec();
+        let its = [CreateDeleteVolume, ExpandVolume, CreateDeleteSnapshot, ListSnapshots];
+        let capabilities = its.map(capability).to_vec();
         Ok(Response::new(csi::ControllerGetCapabilitiesResponse { capabilities }))
     }
 
@@ -103,11 +102,18 @@ impl Controller for Plugin {
     ) -> Answer<csi::CreateVolumeResponse> {
         let request = request.into_inner();
         only_file_systems(request.volume_capabilities.iter())?;
-        let size = size(request.capacity_range.as_ref()).unwrap_or(USUAL_SIZE);
-        self.files.create(&request.name, size).await?;
+        let source = request.volume_content_source;
+        let snapshot = match source.as_ref().and_then(|source| source.r#type.as_ref()) {
+            None => None,
+            Some(Source::Snapshot(snapshot)) => Some(snapshot.snapshot_id.as_str()),
+            Some(Source::Volume(_)) => return Err(Status::invalid_argument("no volume is made of another")),
+        };
+        let asked = size(request.capacity_range.as_ref());
+        let size = self.files.create(&request.name, asked, snapshot).await?;
         let volume = csi::Volume {
             volume_id: request.name,
             capacity_bytes: size.cast_signed(),
+            content_source: source,
             ..csi::Volume::default()
         };
         Ok(Response::new(csi::CreateVolumeResponse { volume: Some(volume) }))
@@ -153,6 +159,37 @@ impl Controller for Plugin {
             capacity_bytes: size.cast_signed(),
             node_expansion_required: true,
         }))
+    }
+
+    async fn create_snapshot(
+        &self,
+        request: Request<csi::CreateSnapshotRequest>,
+    ) -> Answer<csi::CreateSnapshotResponse> {
+        let request = request.into_inner();
+        let made = self.files.snapshot(&request.source_volume_id, &request.name).await?;
+        Ok(Response::new(csi::CreateSnapshotResponse { snapshot: Some(made) }))
+    }
+
+    async fn delete_snapshot(
+        &self,
+        request: Request<csi::DeleteSnapshotRequest>,
+    ) -> Answer<csi::DeleteSnapshotResponse> {
+        self.files.delete_snapshot(&request.into_inner().snapshot_id)?;
+        Ok(Response::new(csi::DeleteSnapshotResponse {}))
+    }
+
+    /// All at once: there are few.
+    async fn list_snapshots(
+        &self,
+        request: Request<csi::ListSnapshotsRequest>,
+    ) -> Answer<csi::ListSnapshotsResponse> {
+        let csi::ListSnapshotsRequest { source_volume_id, snapshot_id, .. } = request.into_inner();
+        let is = |wanted: &str, found: &str| wanted.is_empty() || wanted == found;
+        let mut all = self.files.snapshots()?;
+        all.retain(|one| is(&source_volume_id, &one.source_volume_id) && is(&snapshot_id, &one.snapshot_id));
+        let entry = |one| csi::list_snapshots_response::Entry { snapshot: Some(one) };
+        let entries = all.into_iter().map(entry).collect();
+        Ok(Response::new(csi::ListSnapshotsResponse { entries, ..Default::default() }))
     }
 }
 
