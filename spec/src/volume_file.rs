@@ -18,6 +18,8 @@ pub struct VolumeFile {
     pub context: Opaque,
     /// With which the plugin makes it.
     pub parameters: Opaque,
+    /// The names of secrets of the host, by the keys under which the plugin gets their values.
+    pub secrets: BTreeMap<String, String>,
 }
 
 /// Entries for a plugin alone: they are never shown.

@@ -94,6 +94,7 @@ impl Host {
             capacity_range: (asked.size > 0).then(|| at_least(asked.size)),
             volume_capabilities: vec![capability(file, &Usage::default())],
             parameters: opaque(&file.parameters.0),
+            secrets: self.secrets(file).await?,
             volume_content_source: source_of(&asked.snapshot),
             ..Default::default()
         };
@@ -124,7 +125,8 @@ impl Host {
             return Err(Failure::before(text).last());
         }
         let controller = self.controller_with(&file.plugin, Capability::CreateDeleteVolume).await?;
-        let request = csi::DeleteVolumeRequest { volume_id: file.id.clone(), ..Default::default() };
+        let request =
+            csi::DeleteVolumeRequest { volume_id: file.id.clone(), secrets: self.secrets(file).await? };
         undone(call(&controller, self.deadlines.action, request).await)
     }
 
@@ -134,6 +136,7 @@ impl Host {
         let request = csi::ControllerExpandVolumeRequest {
             volume_id: file.id.clone(),
             capacity_range: Some(at_least(size)),
+            secrets: self.secrets(file).await?,
             ..Default::default()
         };
         let answer = call(&controller, self.deadlines.action, request);
@@ -159,7 +162,7 @@ impl Host {
             capacity_range: Some(at_least(size)),
             staging_target_path: stage.unwrap_or_default(),
             volume_capability: Some(capability(file, &place.usage)),
-            ..Default::default()
+            secrets: self.secrets(file).await?,
         };
         let answer = call(&node, self.deadlines.action, request);
         Ok(answer.await.map(drop)?)

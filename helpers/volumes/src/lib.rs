@@ -27,6 +27,7 @@ mod place;
 mod plugins;
 mod provider;
 mod record;
+mod secret;
 #[cfg(test)]
 mod simulation;
 mod snapshot;
@@ -43,6 +44,7 @@ use std::sync::Arc;
 use kelson_helper::transport;
 use kelson_proto::v1::volumes_command::Command;
 use kelson_proto::v1::volumes_report::Report;
+use kelson_spec::sources;
 use kelson_sys::process;
 
 use crate::core::Core;
@@ -57,13 +59,15 @@ use world::Host;
 
 const USAGE: &str = "kelson-volumes has the volumes of storage plugins for init, which starts it.";
 
+/// The folder of the records in the state folder.
+const RECORDS: &str = "volumes";
+
 /// Runs it until PID 1 asks it to end or is gone; gives the exit status. Descriptor 3 is the socket to PID 1; the words
-/// are the folders of the records, of the configuration and, if there are any, of its layers.
+/// are the state folder, the runtime folder and that of the configuration.
 pub fn main(words: &[OsString]) -> i32 {
     let folders = match words {
-        [records, config] => Some(Folders { records: records.into(), config: config.into(), layers: None }),
-        [records, config, layers] => {
-            Some(Folders { records: records.into(), config: config.into(), layers: Some(layers.into()) })
+        [state, runtime, config] => {
+            Some(Folders { state: state.into(), runtime: runtime.into(), config: config.into() })
         }
         _ => None,
     };
@@ -84,10 +88,12 @@ pub fn main(words: &[OsString]) -> i32 {
 /// What the words of the process name.
 #[derive(Debug, Clone)]
 pub struct Folders {
-    pub records: PathBuf,
+    /// With the records, and the secrets of the host.
+    pub state: PathBuf,
+    /// With what sources of the configuration gave.
+    pub runtime: PathBuf,
     /// With the files of volumes.
     pub config: PathBuf,
-    pub layers: Option<PathBuf>,
 }
 
 /// Serves PID 1 with these times.
@@ -97,12 +103,14 @@ pub struct Folders {
 pub fn serve(folders: Folders, deadlines: Deadlines, limits: Limits) -> io::Result<()> {
     let control = transport::control()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
-    let Folders { records, config, layers } = folders;
-    let read_file = move |name: &str| kelson_load::volumes::read(name, &config, layers.as_deref());
+    let Folders { state, runtime: runtime_folder, config } = folders;
+    let layers = runtime_folder.join(sources::FOLDER);
+    let read_file = move |name: &str| kelson_load::volumes::read(name, &config, Some(&layers));
     let host = Host {
         plugins: Plugins::default(),
-        records: Folder::new(&records),
+        records: Folder::new(&state.join(RECORDS)),
         read_file: Arc::new(read_file),
+        open_secret: secret::of_host(state, runtime_folder),
         deadlines,
         places: Places::new(deadlines.system),
     };

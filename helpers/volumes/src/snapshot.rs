@@ -26,8 +26,8 @@ impl Host {
         let request = csi::CreateSnapshotRequest {
             source_volume_id: file.id.clone(),
             name: asked.name.clone(),
+            secrets: self.secrets(file).await?,
             parameters: asked.parameters.clone(),
-            ..Default::default()
         };
         match call(&controller, self.deadlines.action, request).await {
             Ok(made) => Ok(shown(&file.plugin, made.snapshot.unwrap_or_default())),
@@ -45,7 +45,8 @@ impl Host {
 
     pub async fn delete_snapshot(&self, file: &VolumeFile, id: &str) -> Result<(), Failure> {
         let controller = self.controller_with(&file.plugin, Capability::CreateDeleteSnapshot).await?;
-        let request = csi::DeleteSnapshotRequest { snapshot_id: id.to_owned(), ..Default::default() };
+        let request =
+            csi::DeleteSnapshotRequest { snapshot_id: id.to_owned(), secrets: self.secrets(file).await? };
         undone(call(&controller, self.deadlines.action, request).await)
     }
 
@@ -62,6 +63,7 @@ impl Host {
             max_entries: ENTRIES,
             starting_token: starting_token.to_owned(),
             source_volume_id: file.id.clone(),
+            secrets: self.secrets(file).await?,
             ..Default::default()
         };
         let answer = call(&controller, self.deadlines.step, request).await?;

@@ -23,12 +23,16 @@ use crate::usage::Usage;
 /// Reads the file of a volume.
 pub type ReadFile = Arc<dyn Fn(&str) -> Result<VolumeFile, String> + Send + Sync>;
 
+/// Gives the value of a secret.
+pub type OpenSecret = Arc<dyn Fn(&str) -> Result<Vec<u8>, String> + Send + Sync>;
+
 /// See the module.
 #[derive(Clone)]
 pub struct Host {
     pub plugins: Plugins,
     pub records: Folder,
     pub read_file: ReadFile,
+    pub open_secret: OpenSecret,
     pub deadlines: Deadlines,
     pub places: Places,
 }
@@ -98,7 +102,7 @@ impl Host {
                 Ok(Outcome::Done { note })
             }
             Step::Detach { of, node } => {
-                self.detach(of, node).await?;
+                self.detach(volume, of, node).await?;
                 done
             }
             Step::Record => done,
@@ -171,8 +175,8 @@ impl Host {
             node_id: facts.node.clone().unwrap_or_default(),
             volume_capability: Some(capability(&facts.file, usage)),
             readonly: usage.read_only,
+            secrets: self.secrets(&facts.file).await?,
             volume_context: opaque(&facts.file.context.0),
-            ..Default::default()
         };
         let answer = call(&controller, self.deadlines.step, request);
         Ok(answer.await?.publish_context.into_iter().collect())
@@ -193,8 +197,8 @@ impl Host {
             publish_context: opaque(&context.0),
             staging_target_path,
             volume_capability: Some(capability(&facts.file, usage)),
+            secrets: self.secrets(&facts.file).await?,
             volume_context: opaque(&facts.file.context.0),
-            ..Default::default()
         };
         let answer = call(&node, self.deadlines.step, request);
         Ok(answer.await.map(drop)?)
@@ -220,8 +224,8 @@ impl Host {
             target_path,
             volume_capability: Some(capability(&facts.file, &place.usage)),
             readonly: place.usage.read_only,
+            secrets: self.secrets(&facts.file).await?,
             volume_context: opaque(&facts.file.context.0),
-            ..Default::default()
         };
         let answer = call(&node, self.deadlines.step, request);
         answer.await.map_err(|refusal| {
@@ -257,10 +261,10 @@ impl Host {
         undone(call(&node, self.deadlines.step, request).await)
     }
 
-    async fn detach(&self, of: Provided, node_id: String) -> Result<(), Failure> {
+    async fn detach(&self, volume: &str, of: Provided, node_id: String) -> Result<(), Failure> {
         let controller = self.controller(&of.plugin).await?;
-        let request =
-            csi::ControllerUnpublishVolumeRequest { volume_id: of.id, node_id, ..Default::default() };
+        let secrets = self.secrets_to_undo(volume, &of).await?;
+        let request = csi::ControllerUnpublishVolumeRequest { volume_id: of.id, node_id, secrets };
         undone(call(&controller, self.deadlines.step, request).await)
     }
 }

@@ -20,7 +20,6 @@ use kelson_services::volumes::{self, Volumes};
 use kelson_spec::MachineSpec;
 use kelson_spec::features::{Feature, OWN};
 use kelson_spec::registries::RegistriesSpec;
-use kelson_spec::sources;
 use tokio::sync::mpsc;
 
 use super::launchers::Personalities;
@@ -150,8 +149,8 @@ pub(super) fn volumes(
     machine: &MachineSpec,
 ) -> Option<(Volumes, mpsc::Receiver<volumes::Report>)> {
     if volumes::SUPPORTED {
-        let layers = options.runtime_dir.join(sources::FOLDER);
-        let kind = builtins::volumes::kind(machine, &options.state_dir, &options.config, &layers);
+        let kind =
+            builtins::volumes::kind(machine, &options.state_dir, &options.runtime_dir, &options.config);
         let (handle, driver, reports) = Volumes::new(personalities.helpers(kind));
         kelson_sys::spawn(driver);
         Some((handle, reports))

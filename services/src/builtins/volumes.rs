@@ -23,13 +23,13 @@ const PIDS_MAX: u64 = 64;
 /// Sockets and folders of plugins may belong to other users: dac_override.
 const CAPABILITIES: u64 = 1 << 1;
 
-/// How it is started: root without most capabilities, for the sockets and the folders of plugins. It reads the volumes
-/// below `config` and `layers`.
-pub fn kind(machine: &MachineSpec, state_dir: &Path, config: &Path, layers: &Path) -> HelperKind {
+/// How it is started: root without most capabilities, for the sockets and the folders of plugins. It reads the
+/// volumes of the configuration, and their secrets.
+pub fn kind(machine: &MachineSpec, state_dir: &Path, runtime_dir: &Path, config: &Path) -> HelperKind {
     let usual = Resources { memory_max: Some(MEMORY_MAX), pids_max: Some(PIDS_MAX), ..Resources::default() };
     HelperKind {
         name: "kelson-volumes",
-        arguments: vec![state_dir.join(NAME).into(), config.into(), layers.into()],
+        arguments: vec![state_dir.into(), runtime_dir.into(), config.into()],
         confine: |processes, command| {
             let filter = Some(processes.default_filter(CAPABILITIES));
             command.bounding(Some(CAPABILITIES)).no_new_privileges(true).seccomp(filter)

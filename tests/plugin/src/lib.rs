@@ -6,6 +6,7 @@
 //! - `calls` gets a line for each call: its name, the volume, and its paths.
 //! - `faults` has what goes wrong, a line for each call: `NodeStageVolume code 14 3` (three times), `… hang`,
 //!   `… die-before`, `… die-after`. Without a count it is so each time.
+//! - `secret` has a password, without which no call is answered that takes secrets.
 //! - `capabilities` has words: `stage`, `attach`, `create`, `snapshot`. Without the file it is `stage`.
 
 mod faults;

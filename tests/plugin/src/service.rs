@@ -1,5 +1,6 @@
 //! The three services of the interface.
 
+use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -43,6 +44,16 @@ impl Plugin {
         let words =
             fs::read_to_string(self.folder.join("capabilities")).unwrap_or_else(|_| "stage".to_owned());
         words.split_whitespace().any(|one| one == word)
+    }
+
+    /// Whether the call has the password.
+    fn admits(&self, secrets: &HashMap<String, String>) -> Result<(), Status> {
+        match fs::read_to_string(self.folder.join("secret")) {
+            Ok(password) if secrets.get("password") != Some(&password) => {
+                Err(Status::unauthenticated("the password is missing or wrong"))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The folder that is bound in the place of the volume.
@@ -119,6 +130,7 @@ impl Controller for Plugin {
         let request = request.into_inner();
         let publish_context = [("device".to_owned(), request.volume_id.clone())].into();
         self.call("ControllerPublishVolume", &[&request.volume_id, &request.node_id], || {
+            self.admits(&request.secrets)?;
             Ok(csi::ControllerPublishVolumeResponse { publish_context })
         })
         .await
@@ -130,6 +142,7 @@ impl Controller for Plugin {
     ) -> Answer<csi::ControllerUnpublishVolumeResponse> {
         let request = request.into_inner();
         self.call("ControllerUnpublishVolume", &[&request.volume_id, &request.node_id], || {
+            self.admits(&request.secrets)?;
             Ok(csi::ControllerUnpublishVolumeResponse {})
         })
         .await
@@ -143,6 +156,7 @@ impl Controller for Plugin {
         let request = request.into_inner();
         let volume_id = format!("id-{}", request.name);
         self.call("CreateVolume", &[&volume_id], || {
+            self.admits(&request.secrets)?;
             self.volume(&volume_id).map_err(failed)?;
             let content_source = request.volume_content_source.clone();
             if let Some(Type::Snapshot(from)) = content_source.clone().and_then(|source| source.r#type) {
@@ -160,6 +174,7 @@ impl Controller for Plugin {
     ) -> Answer<csi::CreateSnapshotResponse> {
         let request = request.into_inner();
         self.call("CreateSnapshot", &[&request.source_volume_id, &request.name], || {
+            self.admits(&request.secrets)?;
             let made = Snapshots(&self.folder).create(&request.name, &request.source_volume_id)?;
             Ok(csi::CreateSnapshotResponse { snapshot: Some(made) })
         })
@@ -172,6 +187,7 @@ impl Controller for Plugin {
     ) -> Answer<csi::DeleteSnapshotResponse> {
         let request = request.into_inner();
         self.call("DeleteSnapshot", &[&request.snapshot_id], || {
+            self.admits(&request.secrets)?;
             Snapshots(&self.folder).delete(&request.snapshot_id)?;
             Ok(csi::DeleteSnapshotResponse {})
         })
@@ -183,11 +199,10 @@ impl Controller for Plugin {
         request: Request<csi::ListSnapshotsRequest>,
     ) -> Answer<csi::ListSnapshotsResponse> {
         let request = request.into_inner();
-        self.call(
-            "ListSnapshots",
-            &[&request.source_volume_id],
-            || Ok(Snapshots(&self.folder).list(&request)),
-        )
+        self.call("ListSnapshots", &[&request.source_volume_id], || {
+            self.admits(&request.secrets)?;
+            Ok(Snapshots(&self.folder).list(&request))
+        })
         .await
     }
 }
@@ -223,6 +238,7 @@ impl Node for Plugin {
     ) -> Answer<csi::NodeStageVolumeResponse> {
         let request = request.into_inner();
         self.call("NodeStageVolume", &[&request.volume_id, &request.staging_target_path], || {
+            self.admits(&request.secrets)?;
             if self.has("attach") && request.publish_context.get("device") != Some(&request.volume_id) {
                 return Err(Status::invalid_argument("the context of the controller is missing"));
             }
@@ -253,6 +269,7 @@ impl Node for Plugin {
     ) -> Answer<csi::NodePublishVolumeResponse> {
         let request = request.into_inner();
         self.call("NodePublishVolume", &[&request.volume_id, &request.target_path], || {
+            self.admits(&request.secrets)?;
             if is_block(&request.volume_capability) {
                 mount::device(&request.target_path).map_err(failed)?;
                 return Ok(csi::NodePublishVolumeResponse {});

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::codec::Codec;
 use super::mapping::{Mapping, keys};
+use super::secrets::name as secret_name;
 use super::values::{any_word, map, name, own_name, text};
 use crate::decode::Decoder;
 use crate::tree::Node;
@@ -39,6 +40,9 @@ pub fn volume_file() -> Mapping<VolumeFile> {
             "texts for the plugin, such as the address of a server. Kelson shows them to nobody else";
         key "parameters" parameters = context(),
             "texts for the plugin when [`kelsonctl volumes create`](kelsonctl.md) has it make the volume";
+        key "secrets" secrets if Secrets = secrets(),
+            "the [secrets](howto/secrets.md) that the plugin gets with its calls, by the keys that it knows: \
+             `{password: {secret: nfs-password}}`";
     }
     .check(|d, seen, volume| {
         volume.name.clone_from(&d.stem);
@@ -82,7 +86,40 @@ fn context() -> Codec<Opaque> {
     })
 }
 
-fn no_key(key: &str, _: &[(String, String)]) -> Option<String> {
+/// `{KEY: {secret: NAME}}`. A value that was written in place of a name is part of no message.
+fn secrets() -> Codec<BTreeMap<String, String>> {
+    let secret = Mapping::codec(|| {
+        keys! {
+            Mapping::new("volume-secret", Named::default);
+            needed "secret" secret = secret_name(), "secret: NAME",
+                "the name of the secret, as `kelsonctl secret set` has it";
+        }
+    });
+    let secret = secret.around(|d, node, inner| match node.is_mapping() {
+        true => inner(d, node),
+        false => {
+            d.refuse(node, "write {secret: NAME}: a volume file has the names of secrets, and no values")
+        }
+    });
+    let entries = map(("key", r"[\s\S]", "password"), "write {secret: NAME}", no_key, secret);
+    entries.parsed(
+        |entries| {
+            let named = |(key, named): &(String, Named)| (key.clone(), named.secret.clone());
+            Ok::<_, String>(entries.iter().map(named).collect())
+        },
+        |secrets: &BTreeMap<String, String>| {
+            let named = |(key, secret): (&String, &String)| (key.clone(), Named { secret: secret.clone() });
+            secrets.iter().map(named).collect()
+        },
+    )
+}
+
+#[derive(Debug, Clone, Default)]
+struct Named {
+    secret: String,
+}
+
+fn no_key<T>(key: &str, _: &[(String, T)]) -> Option<String> {
     key.is_empty().then(|| "this key is empty".to_owned())
 }
 

@@ -265,7 +265,7 @@ fn files_of_volumes_are_checked_whether_or_not_a_service_uses_them() {
     assert_eq!(folder.messages(), [""; 0]);
     folder.volume("machine", "plugin: nfs\nsize: 3\n");
     folder.volume("Data", "plugin: nfs\n");
-    let allowed = "allowed here: name, plugin, id, fsType, mountFlags, context, parameters";
+    let allowed = "allowed here: name, plugin, id, fsType, mountFlags, context, parameters, secrets";
     assert_eq!(
         folder.messages(),
         [

@@ -19,13 +19,16 @@ fn a_file_has_a_default_for_all_but_its_plugin() {
     assert_eq!((&*volume.name, &*volume.plugin, &*volume.id), ("data", "nfs", "data"));
     assert_eq!((&*volume.fs_type, volume.mount_flags.len(), volume.context.0.len()), ("", 0, 0));
     let full = "name: data\nplugin: nfs\nid: vol-17\nfsType: ext4\nmountFlags: [noatime, discard]\n\
-                context: {server: 192.0.2.7, share: '', number: 7}\n";
+                context: {server: 192.0.2.7, share: '', number: 7}\n\
+                secrets: {user: {secret: nas-user}, password: {secret: nas}}\n";
     write(dir.path(), "volumes/data.yaml", full);
     let volume = read("data", dir.path(), None).unwrap();
     assert_eq!((&*volume.id, &*volume.fs_type), ("vol-17", "ext4"));
     assert_eq!(volume.mount_flags, ["noatime", "discard"]);
     let entries: Vec<(&str, &str)> = volume.context.0.iter().map(|(key, text)| (&**key, &**text)).collect();
     assert_eq!(entries, [("number", "7"), ("server", "192.0.2.7"), ("share", "")]);
+    let secrets: Vec<(&str, &str)> = volume.secrets.iter().map(|(key, name)| (&**key, &**name)).collect();
+    assert_eq!(secrets, [("password", "nas"), ("user", "nas-user")]);
 }
 
 #[test]
@@ -59,6 +62,10 @@ fn no_message_has_a_text_of_the_context() {
         "context: {password: \"hunter2}\n",
         "context: {password: *hunter2x}\n",
         "contxt: {password: hunter2}\n",
+        "secrets: {password: hunter2}\n",
+        "secrets: [hunter2]\n",
+        "secrets: {password: [hunter2]}\n",
+        "secrets: {password: {}, other: {value: hunter2}}\n",
     ];
     for fault in faults {
         write(dir.path(), "volumes/data.yaml", &format!("plugin: nfs\n{fault}"));

@@ -32,8 +32,8 @@ pub fn personality() {
     match words[0] {
         "plugin" => kelson_fault_plugin::main(words[1..].iter().map(|word| (*word).to_owned())),
         kind => {
-            let [_, records, config] = words[..] else { panic!("{words:?}") };
-            let folders = Folders { records: records.into(), config: config.into(), layers: None };
+            let [_, state, runtime, config] = words[..] else { panic!("{words:?}") };
+            let folders = Folders { state: state.into(), runtime: runtime.into(), config: config.into() };
             let step = Duration::from_millis(700);
             let deadlines = Deadlines { step, action: step, identity: step, system: step };
             let limits = Limits {
@@ -291,7 +291,7 @@ impl Host {
     /// `times`: quick or usual.
     pub fn start_helper_with(&self, times: &str) -> Helper {
         let (control, theirs) = transport::pair().unwrap();
-        let child = start(&[times, &self.text("records"), &self.text("config")], theirs);
+        let child = start(&[times, &self.text("host"), &self.text("runtime"), &self.text("config")], theirs);
         Helper { child, control, receiver: Receiver::new(FROM_HELPER), reports: Vec::new() }
     }
 
@@ -335,7 +335,7 @@ impl Host {
 
     /// The text of all records.
     pub fn records(&self) -> String {
-        let entries = fs::read_dir(self.path("records")).into_iter().flatten().flatten();
+        let entries = fs::read_dir(self.path("host/volumes")).into_iter().flatten().flatten();
         entries.map(|entry| fs::read_to_string(entry.path()).unwrap_or_default()).collect()
     }
 }
