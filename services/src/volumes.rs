@@ -2,8 +2,8 @@
 //! the plugins mount them.
 //!
 //! [`Volumes`] is a handle; one driver future does the work with a [`Supervisor`](kelson_helper::supervisor::Supervisor)
-//! that keeps one `kelson-volumes` at work while a service is a plugin or uses one. PID 1 speaks to no plugin. A helper that
-//! is replaced gets all plugins and claims again, and continues with what its records name.
+//! that keeps one `kelson-volumes` at work while a service is a plugin or uses one, or something is not undone. PID 1 speaks
+//! to no plugin. A helper that is replaced gets all plugins and claims again, and continues with what its records name.
 
 mod claims;
 mod duty;
@@ -64,12 +64,16 @@ pub struct Volumes {
 
 impl Volumes {
     /// The handle, the driver to be spawned, and what is worth an event. The driver ends after the handles are dropped.
-    pub fn new(launcher: Arc<dyn Launcher>) -> (Volumes, BoxFuture<'static, ()>, mpsc::Receiver<Report>) {
+    /// `is_left`: an earlier incarnation had plugins, of whose volumes something may not be undone.
+    pub fn new(
+        launcher: Arc<dyn Launcher>,
+        is_left: bool,
+    ) -> (Volumes, BoxFuture<'static, ()>, mpsc::Receiver<Report>) {
         let (commands, queue) = mpsc::unbounded_channel();
         let (reports, reported) = mpsc::channel(64);
         let first = VolumesStatus { helper: Status::new(NOTHING), wanted: false, closing: false };
         let (publish, status) = watch::channel(first);
-        let driver = run(launcher, Claims::new(publish, reports), queue);
+        let driver = run(launcher, Claims::new(is_left, publish, reports), queue);
         (Volumes { commands, status }, Box::pin(driver), reported)
     }
 
@@ -264,14 +268,28 @@ async fn run(
             }
             None => {}
         }
-        match claims.became_wanted() {
-            Some(true) if helper.want(&mut claims, now) => helper.publish("being started", &mut claims),
-            Some(false) => {
-                helper.unwant(&mut claims, now);
-                helper.stop(&mut claims, now);
-            }
-            _ => {}
-        }
+        start_or_stop(helper, &mut claims, now);
         helper.advance(wake, &mut claims, now);
+        // It may have reported that nothing is left.
+        if start_or_stop(helper, &mut claims, now) {
+            helper.advance(Wake::Ready, &mut claims, now);
+        }
     }
+}
+
+/// As there is something to do by now, or is not any more. False: it is as before.
+fn start_or_stop(helper: &mut Supervisor<Claims>, claims: &mut Claims, now: Instant) -> bool {
+    match claims.became_wanted() {
+        Some(true) => {
+            if helper.want(claims, now) {
+                helper.publish("being started", claims);
+            }
+        }
+        Some(false) => {
+            helper.unwant(claims, now);
+            helper.stop(claims, now);
+        }
+        None => return false,
+    }
+    true
 }

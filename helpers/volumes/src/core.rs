@@ -129,6 +129,11 @@ impl Core {
         self.timers.first().map(|(at, _)| *at)
     }
 
+    /// A volume is claimed, or something of one is not undone.
+    pub fn is_left(&self) -> bool {
+        !self.volumes.is_empty()
+    }
+
     /// A plugin has come or gone, or is another now: its volumes do not wait for their next try.
     pub fn plugin_changed(&mut self, id: &str) {
         let mut changed = Vec::new();

@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::action;
+use crate::action::about;
 use crate::core::{Action, Core, parts};
 use crate::job::{Cancelled, Outcome, World};
 use crate::usage::Use;
@@ -34,6 +34,8 @@ pub struct Engine {
     /// For each volume with a step under way: dropped, the step ends.
     wanted: HashMap<String, oneshot::Sender<()>>,
     reports: VecDeque<Report>,
+    /// What PID 1 knows of it.
+    left: Option<bool>,
 }
 
 impl Engine {
@@ -45,6 +47,7 @@ impl Engine {
             tasks: JoinSet::new(),
             wanted: HashMap::new(),
             reports: VecDeque::new(),
+            left: None,
         }
     }
 
@@ -83,7 +86,7 @@ impl Engine {
     }
 
     fn act_on(&mut self, action: VolumeAction) {
-        let in_use = action.action.as_ref().map(|action| self.core.in_use(action::about(action).0));
+        let in_use = action.action.as_ref().map(|action| self.core.in_use(about(action).0));
         let acting = self.world.act(action, in_use.unwrap_or_default());
         self.tasks.spawn(async move { Ended::Action(acting.await) });
     }
@@ -175,6 +178,10 @@ impl Engine {
                 Action::Cancel(volume) => drop(self.wanted.remove(&volume)),
                 Action::Report(report) => self.reports.push_back(report),
             }
+        }
+        let left = self.core.is_left();
+        if self.left.replace(left) != Some(left) {
+            self.reports.push_back(Report::Left(left));
         }
     }
 }

@@ -58,6 +58,26 @@ impl Configuration {
         }
     }
 
+    /// A plugin whose file is gone serves until it has stopped, which may be a while off, and then is none any more.
+    fn arrange_volumes_after(&self, manager: &Manager, removed: &[String]) {
+        if !volumes::SUPPORTED || self.volumes.is_none() {
+            return;
+        }
+        let is_plugin = |name: &&String| manager.spec(name).is_some_and(|spec| spec.provides.is_some());
+        let ends: Vec<_> = removed.iter().filter(is_plugin).filter_map(|name| manager.watch(name)).collect();
+        if ends.is_empty() {
+            return;
+        }
+        let (configuration, manager) = (self.clone(), manager.clone());
+        kelson_sys::spawn(async move {
+            for mut end in ends {
+                // It is an error once the service is forgotten.
+                let _ = end.wait_for(|_| false).await;
+            }
+            configuration.arrange_volumes(&manager);
+        });
+    }
+
     fn loaded(&self) -> MutexGuard<'_, Loaded> {
         self.loaded.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -98,6 +118,7 @@ impl Configuration {
         health.set_specs(specs);
         self.arrange_timers();
         self.arrange_volumes(manager);
+        self.arrange_volumes_after(manager, &report.stopped);
         *self.loaded() = next;
         self.write();
         match machine {

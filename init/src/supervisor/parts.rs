@@ -1,5 +1,6 @@
 //! The parts of a host that not every build has.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use kelson_api::server::{self, Part};
@@ -20,6 +21,7 @@ use kelson_services::volumes::{self, Volumes};
 use kelson_spec::MachineSpec;
 use kelson_spec::features::{Feature, OWN};
 use kelson_spec::registries::RegistriesSpec;
+use kelson_spec::service::csi;
 use tokio::sync::mpsc;
 
 use super::launchers::Personalities;
@@ -151,7 +153,9 @@ pub(super) fn volumes(
     if volumes::SUPPORTED {
         let kind =
             builtins::volumes::kind(machine, &options.state_dir, &options.runtime_dir, &options.config);
-        let (handle, driver, reports) = Volumes::new(personalities.helpers(kind));
+        // In memory, and gone with the boot: an earlier incarnation had plugins.
+        let is_left = Path::new(csi::PLUGINS).exists();
+        let (handle, driver, reports) = Volumes::new(personalities.helpers(kind), is_left);
         kelson_sys::spawn(driver);
         Some((handle, reports))
     } else {

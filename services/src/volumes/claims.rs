@@ -57,7 +57,7 @@ pub struct Report {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VolumesStatus {
     pub helper: Status,
-    /// There are plugins or claims.
+    /// There are plugins or claims, or something is not undone.
     pub wanted: bool,
     pub closing: bool,
 }
@@ -71,6 +71,8 @@ pub struct Claims {
     /// Of the last claim or question.
     number: u64,
     pub(super) questions: BTreeMap<u64, Question>,
+    /// The helper has something to undo, or may have.
+    pub(super) is_left: bool,
     was_wanted: bool,
     pub(super) publish: watch::Sender<VolumesStatus>,
     reports: mpsc::Sender<Report>,
@@ -110,7 +112,11 @@ pub enum Outgoing {
 }
 
 impl Claims {
-    pub fn new(publish: watch::Sender<VolumesStatus>, reports: mpsc::Sender<Report>) -> Claims {
+    pub fn new(
+        is_left: bool,
+        publish: watch::Sender<VolumesStatus>,
+        reports: mpsc::Sender<Report>,
+    ) -> Claims {
         // Numbers of earlier incarnations are lower: none of them counted a claim for each microsecond.
         let since_boot = clock_gettime(ClockId::CLOCK_BOOTTIME).map(Duration::from).unwrap_or_default();
         Claims {
@@ -119,6 +125,7 @@ impl Claims {
             is_complete: false,
             number: u64::try_from(since_boot.as_micros()).unwrap_or_default(),
             questions: BTreeMap::new(),
+            is_left,
             was_wanted: false,
             publish,
             reports,
@@ -209,7 +216,8 @@ impl Claims {
     }
 
     fn is_wanted(&self) -> bool {
-        !self.plugins.is_empty() || !self.claims.is_empty()
+        // Only once all claims are known: a helper that knows of none undoes what it has.
+        !self.plugins.is_empty() || !self.claims.is_empty() || (self.is_left && self.is_complete)
     }
 
     /// Whether there is something to do by now; `None`: as before.
@@ -226,6 +234,7 @@ impl Claims {
     pub fn close(&mut self) {
         self.claims.clear();
         self.questions.clear();
+        self.is_left = false;
         self.publish.send_modify(|status| status.closing = true);
     }
 

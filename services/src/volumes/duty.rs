@@ -115,6 +115,7 @@ impl Duty for Claims {
                     let _ = waiting.send(done);
                 }
             }
+            Some(Reported::Left(left)) => self.is_left = left,
             Some(Reported::Trouble(text)) => self.report("", text, None),
             None => {}
         }

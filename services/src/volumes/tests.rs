@@ -89,7 +89,7 @@ impl Host {
     fn new() -> Host {
         let (sender, sent) = mpsc::unbounded_channel();
         let stand = Arc::new(Stand { sent: sender, now: Mutex::default() });
-        let (volumes, driver, reports) = Volumes::new(Arc::clone(&stand) as Arc<dyn Launcher>);
+        let (volumes, driver, reports) = Volumes::new(Arc::clone(&stand) as Arc<dyn Launcher>, false);
         tokio::spawn(driver);
         Host { stand, sent, volumes, reports }
     }
@@ -276,4 +276,24 @@ async fn a_list_comes_in_parts_and_is_empty_without_plugins() {
     assert_eq!(names, ["a", "b"]);
     let unanswered = host.volumes.providers();
     assert_eq!(unanswered.await, Err(NoAnswer));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_helper_stays_while_something_is_not_undone() {
+    let mut host = Host::new();
+    let claim = host.claim();
+    let number = host.next_claim().await;
+    host.stand.report(Reported::Left(true));
+    host.stand.claimed(number, Vec::new());
+    assert_eq!(claim.await.unwrap(), Ok(()));
+    host.arrange();
+    assert_eq!(host.next().await, Sent::Complete(true));
+    let release = host.release();
+    assert_eq!(host.next_release().await, number);
+    host.stand.released(number, vec![failure("NodeUnstageVolume", "INTERNAL: busy")]);
+    assert!(release.await.unwrap().is_err());
+    let mut status = host.volumes.status();
+    assert!(status.borrow().wanted, "no service is a plugin or uses one, and the volume is staged");
+    host.stand.report(Reported::Left(false));
+    status.wait_for(|status| !status.wanted && status.helper.pid.is_none()).await.unwrap();
 }
