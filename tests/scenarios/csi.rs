@@ -10,7 +10,7 @@ use kelson_tests::{Host, PATIENCE, eventually, paths, process, until};
 const SOCKET: &str = "/run/kelson/csi/fault/csi.sock";
 
 /// A host with a plugin with faults on demand, and volumes `data` and `more` of it.
-fn host(services: &[(&str, &str)]) -> Host {
+pub fn host(services: &[(&str, &str)]) -> Host {
     let program = paths::binary("kelson-fault-plugin");
     let command = format!("process: {{command: [{}, {SOCKET}, $DIR/plugin]}}", program.display());
     let plugin = format!("{command}\nrestart: {{delay: 100ms}}\nprovides: {{csi: {{id: fault}}}}\n");
@@ -27,12 +27,12 @@ fn host(services: &[(&str, &str)]) -> Host {
 }
 
 /// A use of a volume at `/data`.
-fn uses(volume: &str, more: &str) -> String {
+pub fn uses(volume: &str, more: &str) -> String {
     format!("volumes: [{{name: data, source: {{csi: {volume}}}, target: $DIR/data{more}}}]\n")
 }
 
 /// The calls of the plugin that change something, each with the volume.
-fn calls(host: &Host) -> Vec<String> {
+pub fn calls(host: &Host) -> Vec<String> {
     let text = fs::read_to_string(host.path("plugin/calls")).unwrap_or_default();
     let words = |line: &str| line.split(' ').take(2).collect::<Vec<_>>().join(" ");
     text.lines()
@@ -42,18 +42,18 @@ fn calls(host: &Host) -> Vec<String> {
 }
 
 /// How many mounts the host has below the folder of the plugin, without that of the folder itself.
-fn mounts(host: &Host) -> usize {
+pub fn mounts(host: &Host) -> usize {
     let table = fs::read_to_string(format!("/proc/{}/mountinfo", host.init_pid())).expect("it runs");
     let places = table.lines().filter_map(|line| line.split(' ').nth(4));
     places.filter(|place| place.contains("/csi/fault/")).count()
 }
 
-fn faults(host: &Host, lines: &str) {
+pub fn faults(host: &Host, lines: &str) {
     fs::write(host.path("plugin/faults"), lines).expect("the folder of the plugin");
 }
 
 /// What `kelsonctl volumes list` says of each service: service, state.
-fn listed(host: &Host) -> Vec<(String, String)> {
+pub fn listed(host: &Host) -> Vec<(String, String)> {
     let rows: Vec<serde_json::Value> =
         serde_json::from_str(&host.ctl(&["volumes", "list", "-o", "json"]).ok().stdout).expect("JSON");
     let text = |row: &serde_json::Value, key: &str| row[key].as_str().unwrap_or("-").to_owned();
