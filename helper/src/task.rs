@@ -13,7 +13,7 @@ use std::time::Duration;
 use kelson_spec::container_network::{ContainerNetworkSpec, Published};
 use kelson_spec::network::InterfaceSpec;
 use kelson_spec::secrets::SecretUse;
-use kelson_spec::service::{Directory, SocketSpec, TerminalSpec, Volume};
+use kelson_spec::service::{Directory, Share, SocketSpec, TerminalSpec, Volume};
 use kelson_spec::sources::SourceKind;
 
 pub use words::Octal;
@@ -304,6 +304,8 @@ requests! {
     "prepare" => Prepare { uid: u32, gid: u32, volumes: Vec<Volume> },
     /// Make the folder of a plugin, whose mounts its containers share, and remove a socket of this name on which nobody listens.
     "plugin" => Plugin { folder: PathBuf, socket: String },
+    /// Whether so much of a volume is free, where the process sees it at this path.
+    "free" => Free { volume: String, pid: u32, target: PathBuf, at_least: Share },
 }
 
 impl VolumeRequest {
@@ -412,7 +414,9 @@ mod tests {
     fn every_request_about_volumes_survives_its_arguments() {
         let volumes = vec![Volume { name: "data".to_owned(), target: "/a b".into(), ..Volume::default() }];
         let plugin = VolumeRequest::Plugin { folder: "/run/a b".into(), socket: "csi.sock".to_owned() };
-        for request in [VolumeRequest::Prepare { uid: 1000, gid: 1001, volumes }, plugin] {
+        let at_least = Share::Percent(5);
+        let free = VolumeRequest::Free { volume: "data".to_owned(), pid: 7, target: "/a b".into(), at_least };
+        for request in [VolumeRequest::Prepare { uid: 1000, gid: 1001, volumes }, plugin, free] {
             let Request::Volumes { words } = request.whole() else { panic!("{request:?}") };
             assert_eq!(VolumeRequest::from_arguments(&words), Ok(request));
         }

@@ -45,6 +45,7 @@ mod serve;
 mod sockets;
 mod trial;
 mod view_runner;
+mod volume_check;
 mod volume_runner;
 
 use std::sync::Arc;

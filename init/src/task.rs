@@ -11,7 +11,7 @@ use std::time::Duration;
 use kelson_helper::answer::Frames;
 pub use kelson_helper::task::Request;
 use kelson_helper::task::{ANSWER_MAX, read_answer};
-use kelson_helper::{Launcher, Start};
+use kelson_helper::{Launched, Launcher, Start};
 
 /// Why a task did not do what it was asked for.
 #[derive(Debug, thiserror::Error)]
@@ -53,21 +53,46 @@ pub async fn run(
 pub async fn run_with(
     launcher: &dyn Launcher,
     request: &Request,
-    mut descriptors: Vec<(RawFd, OwnedFd)>,
+    descriptors: Vec<(RawFd, OwnedFd)>,
     deadline: Duration,
 ) -> Result<String, TaskError> {
-    let verb = request.verb();
-    let work = async {
-        let (mut frames, output) = Frames::pipe(ANSWER_MAX).map_err(TaskError::Start)?;
+    let work = async { Started::new(launcher, request, descriptors).await?.answer().await };
+    let late = TaskError::Late { verb: request.verb(), deadline };
+    tokio::time::timeout(deadline, work).await.unwrap_or(Err(late))
+}
+
+/// A process that does what a request says.
+pub struct Started {
+    verb: &'static str,
+    frames: Frames,
+    pub process: Launched,
+}
+
+impl Started {
+    /// # Errors
+    /// When it cannot be started.
+    pub async fn new(
+        launcher: &dyn Launcher,
+        request: &Request,
+        mut descriptors: Vec<(RawFd, OwnedFd)>,
+    ) -> Result<Started, TaskError> {
+        let (frames, output) = Frames::pipe(ANSWER_MAX).map_err(TaskError::Start)?;
         descriptors.push((libc::STDOUT_FILENO, output));
         let start = Start { arguments: request.to_arguments(), descriptors, network: None };
-        launcher.launch(start).await.map_err(TaskError::Start)?;
-        let answer = frames.next().await.ok().and_then(|answer| read_answer(&answer));
+        let process = launcher.launch(start).await.map_err(TaskError::Start)?;
+        Ok(Started { verb: request.verb(), frames, process })
+    }
+
+    /// What it did, as a text. Cancelled by dropping.
+    ///
+    /// # Errors
+    /// When it failed.
+    pub async fn answer(&mut self) -> Result<String, TaskError> {
+        let answer = self.frames.next().await.ok().and_then(|answer| read_answer(&answer));
         // Its end: from then on it holds no disk.
-        let _ = frames.next().await;
-        answer.ok_or(TaskError::Vanished(verb))?.map_err(TaskError::Failed)
-    };
-    tokio::time::timeout(deadline, work).await.unwrap_or(Err(TaskError::Late { verb, deadline }))
+        let _ = self.frames.next().await;
+        answer.ok_or(TaskError::Vanished(self.verb))?.map_err(TaskError::Failed)
+    }
 }
 
 #[cfg(test)]

@@ -74,7 +74,7 @@ pub struct Schedule {
 impl Schedule {
     /// That of a check of a service file; `None` where it is a command.
     pub fn of(check: &Check) -> Option<Schedule> {
-        if let Probe::Exec { .. } = &check.probe {
+        if let Probe::Exec { .. } | Probe::Volume(_) = &check.probe {
             return None;
         }
         Some(Schedule {

@@ -30,7 +30,7 @@ use serde::{Deserialize, Serialize};
 use crate::secrets::SecretUse;
 
 pub use attributes::Attributes;
-pub use checks::{Asks, Check, GrpcProbe, HttpProbe, NetworkProbe, Probe, ProbeTls};
+pub use checks::{Asks, Check, GrpcProbe, HttpProbe, NetworkProbe, Probe, ProbeTls, Share, VolumeProbe};
 pub use confinement::{
     ApiAccess, Credentials, DeviceAccess, FileView, OwnNamespaces, ResourceLimit, Resources, Seccomp,
     Security, ViewRule,

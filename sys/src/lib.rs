@@ -24,6 +24,7 @@ pub mod random;
 mod removed;
 mod replace;
 pub mod rights;
+pub mod room;
 pub mod seccomp;
 mod spawn;
 pub mod swaps;

@@ -48,6 +48,7 @@ mod talos;
 mod trust;
 mod users;
 mod v1_crashes;
+mod volume_space;
 mod volumes;
 mod x1_what_a_process_sees;
 mod x2_ways_out;

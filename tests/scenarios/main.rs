@@ -56,4 +56,5 @@ mod storage;
 mod terminal;
 mod timers;
 mod units;
+mod volume_space;
 mod volumes;

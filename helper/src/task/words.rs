@@ -10,7 +10,7 @@ use std::time::Duration;
 use kelson_spec::container_network::{ContainerNetworkSpec, Published};
 use kelson_spec::network::{InterfaceSpec, Prefixed};
 use kelson_spec::secrets::SecretUse;
-use kelson_spec::service::{Directory, SocketSpec, TerminalSpec, Volume};
+use kelson_spec::service::{Directory, Share, SocketSpec, TerminalSpec, Volume};
 use kelson_spec::sources::SourceKind;
 
 /// Permissions, written as they are usually read.
@@ -115,6 +115,7 @@ words! {
     SocketSpec: SocketSpec::to_word, SocketSpec::from_word;
     TerminalSpec: TerminalSpec::to_word, TerminalSpec::from_word;
     Volume: Volume::to_word, Volume::from_word;
+    Share: Share::to_word, Share::from_word;
     Prefixed: Prefixed::to_string, |text| text.parse().ok();
     Published: Published::to_string, |text| text.parse().ok();
 }

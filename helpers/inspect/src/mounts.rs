@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use kelson_proto::v1::Mount;
 use kelson_spec::quote::error_text;
 use kelson_sys::mountinfo::{self, Mount as Line};
-use nix::sys::statvfs::statvfs;
+use kelson_sys::room::Room;
 
 use crate::answer::Unanswered;
 use crate::system::{System, bytes};
@@ -42,16 +42,6 @@ pub fn lines(system: &System) -> Result<Vec<Line>, Unanswered> {
     Ok(mountinfo::parse(&table))
 }
 
-/// How full a file system is.
-#[derive(Default)]
-struct Room {
-    size: u64,
-    available: u64,
-    used: u64,
-    inodes: u64,
-    inodes_used: u64,
-}
-
 /// # Errors
 /// When proc does not say it.
 pub fn read(system: &System) -> Result<Vec<Mount>, Unanswered> {
@@ -60,7 +50,7 @@ pub fn read(system: &System) -> Result<Vec<Mount>, Unanswered> {
     let asked: Vec<&Line> = lines.iter().filter(|line| line.fs_type != "autofs").collect();
     let mut answers = HashMap::new();
     for some in asked.chunks(ASKED) {
-        answers.extend(ask(some, TIMEOUT, room));
+        answers.extend(ask(some, TIMEOUT, Room::at));
     }
     Ok(lines.iter().map(|line| mount(line, answers.remove(&line.target))).collect())
 }
@@ -92,18 +82,6 @@ fn ask(
             .or_insert_with(|| Err(io::Error::new(io::ErrorKind::TimedOut, "does not answer")));
     }
     answers
-}
-
-fn room(target: &Path) -> io::Result<Room> {
-    let said = statvfs(target)?;
-    let bytes = |blocks: u64| blocks.saturating_mul(said.fragment_size());
-    Ok(Room {
-        size: bytes(said.blocks()),
-        available: bytes(said.blocks_available()),
-        used: bytes(said.blocks().saturating_sub(said.blocks_free())),
-        inodes: said.files(),
-        inodes_used: said.files().saturating_sub(said.files_free()),
-    })
 }
 
 fn mount(line: &Line, said: Option<io::Result<Room>>) -> Mount {

@@ -46,7 +46,7 @@ impl Question {
                 }
             }
             Probe::Csi { socket } => csi::Plugin::new(socket).map(Question::Csi),
-            Probe::Exec { .. } => Err(Unaskable::Command),
+            Probe::Exec { .. } | Probe::Volume(_) => Err(Unaskable::Elsewhere),
         };
         question.unwrap_or_else(|why| Question::Never(Answer::fails(why.to_string())))
     }

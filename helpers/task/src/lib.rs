@@ -18,6 +18,7 @@ mod failure;
 mod file_view;
 mod firewall;
 mod format;
+mod free_space;
 mod growth;
 mod hand_over;
 mod holders;

@@ -15,7 +15,7 @@ use nix::unistd::{Gid, Uid, UnlinkatFlags, fchown, unlinkat};
 
 use crate::directories::{base, enter, make_one, walk};
 use crate::failure::at;
-use crate::plugin;
+use crate::{free_space, plugin};
 
 /// Makes the call of a [`VolumeRequest`].
 ///
@@ -25,6 +25,9 @@ pub fn perform(words: &[OsString]) -> Result<String, String> {
     let (uid, gid, volumes) = match VolumeRequest::from_arguments(words)? {
         VolumeRequest::Prepare { uid, gid, volumes } => (uid, gid, volumes),
         VolumeRequest::Plugin { folder, socket } => return plugin::prepare(&folder, &socket),
+        VolumeRequest::Free { volume, pid, target, at_least } => {
+            return free_space::check(&volume, pid, &target, at_least);
+        }
     };
     let failures: Vec<String> =
         volumes.iter().filter_map(|volume| prepare(volume, (uid, gid)).err()).collect();

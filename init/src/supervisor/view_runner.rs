@@ -9,12 +9,12 @@ use kelson_runner::{
     BoxFuture, ExecRequest, Executing, Executor, Namespaces, RunContext, Runner, RunnerError,
 };
 use kelson_services::ServicesError;
-use kelson_services::health::OwnCheck;
 use kelson_services::health::network::Network;
+use kelson_services::health::{OwnCheck, Probe};
 use kelson_services::service_runner::host_context::{RunnerFactory, RunningProcess};
 use kelson_services::volumes::Volumes;
 use kelson_spec::ServiceSpec;
-use kelson_spec::service::{OwnNamespaces, SocketSpec};
+use kelson_spec::service::{OwnNamespaces, SocketSpec, VolumeProbe};
 
 use super::claim_runner::with_claims;
 use super::directory_runner::with_directories;
@@ -24,6 +24,7 @@ use super::pid_file_runner::with_pid_file;
 use super::plugin_runner::with_plugin;
 use super::provided_runner::{ProvidedRunner, Provision};
 use super::sockets::ask_for;
+use super::volume_check::volume_check;
 use super::volume_runner::with_volumes;
 use crate::task::Request;
 
@@ -77,6 +78,15 @@ impl<F: RunnerFactory + ?Sized> RunnerFactory for UnitRunners<F> {
 
     fn host_network(&self) -> Result<Arc<dyn Network>, ServicesError> {
         self.inner.host_network()
+    }
+
+    fn volume_probe(
+        &self,
+        spec: &Arc<ServiceSpec>,
+        run: RunningProcess,
+        asked: &VolumeProbe,
+    ) -> Result<Arc<dyn Probe>, ServicesError> {
+        volume_check(&self.tasks, spec, run, asked)
     }
 
     fn make_sockets(

@@ -106,7 +106,7 @@ impl Network for NetworkOfRun {
     fn watch(&self, schedule: Schedule, sink: Arc<dyn Sink>) -> Box<dyn Watched> {
         let place = match schedule.probe {
             Probe::Csi { .. } => Place::Sockets,
-            Probe::Exec { .. } | Probe::Network(_) => self.place.clone(),
+            Probe::Exec { .. } | Probe::Network(_) | Probe::Volume(_) => self.place.clone(),
         };
         Box::new(self.prober.watch(place, schedule, sink))
     }

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use kelson_runner::{BoxFuture, Executor};
-use kelson_spec::service::{self, Check};
+use kelson_spec::features::{Feature, OWN};
+use kelson_spec::service::{self, Check, VolumeProbe};
 use tokio::time::Instant;
 
 use super::exec::ExecProbe;
@@ -28,15 +29,19 @@ impl Asks {
 }
 
 /// How a check of a service file is asked. `executor` runs commands beside the run that is checked, `network` asks over
-/// the network that the run has.
+/// the network that the run has, `volume` looks at what the run sees.
 pub fn asks(
     check: &Check,
     executor: impl FnOnce() -> Result<Arc<dyn Executor>, ServicesError>,
     network: impl FnOnce() -> Result<Arc<dyn Network>, ServicesError>,
+    volume: impl FnOnce(&VolumeProbe) -> Result<Arc<dyn Probe>, ServicesError>,
 ) -> Asks {
     let asked = match (&check.probe, Schedule::of(check)) {
         (service::Probe::Exec { command }, _) => {
             return Asks::Here(Arc::new(ExecProbe::new(command.clone(), executor())));
+        }
+        (service::Probe::Volume(probe), _) if const { OWN.has(Feature::Volumes) } => {
+            volume(probe).map(Asks::Here)
         }
         (_, None) => Err(ServicesError::NotNow("it performs no network check".to_owned())),
         (_, Some(schedule)) => network().map(|network| Asks::Elsewhere(network, Box::new(schedule))),

@@ -80,6 +80,7 @@ impl GroupChecks {
                 check,
                 || Err(NotNow("a group runs no command".to_owned())),
                 || network.clone(),
+                |_| Err(NotNow("a group has no volume".to_owned())),
             ),
             totals: None,
             recall: store.map(|store| Recall {

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use kelson_conditions::Sources;
 use kelson_runner::{BoxFuture, Executor, Runner, RunnerError};
-use kelson_spec::ServiceSpec;
-use kelson_spec::service::SocketSpec;
+use kelson_spec::service::{SocketSpec, VolumeProbe};
+use kelson_spec::{Feature, MissingFeature, ServiceSpec};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
@@ -17,8 +17,8 @@ use super::gate::Registry;
 use crate::error::ServicesError;
 use crate::events::EventLog;
 use crate::groups::Groups;
-use crate::health::OwnCheck;
 use crate::health::network::Network;
+use crate::health::{OwnCheck, Probe};
 use crate::metrics::Dropped;
 use crate::run_end::RunEnd;
 use crate::state_store::StateStore;
@@ -64,6 +64,20 @@ pub trait RunnerFactory: Send + Sync {
     /// When this host cannot.
     fn host_network(&self) -> Result<Arc<dyn Network>, ServicesError> {
         Err(ServicesError::NotNow("this host performs no network checks".into()))
+    }
+
+    /// Looks how full a volume of this run is.
+    ///
+    /// # Errors
+    /// When this host cannot.
+    fn volume_probe(
+        &self,
+        spec: &Arc<ServiceSpec>,
+        run: RunningProcess,
+        asked: &VolumeProbe,
+    ) -> Result<Arc<dyn Probe>, ServicesError> {
+        let _ = (spec, run, asked);
+        Err(MissingFeature(Feature::Volumes).into())
     }
 
     /// Makes sockets, in this order.

@@ -27,7 +27,7 @@ impl Line {
     fn port(&self) -> Option<u16> {
         match &self.schedule.probe {
             Probe::Network(probe) => Some(probe.port),
-            Probe::Exec { .. } | Probe::Csi { .. } => None,
+            Probe::Exec { .. } | Probe::Csi { .. } | Probe::Volume(_) => None,
         }
     }
 

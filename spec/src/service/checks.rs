@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::units;
+
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Check {
     pub name: String,
@@ -54,6 +56,9 @@ pub enum Probe {
     Csi {
         socket: PathBuf,
     },
+    /// How much of a volume of the service is free, where it sees it.
+    #[cfg_attr(not(feature = "volumes"), serde(skip))]
+    Volume(VolumeProbe),
 }
 
 impl Probe {
@@ -68,6 +73,7 @@ impl Probe {
             Probe::Exec { .. } => "exec",
             Probe::Network(probe) => probe.kind(),
             Probe::Csi { .. } => "csi",
+            Probe::Volume(_) => "volume",
         }
     }
 
@@ -76,6 +82,44 @@ impl Probe {
         match self {
             Probe::Exec { .. } | Probe::Network(_) => Duration::from_secs(5),
             Probe::Csi { .. } => Duration::from_secs(10),
+            Probe::Volume(_) => Duration::from_secs(30),
+        }
+    }
+}
+
+/// That enough of a volume is free.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VolumeProbe {
+    /// By the name that the service has for it.
+    pub volume: String,
+    pub free_at_least: Share,
+}
+
+/// A part of a file system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Share {
+    /// Of the space that a user without privileges can use, and of the inodes.
+    Percent(u8),
+    Bytes(u64),
+}
+
+impl Share {
+    /// Reads `5%`, or a size such as `1Gi`; neither may be zero.
+    pub fn from_word(text: &str) -> Option<Share> {
+        match text.strip_suffix('%') {
+            Some(number) => {
+                let percent = units::number(number).and_then(|percent| u8::try_from(percent).ok())?;
+                (1..=100).contains(&percent).then_some(Share::Percent(percent))
+            }
+            None => units::size(text).filter(|bytes| *bytes > 0).map(Share::Bytes),
+        }
+    }
+
+    /// As [`Share::from_word`] reads it.
+    pub fn to_word(&self) -> String {
+        match self {
+            Share::Percent(percent) => format!("{percent}%"),
+            Share::Bytes(bytes) => units::size_text(*bytes),
         }
     }
 }
@@ -139,4 +183,25 @@ pub struct GrpcProbe {
 pub struct ProbeTls {
     /// Certificates in PEM that may have signed the server's. `None`: its certificate is not looked at.
     pub ca: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_is_a_percentage_or_a_size() {
+        for (text, share) in [
+            ("5%", Share::Percent(5)),
+            ("100%", Share::Percent(100)),
+            ("1Gi", Share::Bytes(1 << 30)),
+            ("10M", Share::Bytes(10_000_000)),
+        ] {
+            assert_eq!(Share::from_word(text), Some(share), "{text}");
+            assert_eq!(share.to_word(), text);
+        }
+        for text in ["0%", "101%", "5 %", "-5%", "0", "", "%", "5.5%", "1 Gi", "half"] {
+            assert_eq!(Share::from_word(text), None, "{text}");
+        }
+    }
 }

@@ -53,7 +53,7 @@ fn programs(service: &ServiceSpec) -> Vec<&str> {
     commands.extend(hooks.map(|Hook { command, .. }| command.as_slice()));
     commands.extend(service.health.iter().filter_map(|check| match &check.probe {
         Probe::Exec { command } => Some(command.as_slice()),
-        Probe::Network(_) | Probe::Csi { .. } => None,
+        Probe::Network(_) | Probe::Csi { .. } | Probe::Volume(_) => None,
     }));
     let mut programs: Vec<&str> = Vec::new();
     for program in commands.into_iter().filter_map(|command| command.first()) {

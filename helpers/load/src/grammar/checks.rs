@@ -8,9 +8,15 @@ use super::codec::{Codec, part};
 use super::command::command;
 use super::mapping::{Mapping, keys};
 use super::probes::{csi, grpc, http, tcp};
-use super::values::{boolean, duration, duration_from, name, number};
+use super::seen::Seen;
+use super::values::{boolean, duration, duration_from, name, number, scalar};
+use crate::decode::{Decoder, quoted};
+use crate::json::Json;
+use crate::schema::{Kind, form};
 use kelson_spec::features::Feature;
-use kelson_spec::service::{Asks, Check, NetworkProbe, Probe, ProbeTls};
+use kelson_spec::service::{
+    Asks, Attachment, Check, NetworkProbe, Probe, ProbeTls, Share, Volume, VolumeProbe,
+};
 
 /// The shortest time between two runs of a check, and the shortest timeout.
 const SHORTEST: Duration = Duration::from_millis(10);
@@ -101,17 +107,86 @@ fn of_service() -> Mapping<Check> {
         |check: &Check| if let Probe::Exec { command } = &check.probe { Some(command.clone()) } else { None },
         |check, command| check.probe = Probe::Exec { command },
     );
+    let volume_at = At::new(
+        |check: &Check| asked_volume(check).map(|probe| probe.volume.clone()),
+        |check, volume| {
+            let free_at_least = Share::Percent(0);
+            check.probe = Probe::Volume(VolumeProbe { volume, free_at_least });
+        },
+    );
+    let free_at = At::new(
+        |check: &Check| Some(asked_volume(check).map(|probe| probe.free_at_least)),
+        |check: &mut Check, share| {
+            if let (Probe::Volume(probe), Some(share)) = (&mut check.probe, share) {
+                probe.free_at_least = share;
+            }
+        },
+    );
     keys! {
         times(keys! {
             network("check", &about);
             alternative "exec" (exec_at) = Mapping::codec(exec), "[a command](#what-a-check-asks)";
+            alternative "volume" (volume_at) if Volumes = name(),
+                "the name of one of its [volumes](#volumes): [how much of it is free](#what-a-check-asks)";
+            means "freeAtLeast" (free_at) if Volumes = share().optional(), "`volume` needs it",
+                "how much of `volume` has to be free: a percentage such as `5%`, which is also asked for of the \
+                 inodes, or a size such as `1Gi`";
         }, &about);
         key "startup" startup = boolean(),
             "`true`: the check is part of the start only. The other checks begin once all checks with \
              `startup` have passed, and those do not run again in that run. With `restartAfter`, it \
              restarts a service that does not come up";
     }
-    .one_of(&["http", "tcp", "grpc", "csi", "exec"])
+    .one_of(&["http", "tcp", "grpc", "csi", "exec", "volume"])
+    .check(|d, seen, check| match asked_volume(check) {
+        Some(_) if !seen.has("freeAtLeast") => {
+            seen.wrong_key(d, "volume", "freeAtLeast is missing beside it; write such as freeAtLeast: 5%");
+        }
+        None if seen.has("freeAtLeast") && !seen.has("volume") => {
+            seen.wrong_key(d, "freeAtLeast", "this is for a check of a volume; write volume: NAME too, or leave it out");
+        }
+        Some(_) | None => {}
+    })
+}
+
+fn asked_volume(check: &Check) -> Option<&VolumeProbe> {
+    match &check.probe {
+        Probe::Volume(probe) => Some(probe),
+        Probe::Exec { .. } | Probe::Network(_) | Probe::Csi { .. } => None,
+    }
+}
+
+/// Each volume that a check asks about has to be one of these, and a file system.
+pub fn check_volumes(d: &mut Decoder<'_>, seen: &Seen<'_, '_>, checks: &[Check], volumes: &[Volume]) {
+    if seen.is_wrong("volumes") {
+        return;
+    }
+    for check in checks {
+        let Some(asked) = asked_volume(check) else { continue };
+        let found = volumes.iter().find(|volume| volume.name == asked.volume);
+        let is_device = |volume: &Volume| {
+            volume.source.csi().is_some_and(|source| source.usage.attachment == Attachment::Block)
+        };
+        let why = match found {
+            Some(volume) if is_device(volume) => "is a device, of which nothing is free or used",
+            Some(_) => continue,
+            None => "is none of the volumes of this service",
+        };
+        let text = format!("check {}: {} {why}", quoted(&check.name), quoted(&asked.volume));
+        seen.wrong_value(d, "health", text);
+    }
+}
+
+fn share() -> Codec<Share> {
+    scalar(
+        || Kind::Either(vec![Kind::Form(form("percentage", "^([1-9][0-9]?|100)%$", "5%")), Kind::Size(1)]),
+        "a percentage or a size",
+        |text| {
+            let share = Share::from_word(text);
+            share.ok_or_else(|| format!("{} is no part of a volume; write such as 5% or 1Gi", quoted(text)))
+        },
+        |share| Json::Text(share.to_word()),
+    )
 }
 
 fn of_group() -> Mapping<Check> {
@@ -133,10 +208,10 @@ fn of_group() -> Mapping<Check> {
         grace: "the time from the moment when all required members are up, in which failures do not \
              count for `restartAfter`",
     };
-    let why = "a group has no process in which a command could run, and no start to gate; \
+    let why = "a group has no process in which a command could run, no volumes and no start to gate; \
                write this check into the file of a member";
     times(network("group-check", &about), &about)
-        .elsewhere(vec!["exec", "startup"], why)
+        .elsewhere(vec!["exec", "volume", "freeAtLeast", "startup"], why)
         .one_of(&["http", "tcp", "grpc", "csi"])
 }
 
@@ -184,7 +259,7 @@ fn times(mapping: Mapping<Check>, about: &About) -> Mapping<Check> {
     keys! {
         mapping;
         key "initialDelay" initial_delay = duration(), about.initial_delay;
-        means "interval" (interval_at) = duration_from(SHORTEST).optional(), "`5s`; of `csi` `10s`",
+        means "interval" (interval_at) = duration_from(SHORTEST).optional(), "`5s`; of `csi` `10s`, of `volume` `30s`",
             "the time from the end of one attempt to the start of the next. Kelson adds a random part of \
              up to a tenth, so that many checks do not run at the same moment. During `grace`, until the \
              check first passes, it is at most 1 s";

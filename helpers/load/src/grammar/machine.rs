@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::at::{At, at};
-use super::checks::{CheckOf, checks};
+use super::checks::{CheckOf, check_volumes, checks};
 use super::codec::{Codec, part};
 use super::confinement::{limits, logs, resources, stdout, stop};
 use super::console::console;
@@ -36,7 +36,7 @@ use crate::decode::{Decoder, quoted};
 use crate::schema::Kind;
 use crate::tree::{Node, Position, Value};
 use kelson_spec::builtin::{self, BUILTINS, Builtin, Changes};
-use kelson_spec::features::Feature;
+use kelson_spec::features::{Feature, OWN};
 use kelson_spec::machine::{ApiSpec, BuiltinSpec, MachineSpec, NodeHealthSpec, WatchdogSpec};
 use kelson_spec::near::near;
 use kelson_spec::service::{ServiceKind, Stdout};
@@ -304,6 +304,11 @@ fn builtin(known: &'static Builtin) -> Mapping<BuiltinSpec> {
         means "logs" logs = Mapping::codec(logs).optional(), "its own", whole;
     }
         .elsewhere(elsewhere, format!("this is settled for {name} and cannot be changed"))
+        .check(|d, seen, builtin| {
+            if const { OWN.has(Feature::Volumes) } {
+                check_volumes(d, seen, &builtin.health, &[]);
+            }
+        })
 }
 
 impl Decoder<'_> {

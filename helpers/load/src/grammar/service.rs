@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::at::{At, at};
 use super::attributes::attributes;
-use super::checks::{CheckOf, checks};
+use super::checks::{CheckOf, check_volumes, checks};
 use super::codec::{Codec, Extent, either, part};
 use super::command::process;
 use super::confinement::{limits, logs, resources, security, stop};
@@ -444,6 +444,7 @@ fn together(d: &mut Decoder<'_>, seen: &Seen<'_, '_>, spec: &mut ServiceSpec) {
     }
     if const { OWN.has(Feature::Volumes) } {
         plugin::check(d, seen, spec);
+        check_volumes(d, seen, &spec.health, &spec.volumes);
     }
     spec.name.clone_from(&d.stem);
     spec.file = d.file.to_owned();

@@ -74,6 +74,8 @@ health:
   - grpc: {port: 50051, service: web.v1}
   - csi: /run/csi.sock
   - exec: {command: [/bin/check, -v]}
+  - {volume: cache, freeAtLeast: 5%}
+  - {name: room, volume: data, freeAtLeast: 1Gi, interval: 1m}
 hooks:
   pre: [{command: [/bin/a, "b c"]}, {command: [d], timeout: 1m, asRoot: true, mayFail: true, condition: true}]
   postStart: {command: [/bin/tell], timeout: 2s}
@@ -119,6 +121,10 @@ fn minding(name: &str, event: ServiceEvent, when_down: WhenDown) -> Requirement 
 
 fn hook(command: &[&str], timeout: u64) -> Hook {
     Hook::new(command.iter().copied(), Duration::from_secs(timeout))
+}
+
+fn free(volume: &str, free_at_least: Share) -> Probe {
+    Probe::Volume(VolumeProbe { volume: volume.to_owned(), free_at_least })
 }
 
 fn http(port: u16, path: &str) -> Probe {
@@ -291,6 +297,11 @@ fn every_key_of_a_service_file_is_read() {
             Check::new("grpc", grpc(50051, "web.v1")),
             Check::new("csi", Probe::Csi { socket: "/run/csi.sock".into() }),
             Check::new("exec", Probe::Exec { command: vec!["/bin/check".into(), "-v".into()] }),
+            Check::new("volume", free("cache", Share::Percent(5))),
+            Check {
+                interval: Duration::from_secs(60),
+                ..Check::new("room", free("data", Share::Bytes(1 << 30)))
+            },
         ],
         stop: StopSpec {
             signal: libc::SIGRTMIN() + 3,

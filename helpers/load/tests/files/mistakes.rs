@@ -457,7 +457,7 @@ health: [{tcp: {}}]
 => 5:16: health[0].tcp.port: this key is missing; write port: NUMBER
 
 health: [{name: a}]
-=> 5:10: health[0]: one of the keys http, tcp, grpc, csi, exec is missing
+=> 5:10: health[0]: one of the keys http, tcp, grpc, csi, exec, volume is missing
 
 health: [{csi: run/csi.sock}]
 => 5:16: health[0].csi: "run/csi.sock" is not a path from the root; write it with / first
@@ -467,6 +467,20 @@ health: [{csi: /run/looooooooooooooooooooooooooooooooooooooooooooooooooooooooooo
 
 health: [{csi: /run/csi.sock, tcp: {port: 1}}]
 => 5:31: health[0]: tcp and csi exclude each other; keep one
+
+health: [{volume: data, freeAtLeast: 5%}]
+=> 5:9: health: check "volume": "data" is none of the volumes of this service
+
+health: [{volume: data}]
+volumes: [{name: data, source: {tmpfs: {}}, target: /data}]
+=> 5:11: health[0].volume: freeAtLeast is missing beside it; write such as freeAtLeast: 5%
+
+health: [{tcp: {port: 1}, freeAtLeast: 5%}]
+=> 5:27: health[0].freeAtLeast: this is for a check of a volume; write volume: NAME too, or leave it out
+
+health: [{volume: data, freeAtLeast: half}]
+volumes: [{name: data, source: {tmpfs: {}}, target: /data}]
+=> 5:38: health[0].freeAtLeast: "half" is no part of a volume; write such as 5% or 1Gi
 
 health: [{http: {port: 1, path: x}}]
 => 5:33: health[0].http.path: "x" is not a path of a URL; write it with / first

@@ -10,7 +10,7 @@ use kelson_spec::Loaded;
 use kelson_spec::duration_text;
 
 /// The other keys that a key needs to mean something: the mapping, the key (empty: every one), the other keys there.
-const COMPANY: [(&str, &str, &str); 17] = [
+const COMPANY: [(&str, &str, &str); 18] = [
     ("encryption", "format", "keyFile: /k, recoveryFile: /r"),
     ("service", "lifecycle", "group: g"),
     ("service", "watchdog", "readiness: notify"),
@@ -26,13 +26,14 @@ const COMPANY: [(&str, &str, &str); 17] = [
     ("container", "network", "hostname: a"),
     ("container", "userNamespace", "runtime: kelson"),
     ("volume", "usage", "source: {csi: db}"),
+    ("check", "volume", "freeAtLeast: 5%"),
     // It is for a container.
     ("csi-plugin", "mountDir", "socket: csi.sock"),
     ("interface", "gateway", "address: 192.0.2.1/24"),
 ];
 
 /// Values that are right by themselves and wrong where the test puts them, with the reason that the decoder gives.
-const WRONG_HERE: [(&str, &str, &str); 21] = [
+const WRONG_HERE: [(&str, &str, &str); 23] = [
     ("conflicts", "db", "starts with the boot too"),
     ("soft", "", "soft is above hard"),
     ("options", "size=", "is an option of a tmpfs"),
@@ -54,6 +55,8 @@ const WRONG_HERE: [(&str, &str, &str); 21] = [
     ("format", "ifBlank", "a blank disk has no LABEL"),
     ("mountDir", "", "sees the folder of its plugin where it is"),
     ("algorithm", "zstd", "algorithm belongs to zram"),
+    ("volume", "db", "is none of the volumes of this service"),
+    ("freeAtLeast", "", "this is for a check of a volume"),
 ];
 
 /// One place of a file where a mapping stands.

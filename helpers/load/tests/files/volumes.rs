@@ -28,6 +28,10 @@ volumes: [{name: a, source: {path: /s}, target: /a, usage: {}}]
 volumes: [{name: a, source: {csi: db}, target: /a, usage: {access: writer}}]
 => 3:68: volumes[0].usage.access: "writer" is not one of singleNodeWriter, singleNodeReader, singleNodeSingleWriter, singleNodeMultiWriter, multiNodeReader, multiNodeSingleWriter, multiNodeMultiWriter
 
+volumes: [{name: a, source: {csi: db}, target: /a, usage: {attachment: block}}]
+health: [{volume: a, freeAtLeast: 5%}]
+=> 4:9: health: check "volume": "a" is a device, of which nothing is free or used
+
 volumes: [{name: a, source: {csi: db}, target: /a, usage: {attachment: block, mountFlags: [ro]}}]
 => 3:79: volumes[0].usage.mountFlags: a device is not mounted; leave mountFlags out, or write attachment: filesystem
 

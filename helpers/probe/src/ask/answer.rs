@@ -12,8 +12,8 @@ use tokio_rustls::rustls::pki_types::pem;
 /// Why a check cannot be asked.
 #[derive(Debug, Error)]
 pub enum Unaskable {
-    #[error("PID 1 runs commands itself")]
-    Command,
+    #[error("PID 1 runs commands and looks at volumes itself")]
+    Elsewhere,
     #[error("{0:?} is no path: {1}")]
     Path(String, hyper::http::uri::InvalidUri),
     #[error("{0:?} is not the name of a header")]

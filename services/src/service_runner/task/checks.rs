@@ -61,6 +61,9 @@ impl Core {
                     check,
                     || self.executor(),
                     || network.get_or_insert_with(|| self.network()).clone(),
+                    |asked| {
+                        self.host_context.runners.volume_probe(&self.spec, self.running_process()?, asked)
+                    },
                 );
                 let recall = recall(&check.name);
                 ToMind { plan: Plan::from(check), asks, totals: Some(Arc::clone(totals)), recall }
@@ -104,13 +107,13 @@ impl Core {
 
     /// Performs checks in the network of the present run.
     fn network(&self) -> Result<Arc<dyn Network>, ServicesError> {
-        match self.service.pid() {
-            Some(pid) => {
-                let run = RunningProcess { run: self.service.run, pid, start_time: self.start_time };
-                self.host_context.runners.network(&self.spec, run)
-            }
-            None => Err(ServicesError::NotNow("nothing runs that could be asked".into())),
-        }
+        self.host_context.runners.network(&self.spec, self.running_process()?)
+    }
+
+    fn running_process(&self) -> Result<RunningProcess, ServicesError> {
+        let pid = self.service.pid();
+        let pid = pid.ok_or_else(|| ServicesError::NotNow("nothing runs that could be asked".into()))?;
+        Ok(RunningProcess { run: self.service.run, pid, start_time: self.start_time })
     }
 
     /// How the checks stand; of a service that is not checked now, which there are.

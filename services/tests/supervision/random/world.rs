@@ -322,7 +322,7 @@ pub fn beside(spec: &ServiceSpec) -> Vec<String> {
     let hooks = spec.hooks.post_start.iter().chain(&spec.hooks.pre_stop).map(|hook| hook.command.join(" "));
     let checks = spec.health.iter().filter_map(|check| match &check.probe {
         Probe::Exec { command } => Some(command.join(" ")),
-        Probe::Network(_) | Probe::Csi { .. } => None,
+        Probe::Network(_) | Probe::Csi { .. } | Probe::Volume(_) => None,
     });
     checks.chain(hooks).collect()
 }
