@@ -7,10 +7,12 @@
 
 mod claims;
 mod duty;
+mod failures;
 mod messages;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,8 +29,9 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 use crate::manager::Manager;
-use claims::{Claimed, Claims, Command};
+use claims::{Claimed, Claims, Command, Times};
 pub use claims::{Plugins, Report, VolumesStatus};
+use failures::Failures;
 
 /// Whether this build knows volumes: what it leaves out then is not in the program.
 pub const SUPPORTED: bool = OWN.has(Feature::Volumes);
@@ -40,6 +43,12 @@ const RELEASE: Duration = Duration::from_secs(100);
 const QUIET: Duration = Duration::from_secs(2);
 /// A plugin that hangs is in the answer too.
 const QUESTION: Duration = Duration::from_secs(30);
+/// The plugins have 5 s, and an operator asks for what is so now.
+const STATISTICS: Times = Times { within: 8_000, age: 0 };
+/// A scrape does not wait for a plugin that hangs, and plugins are not asked by each.
+const FIGURES: Times = Times { within: 1_000, age: 30_000 };
+/// The helper itself hangs, or is just being replaced.
+const FIGURES_LATE: Duration = Duration::from_millis(1_500);
 /// A plugin may copy the data of a volume.
 const ACTION: Duration = Duration::from_secs(300);
 const NO_PLUGIN: &str = "no service of this host is a storage plugin";
@@ -56,10 +65,20 @@ const POLICY: Policy = Policy {
 pub struct NoAnswer;
 
 /// Has plugins provide volumes to services. Cheap to clone.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct Volumes {
     commands: mpsc::UnboundedSender<Command>,
     status: watch::Receiver<VolumesStatus>,
+    failures: Failures,
+}
+
+/// What metrics tell of volumes.
+#[derive(Debug, Default)]
+pub struct Figures {
+    /// Those with statistics, each once, sorted by name.
+    pub volumes: Vec<Volume>,
+    /// Of plugin and step: how often it failed.
+    pub failures: BTreeMap<(String, String), u64>,
 }
 
 impl Volumes {
@@ -73,8 +92,9 @@ impl Volumes {
         let (reports, reported) = mpsc::channel(64);
         let first = VolumesStatus { helper: Status::new(NOTHING), wanted: false, closing: false };
         let (publish, status) = watch::channel(first);
-        let driver = run(launcher, Claims::new(is_left, publish, reports), queue);
-        (Volumes { commands, status }, Box::pin(driver), reported)
+        let failures = Failures::default();
+        let driver = run(launcher, Claims::new(is_left, publish, reports, failures.clone()), queue);
+        (Volumes { commands, status, failures }, Box::pin(driver), reported)
     }
 
     /// From now on the plugins are those of all services that are known now, and all claims of earlier incarnations are
@@ -120,7 +140,29 @@ impl Volumes {
     /// # Errors
     /// The helper does not answer.
     pub async fn list(&self) -> Result<Vec<Volume>, NoAnswer> {
-        self.question(Command::List).await
+        self.question(Command::List, QUESTION).await
+    }
+
+    /// The same with how full they are; the plugins are asked.
+    ///
+    /// # Errors
+    /// The helper does not answer.
+    pub async fn list_with_statistics(&self) -> Result<Vec<Volume>, NoAnswer> {
+        self.question(|done| Command::Statistics(STATISTICS, done), QUESTION).await
+    }
+
+    /// For metrics. Never takes long: what is not known by then is left out.
+    pub async fn figures(&self) -> Figures {
+        let failures = self.failures.counts();
+        if !self.status.borrow().wanted {
+            return Figures { failures, ..Figures::default() };
+        }
+        let asked = self.question(|done| Command::Statistics(FIGURES, done), FIGURES_LATE).await;
+        let mut volumes = asked.unwrap_or_default();
+        volumes.retain(|volume| volume.statistics.is_some());
+        // One with many users comes in several parts.
+        volumes.dedup_by(|one, other| one.name == other.name);
+        Figures { volumes, failures }
     }
 
     /// The plugins, each asked now; sorted by id and service.
@@ -128,7 +170,7 @@ impl Volumes {
     /// # Errors
     /// The helper does not answer.
     pub async fn providers(&self) -> Result<Vec<VolumeProvider>, NoAnswer> {
-        self.question(Command::Providers).await
+        self.question(Command::Providers, QUESTION).await
     }
 
     /// Has a plugin make, delete or expand the volume itself.
@@ -183,10 +225,14 @@ impl Volumes {
         Err(RunnerError::new(texts.join("; ")))
     }
 
-    async fn question<T>(&self, command: impl FnOnce(oneshot::Sender<T>) -> Command) -> Result<T, NoAnswer> {
+    async fn question<T>(
+        &self,
+        command: impl FnOnce(oneshot::Sender<T>) -> Command,
+        within: Duration,
+    ) -> Result<T, NoAnswer> {
         let (done, answer) = oneshot::channel();
         self.send(command(done));
-        match tokio::time::timeout(QUESTION, answer).await {
+        match tokio::time::timeout(within, answer).await {
             Ok(Ok(list)) => Ok(list),
             Ok(Err(_)) | Err(_) => Err(NoAnswer),
         }

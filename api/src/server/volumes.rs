@@ -15,9 +15,13 @@ pub struct VolumesApi {
 impl volumes_server::Volumes for VolumesApi {
     async fn list(
         &self,
-        _: Request<v1::ListVolumesRequest>,
+        request: Request<v1::ListVolumesRequest>,
     ) -> Result<Response<v1::ListVolumesResponse>, Status> {
-        let volumes = self.volumes.list().await.map_err(silent)?;
+        let listed = match request.into_inner().statistics {
+            true => self.volumes.list_with_statistics().await,
+            false => self.volumes.list().await,
+        };
+        let volumes = listed.map_err(silent)?;
         Ok(Response::new(v1::ListVolumesResponse { volumes }))
     }
 

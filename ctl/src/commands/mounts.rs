@@ -61,7 +61,7 @@ fn table(mounts: &[Mount], wide: bool) -> Table {
         .right("USED", |mount| or_dash(mount.used.map(size)))
         .spare(1)
         .right("AVAILABLE", |mount| or_dash(mount.available.map(size)))
-        .right("USE%", |mount| or_dash(full(mount)));
+        .right("USE%", |mount| or_dash(full(mount.used, mount.available)));
     let table = if wide { table.cut("OPTIONS", |mount| mount.options.join(",")) } else { table };
     table.cut("TROUBLE", |mount| toned(Tone::Bad, &mount.trouble)).into()
 }
@@ -75,8 +75,8 @@ fn source(mount: &Mount) -> String {
 }
 
 /// How much of what may be taken is taken, rounded up: 100 % says that nothing is left.
-fn full(mount: &Mount) -> Option<Cell> {
-    let (used, available) = (u128::from(mount.used?), u128::from(mount.available?));
+pub fn full(used: Option<u64>, available: Option<u64>) -> Option<Cell> {
+    let (used, available) = (u128::from(used?), u128::from(available?));
     let percent = (used * 100).checked_add(used + available - 1)?.checked_div(used + available)?;
     let tone = match percent {
         0..80 => Tone::Plain,

@@ -42,12 +42,18 @@ enum Action {
     /// List the volumes that services use
     ///
     /// One that could not be unpublished or unstaged stays in the list until
-    /// that has succeeded.
+    /// that has succeeded. With --statistics the plugins are asked how full
+    /// the volumes are, and have 5 s to answer.
     ///
     /// Examples:
+    ///   kelsonctl volumes list --statistics
     ///   kelsonctl volumes list -o json | jq -r '.[] | select(.trouble).service'
     #[command(verbatim_doc_comment)]
-    List {},
+    List {
+        /// Show how full the volumes are
+        #[arg(long)]
+        statistics: bool,
+    },
     /// Show one volume whole
     ///
     /// It shows what its file says, the services that provide its plugin, how it
@@ -126,7 +132,7 @@ enum Action {
 impl Run for Arguments {
     fn several(&self) -> bool {
         match &self.action {
-            Action::List {} | Action::Status { .. } | Action::Providers {} => true,
+            Action::List { .. } | Action::Status { .. } | Action::Providers {} => true,
             Action::Create { .. } | Action::Delete { .. } | Action::Expand { .. } => false,
             Action::Snapshot(action) => action.several(),
         }
@@ -144,10 +150,11 @@ impl Run for Arguments {
         let client = call.client()?;
         let mut volumes = client.volumes();
         match self.action {
-            Action::List {} => {
-                let listed = answer_within(TIMEOUT, volumes.list(ListVolumesRequest {})).await?.volumes;
+            Action::List { statistics } => {
+                let request = ListVolumesRequest { statistics };
+                let listed = answer_within(TIMEOUT, volumes.list(request)).await?.volumes;
                 let rows: Vec<list::Row> = listed.iter().flat_map(list::rows).collect();
-                call.show(&rows, || Page::Table(list::table(&rows)))
+                call.show(&rows, || Page::Table(list::table(&rows, statistics)))
             }
             Action::Status { volume } => {
                 let request = VolumeStatusRequest { name: volume.clone() };

@@ -42,5 +42,6 @@ calls! {
     NodeUnstageVolumeRequest => NodeUnstageVolumeResponse, "Node/NodeUnstageVolume";
     NodePublishVolumeRequest => NodePublishVolumeResponse, "Node/NodePublishVolume";
     NodeUnpublishVolumeRequest => NodeUnpublishVolumeResponse, "Node/NodeUnpublishVolume";
+    NodeGetVolumeStatsRequest => NodeGetVolumeStatsResponse, "Node/NodeGetVolumeStats";
     NodeExpandVolumeRequest => NodeExpandVolumeResponse, "Node/NodeExpandVolume";
 }

@@ -8,6 +8,7 @@ use kelson_proto::v1::volumes_command::Command;
 use kelson_proto::v1::volumes_report::Report;
 use kelson_proto::v1::{
     VolumeAction, VolumeActionDone, VolumeClaim, VolumePlugin, VolumeProvider, VolumeProvidersList,
+    VolumeStatistics, VolumeStatisticsQuestion,
 };
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
@@ -15,6 +16,7 @@ use tokio::time::Instant;
 
 use crate::action::about;
 use crate::core::{Action, Core, parts};
+use crate::gauges::Gauges;
 use crate::job::{Cancelled, Outcome, World};
 use crate::usage::Use;
 
@@ -23,11 +25,17 @@ enum Ended {
     Step(String, Outcome),
     Providers(u64, Vec<VolumeProvider>),
     Action(VolumeActionDone),
+    Statistics(String, Vec<(String, VolumeStatistics)>),
 }
+
+/// Volumes of which plugins are asked how full they are. Each plugin has its part of them, so that one that hangs takes
+/// nothing from the others.
+const MEASURED_AT_ONCE: usize = 100;
 
 pub struct Engine {
     world: Arc<dyn World>,
     core: Core,
+    gauges: Gauges,
     /// Whether PID 1 has sent it since it last began to send all.
     plugins: Vec<(VolumePlugin, bool)>,
     tasks: JoinSet<Ended>,
@@ -43,6 +51,7 @@ impl Engine {
         Engine {
             world,
             core,
+            gauges: Gauges::default(),
             plugins: Vec::new(),
             tasks: JoinSet::new(),
             wanted: HashMap::new(),
@@ -74,12 +83,13 @@ impl Engine {
                 self.plugins.iter_mut().for_each(|(_, sent)| *sent = false);
                 self.core.complete(now);
             }
-            Command::List(number) => self.reports.extend(self.core.list(number, now)),
+            Command::List(number) => self.reports.extend(self.core.list(number, now, |_| None)),
             Command::Providers(number) => {
                 let providers = self.world.providers();
                 self.tasks.spawn(async move { Ended::Providers(number, providers.await) });
             }
             Command::Action(action) => self.act_on(action),
+            Command::Statistics(question) => self.measure(&question, now),
             Command::Stop(_) => {}
         }
         self.act();
@@ -89,6 +99,22 @@ impl Engine {
         let in_use = action.action.as_ref().map(|action| self.core.in_use(about(action).0));
         let acting = self.world.act(action, in_use.unwrap_or_default());
         self.tasks.spawn(async move { Ended::Action(acting.await) });
+    }
+
+    fn measure(&mut self, question: &VolumeStatisticsQuestion, now: Instant) {
+        let subjects = self.gauges.ask(question, self.core.subjects(), now);
+        let at_once = MEASURED_AT_ONCE.checked_div(subjects.len()).unwrap_or(1);
+        for (plugin, subjects) in subjects {
+            let measured = self.world.statistics(plugin.clone(), subjects, at_once);
+            self.tasks.spawn(async move { Ended::Statistics(plugin, measured.await) });
+        }
+        self.answer_measured(now);
+    }
+
+    fn answer_measured(&mut self, now: Instant) {
+        for number in self.gauges.due(now) {
+            self.reports.extend(self.core.list(number, now, |volume| self.gauges.of(volume)));
+        }
     }
 
     fn plugin(&mut self, plugin: VolumePlugin) {
@@ -131,7 +157,7 @@ impl Engine {
 
     /// Waits for the end of a step, or for a time that has come. Without a loss when it is dropped.
     pub async fn wait(&mut self) {
-        let wake = self.core.wake();
+        let wake = self.core.wake().into_iter().chain(self.gauges.wake()).min();
         let tick = async {
             match wake {
                 Some(at) => tokio::time::sleep_until(at).await,
@@ -147,6 +173,7 @@ impl Engine {
             }
             () = tick => {}
         }
+        self.answer_measured(Instant::now());
         self.act();
     }
 
@@ -156,6 +183,7 @@ impl Engine {
                 self.wanted.remove(&volume);
                 self.core.done(&volume, outcome, Instant::now());
             }
+            Ended::Statistics(plugin, found) => self.gauges.answered(&plugin, found, Instant::now()),
             Ended::Action(done) => self.reports.push_back(Report::Done(done)),
             Ended::Providers(number, providers) => {
                 self.reports.extend(parts(providers.into_iter(), |providers, more| {

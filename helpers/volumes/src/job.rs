@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kelson_helper::BoxFuture;
-use kelson_proto::v1::{VolumeAction, VolumeActionDone, VolumePlugin, VolumeProvider};
+use kelson_proto::v1::{VolumeAction, VolumeActionDone, VolumePlugin, VolumeProvider, VolumeStatistics};
 use kelson_spec::volume_file::{Opaque, VolumeFile};
 use kelson_sys::text;
 use tokio::sync::oneshot;
@@ -81,6 +81,16 @@ pub struct InUse {
     pub is_known: bool,
     /// Where it is published, and staged.
     pub place: Option<Place>,
+    pub stage: Option<HostPath>,
+}
+
+/// A published volume, of which is asked how full it is.
+#[derive(Debug, Clone)]
+pub struct Subject {
+    pub volume: String,
+    /// By which its plugin knows it.
+    pub id: String,
+    pub place: Place,
     pub stage: Option<HostPath>,
 }
 
@@ -198,4 +208,12 @@ pub trait World: Send + Sync + 'static {
 
     /// Asks all plugins.
     fn providers(&self) -> BoxFuture<'static, Vec<VolumeProvider>>;
+
+    /// Asks a plugin how full its volumes are, `at_once` side by side.
+    fn statistics(
+        &self,
+        plugin: String,
+        subjects: Vec<Subject>,
+        at_once: usize,
+    ) -> BoxFuture<'static, Vec<(String, VolumeStatistics)>>;
 }

@@ -20,6 +20,7 @@ mod connection;
 mod core;
 mod csi;
 mod engine;
+mod gauges;
 mod job;
 mod link;
 mod path;
@@ -32,6 +33,7 @@ mod secret;
 mod simulation;
 mod snapshot;
 mod status;
+mod statistics;
 mod usage;
 mod world;
 
@@ -113,6 +115,7 @@ pub fn serve(folders: Folders, deadlines: Deadlines, limits: Limits) -> io::Resu
         open_secret: secret::of_host(state, runtime_folder),
         deadlines,
         places: Places::new(deadlines.system),
+        rooms: Places::new(deadlines.identity),
     };
     let ended = runtime.block_on(run(control, host, limits));
     // A call of the system may hang; nobody waits for it.

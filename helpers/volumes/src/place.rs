@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use kelson_spec::service::Attachment;
 use kelson_sys::mountinfo;
+use kelson_sys::room::Room;
 
 use crate::connection::text;
 use crate::job::{Failure, Place};
@@ -48,6 +49,11 @@ impl Places {
                 Ok(found.is_ok_and(|meta| meta.file_type().is_block_device()))
             }
         }
+    }
+
+    /// How full the file system there is.
+    pub async fn room(&self, target: &HostPath) -> Result<io::Result<Room>, Failure> {
+        self.call(target, |target| Room::at(target.as_path())).await
     }
 
     /// Removes what a plugin has left: an empty folder. Gives what an operator should know of another thing that is there.

@@ -154,16 +154,17 @@ async fn ask(
     })
     .await;
     answered.unwrap_or_else(|_| {
-        let within = format!("no answer within {}", shown(deadline));
+        let within = silence(deadline);
         let failure = if connected { Failure::after(&within) } else { Failure::before(&within) };
         Err(Refusal { code: None, failure })
     })
 }
 
-fn shown(span: Duration) -> String {
-    match span.subsec_millis() {
-        0 => format!("{} s", span.as_secs()),
-        _ => format!("{} ms", span.as_millis()),
+/// That a plugin has had its time.
+pub fn silence(deadline: Duration) -> String {
+    match deadline.subsec_millis() {
+        0 => format!("no answer within {} s", deadline.as_secs()),
+        _ => format!("no answer within {} ms", deadline.as_millis()),
     }
 }
 

@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 use tonic::Code;
 
 use crate::csi::v1 as csi;
-use crate::plugins::{Part, Refusal, call, has, made};
+use crate::plugins::{Part, Refusal, call, has, made, silence};
 
 /// Asks all of them side by side; sorted by id, and of one id the newest first.
 pub async fn all(plugins: Vec<VolumePlugin>, deadline: Duration) -> Vec<VolumeProvider> {
@@ -25,7 +25,7 @@ pub async fn all(plugins: Vec<VolumePlugin>, deadline: Duration) -> Vec<VolumePr
             match tokio::time::timeout(deadline, ask(&plugin, deadline, &mut provider)).await {
                 Ok(Ok(())) => {}
                 Ok(Err(refusal)) => provider.error = refusal.failure.text,
-                Err(_) => provider.error = format!("no answer within {} s", deadline.as_secs()),
+                Err(_) => provider.error = silence(deadline),
             }
             (made(&plugin.socket), plugin, provider)
         });

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kelson_helper::BoxFuture;
-use kelson_proto::v1::{VolumeAction, VolumeActionDone, VolumePlugin, VolumeProvider};
+use kelson_proto::v1::{VolumeAction, VolumeActionDone, VolumePlugin, VolumeProvider, VolumeStatistics};
 use kelson_spec::service::{Access, Attachment};
 use kelson_spec::volume_file::VolumeFile;
 use tonic::Code;
@@ -12,7 +12,9 @@ use crate::csi::v1 as csi;
 use crate::csi::v1::volume_capability::{
     AccessMode, AccessType, BlockVolume, MountVolume, access_mode::Mode,
 };
-use crate::job::{Cancelled, Context, Facts, Failure, InUse, Job, Outcome, Place, Provided, Step, World};
+use crate::job::{
+    Cancelled, Context, Facts, Failure, InUse, Job, Outcome, Place, Provided, Step, Subject, World,
+};
 use crate::path::{HostPath, folder_of};
 use crate::place::Places;
 use crate::plugins::{Deadlines, Part, Plugins, Refusal, call};
@@ -35,6 +37,8 @@ pub struct Host {
     pub open_secret: OpenSecret,
     pub deadlines: Deadlines,
     pub places: Places,
+    /// The same for questions of how full volumes are: a step does not fail because one of them hangs.
+    pub rooms: Places,
 }
 
 impl World for Host {
@@ -70,6 +74,16 @@ impl World for Host {
 
     fn providers(&self) -> BoxFuture<'static, Vec<VolumeProvider>> {
         Box::pin(provider::all(self.plugins.all(), self.deadlines.identity))
+    }
+
+    fn statistics(
+        &self,
+        plugin: String,
+        subjects: Vec<Subject>,
+        at_once: usize,
+    ) -> BoxFuture<'static, Vec<(String, VolumeStatistics)>> {
+        let host = self.clone();
+        Box::pin(async move { Host::statistics(&host, &plugin, subjects, at_once).await })
     }
 }
 

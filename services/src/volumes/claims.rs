@@ -11,6 +11,7 @@ use nix::time::{ClockId, clock_gettime};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
+use super::failures::Failures;
 use crate::model::Details;
 
 /// The plugins of the host, by the paths of their sockets.
@@ -33,6 +34,7 @@ pub enum Command {
     /// Its release takes long.
     Late(Arc<str>),
     List(oneshot::Sender<Vec<Volume>>),
+    Statistics(Times, oneshot::Sender<Vec<Volume>>),
     Providers(oneshot::Sender<Vec<VolumeProvider>>),
     Act {
         action: Action,
@@ -43,6 +45,13 @@ pub enum Command {
         deadline: Instant,
         done: oneshot::Sender<()>,
     },
+}
+
+/// How long an answer about statistics may take, and how old what it says may be, in milliseconds.
+#[derive(Debug, Clone, Copy)]
+pub struct Times {
+    pub within: u32,
+    pub age: u32,
 }
 
 /// Something that an operator should know.
@@ -76,6 +85,7 @@ pub struct Claims {
     was_wanted: bool,
     pub(super) publish: watch::Sender<VolumesStatus>,
     reports: mpsc::Sender<Report>,
+    failures: Failures,
 }
 
 /// What one service needs.
@@ -97,6 +107,8 @@ pub(super) enum Phase {
 /// An answer that comes in parts.
 pub(super) enum Question {
     List(Vec<Volume>, oneshot::Sender<Vec<Volume>>),
+    /// The same with statistics.
+    Statistics(Times, Vec<Volume>, oneshot::Sender<Vec<Volume>>),
     Providers(Vec<VolumeProvider>, oneshot::Sender<Vec<VolumeProvider>>),
     Action(Action, oneshot::Sender<VolumeActionDone>),
 }
@@ -116,6 +128,7 @@ impl Claims {
         is_left: bool,
         publish: watch::Sender<VolumesStatus>,
         reports: mpsc::Sender<Report>,
+        failures: Failures,
     ) -> Claims {
         // Numbers of earlier incarnations are lower: none of them counted a claim for each microsecond.
         let since_boot = clock_gettime(ClockId::CLOCK_BOOTTIME).map(Duration::from).unwrap_or_default();
@@ -129,6 +142,7 @@ impl Claims {
             was_wanted: false,
             publish,
             reports,
+            failures,
         }
     }
 
@@ -148,6 +162,7 @@ impl Claims {
                 Vec::new()
             }
             Command::List(done) => self.question(Question::List(Vec::new(), done)),
+            Command::Statistics(times, done) => self.question(Question::Statistics(times, Vec::new(), done)),
             Command::Providers(done) => self.question(Question::Providers(Vec::new(), done)),
             Command::Act { action, done } => self.question(Question::Action(action, done)),
             Command::Restart | Command::Shutdown { .. } => Vec::new(),
@@ -245,6 +260,13 @@ impl Claims {
         let _ = self.reports.try_send(Report { service, message, details });
     }
 
+    /// Counts a step that failed.
+    pub(super) fn count(&self, step: &VolumeStep) {
+        if !step.failure.is_empty() {
+            self.failures.add(&step.plugin, &step.step);
+        }
+    }
+
     fn report_late(&self, service: &str) {
         let Some(claim) = self.claims.get(service) else { return };
         let volumes = claim.uses.iter().map(|one| format!("{} of plugin {}", one.name, one.plugin));
@@ -295,7 +317,7 @@ impl Question {
     fn answer(self) {
         // The one who asked may be gone.
         match self {
-            Question::List(volumes, done) => _ = done.send(volumes),
+            Question::List(volumes, done) | Question::Statistics(_, volumes, done) => _ = done.send(volumes),
             Question::Providers(providers, done) => _ = done.send(providers),
             // It fails for the one who waits.
             Question::Action(..) => {}

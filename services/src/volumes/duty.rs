@@ -8,7 +8,9 @@ use kelson_helper::supervisor::{self, Duty, End, Expectations, Next, Order, Repl
 use kelson_helper::transport::Packet;
 use kelson_proto::v1::volumes_command::Command as Message;
 use kelson_proto::v1::volumes_report::Report as Reported;
-use kelson_proto::v1::{VolumeAction, VolumeClaim, VolumeClaimNumber, VolumesCommand, VolumesReport};
+use kelson_proto::v1::{
+    VolumeAction, VolumeClaim, VolumeClaimNumber, VolumeStatisticsQuestion, VolumesCommand, VolumesReport,
+};
 use tokio::time::Instant;
 
 use super::claims::{Claims, Outgoing, Phase, Question};
@@ -66,6 +68,11 @@ impl Duty for Claims {
             Order::Own(Outgoing::Complete) => Message::Complete(true),
             Order::Own(Outgoing::Question(number)) => match self.questions.get(number)? {
                 Question::List(..) => Message::List(*number),
+                Question::Statistics(times, ..) => Message::Statistics(VolumeStatisticsQuestion {
+                    number: *number,
+                    within_ms: times.within,
+                    age_ms: times.age,
+                }),
                 Question::Providers(..) => Message::Providers(*number),
                 Question::Action(action, _) => {
                     Message::Action(VolumeAction { number: *number, action: Some(action.clone()) })
@@ -92,11 +99,12 @@ impl Duty for Claims {
                 self.released(&released.service, released.number, &released.failures);
             }
             Some(Reported::Step(step)) => {
+                self.count(&step);
                 self.report(&step.service, of_step(&step), details_of_step(&step));
             }
             Some(Reported::List(list)) => {
                 let part = |question: &mut Question| {
-                    if let Question::List(volumes, _) = question {
+                    if let Question::List(volumes, _) | Question::Statistics(_, volumes, _) = question {
                         volumes.extend(list.volumes);
                     }
                 };
@@ -111,6 +119,7 @@ impl Duty for Claims {
                 self.answered(list.number, part, list.more);
             }
             Some(Reported::Done(done)) => {
+                done.failure.iter().for_each(|step| self.count(step));
                 if let Some(Question::Action(_, waiting)) = self.questions.remove(&done.number) {
                     let _ = waiting.send(done);
                 }
@@ -128,7 +137,7 @@ impl Duty for Claims {
         // The next one is asked again, and answers from the start.
         for question in self.questions.values_mut() {
             match question {
-                Question::List(volumes, _) => volumes.clear(),
+                Question::List(volumes, _) | Question::Statistics(_, volumes, _) => volumes.clear(),
                 Question::Providers(providers, _) => providers.clear(),
                 Question::Action(..) => {}
             }

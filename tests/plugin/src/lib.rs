@@ -7,7 +7,8 @@
 //! - `faults` has what goes wrong, a line for each call: `NodeStageVolume code 14 3` (three times), `… hang`,
 //!   `… die-before`, `… die-after`. Without a count it is so each time.
 //! - `secret` has a password, without which no call is answered that takes secrets.
-//! - `capabilities` has words: `stage`, `attach`, `create`, `snapshot`. Without the file it is `stage`.
+//! - `capabilities` has words: `stage`, `attach`, `create`, `snapshot`, `statistics`, `condition`. Without the file it is `stage`.
+//! - `condition` is what is wrong with its volumes. Without the file it is nothing.
 
 mod faults;
 mod mount;

@@ -214,10 +214,16 @@ impl Node for Plugin {
         _: Request<csi::NodeGetCapabilitiesRequest>,
     ) -> Answer<csi::NodeGetCapabilitiesResponse> {
         use csi::node_service_capability::{Rpc, Type, rpc};
-        let stage = csi::NodeServiceCapability {
-            r#type: Some(Type::Rpc(Rpc { r#type: rpc::Type::StageUnstageVolume.into() })),
+        let all = [
+            ("stage", rpc::Type::StageUnstageVolume),
+            ("statistics", rpc::Type::GetVolumeStats),
+            ("condition", rpc::Type::VolumeCondition),
+        ];
+        let its = all.into_iter().filter(|(word, _)| self.has(word));
+        let capability = |(_, kind): (_, rpc::Type)| csi::NodeServiceCapability {
+            r#type: Some(Type::Rpc(Rpc { r#type: kind.into() })),
         };
-        let capabilities = self.has("stage").then_some(stage).into_iter().collect();
+        let capabilities = its.map(capability).collect();
         self.call("NodeGetCapabilities", &[], || Ok(csi::NodeGetCapabilitiesResponse { capabilities })).await
     }
 
@@ -227,6 +233,32 @@ impl Node for Plugin {
                 node_id: "node-1".to_owned(),
                 max_volumes_per_node: 7,
                 ..Default::default()
+            })
+        })
+        .await
+    }
+
+    async fn node_get_volume_stats(
+        &self,
+        request: Request<csi::NodeGetVolumeStatsRequest>,
+    ) -> Answer<csi::NodeGetVolumeStatsResponse> {
+        use csi::volume_usage::Unit;
+        let request = request.into_inner();
+        self.call("NodeGetVolumeStats", &[&request.volume_id, &request.volume_path], || {
+            if !Path::new(&request.volume_path).exists() {
+                return Err(Status::not_found("nothing is there"));
+            }
+            let usage = |unit: Unit, total, used, available| csi::VolumeUsage {
+                unit: unit.into(),
+                total,
+                used,
+                available,
+            };
+            let condition = fs::read_to_string(self.folder.join("condition")).unwrap_or_default();
+            let condition = csi::VolumeCondition { abnormal: !condition.is_empty(), message: condition };
+            Ok(csi::NodeGetVolumeStatsResponse {
+                usage: vec![usage(Unit::Bytes, 1000, 250, 700), usage(Unit::Inodes, 100, 10, 90)],
+                volume_condition: Some(condition),
             })
         })
         .await

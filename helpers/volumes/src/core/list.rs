@@ -3,14 +3,15 @@
 use std::collections::BTreeSet;
 
 use kelson_proto::v1::volumes_report::Report;
-use kelson_proto::v1::{self, VolumeStage, VolumeStep, VolumeUser, VolumesList};
+use kelson_proto::v1::{self, VolumeStage, VolumeStatistics, VolumeStep, VolumeUser, VolumesList};
 
 use tokio::time::Instant;
 
 use super::Core;
 use super::outcome::milliseconds;
 use super::volume::Volume;
-use crate::job::{InUse, Place};
+use crate::gauges::Subjects;
+use crate::job::{InUse, Place, Subject};
 use crate::path::HostPath;
 use crate::usage::Usage;
 
@@ -20,12 +21,34 @@ const PART_MAX: usize = 14 << 10;
 const USERS_MAX: usize = 8;
 
 impl Core {
-    /// All volumes that are in use or to be undone, in as many messages as it takes.
-    pub fn list(&self, number: u64, now: Instant) -> Vec<Report> {
+    /// All volumes that are in use or to be undone, with what `statistics` has of each, in as many messages as it takes.
+    pub fn list(
+        &self,
+        number: u64,
+        now: Instant,
+        statistics: impl Fn(&str) -> Option<VolumeStatistics>,
+    ) -> Vec<Report> {
         let entries = self.volumes.iter().filter(|(_, volume)| !volume.is_over());
-        parts(entries.flat_map(|(name, volume)| pieces(name, volume, now)), |volumes, more| {
-            Report::List(VolumesList { number, volumes, more })
-        })
+        let of = |(name, volume): (&String, &Volume)| {
+            let statistics = statistics(name);
+            pieces(name, volume, now)
+                .into_iter()
+                .map(move |piece| v1::Volume { statistics: statistics.clone(), ..piece })
+        };
+        parts(entries.flat_map(of), |volumes, more| Report::List(VolumesList { number, volumes, more }))
+    }
+
+    /// The volumes that are published.
+    pub fn subjects(&self) -> Subjects {
+        let mut subjects = Subjects::new();
+        for (name, volume) in &self.volumes {
+            let InUse { place, stage, .. } = self.in_use(name);
+            if let Some(place) = place {
+                let subject = Subject { volume: name.clone(), id: volume.id.clone(), place, stage };
+                subjects.entry(volume.plugin_name()).or_default().push(subject);
+            }
+        }
+        subjects
     }
 }
 
@@ -75,6 +98,7 @@ fn pieces(name: &str, volume: &Volume, now: Instant) -> Vec<v1::Volume> {
         id: volume.id.clone(),
         stages: stage.into_iter().collect(),
         step: volume.busy.as_ref().map(|busy| busy.name.to_owned()).unwrap_or_default(),
+        statistics: None,
     };
     for usage in volume.usages() {
         let stage = volume.stage(usage, now);

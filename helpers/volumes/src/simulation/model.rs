@@ -5,13 +5,13 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use kelson_helper::BoxFuture;
-use kelson_proto::v1::{VolumeAction, VolumeActionDone, VolumePlugin, VolumeProvider};
+use kelson_proto::v1::{VolumeAction, VolumeActionDone, VolumePlugin, VolumeProvider, VolumeStatistics};
 use kelson_spec::volume_file::VolumeFile;
 use kelson_tests::dice::Dice;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::job::{Cancelled, Facts, Failure, InUse, Job, Outcome, Step, World};
+use crate::job::{Cancelled, Facts, Failure, InUse, Job, Outcome, Step, Subject, World};
 use crate::path::HostPath;
 use crate::record::Record;
 
@@ -392,6 +392,15 @@ impl World for Model {
     }
 
     fn providers(&self) -> BoxFuture<'static, Vec<VolumeProvider>> {
+        Box::pin(async { Vec::new() })
+    }
+
+    fn statistics(
+        &self,
+        _: String,
+        _: Vec<Subject>,
+        _: usize,
+    ) -> BoxFuture<'static, Vec<(String, VolumeStatistics)>> {
         Box::pin(async { Vec::new() })
     }
 }
