@@ -13,6 +13,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 use crate::error::ServicesError;
+use crate::volumes::Volumes;
 
 /// How the run of the host is to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -205,6 +206,8 @@ pub struct Host {
     /// Of this build.
     pub features: Features,
     pub started: SystemTime,
+    /// `None`: the build lacks the feature `volumes`.
+    pub volumes: Option<Volumes>,
     /// How often PID 1 has re-executed itself since.
     pub reexecs: u32,
     /// How often it has crashed, and gone on.

@@ -4,6 +4,7 @@
 //! all that is shared by those who ask within the same second.
 
 mod families;
+mod volume_families;
 
 use kelson_sys::ordered;
 use std::pin::Pin;
@@ -18,12 +19,13 @@ use kelson_services::Manager;
 use kelson_services::host::{BootReport, Host};
 use kelson_services::metrics::{Reading, Readings, ServiceFigures};
 use kelson_services::node_health::NodeHealth;
+use kelson_services::volumes::{self, Figures as VolumeFigures};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 use tonic::codegen::BoxStream;
 use tonic::{Request, Response, Status};
 
-use self::families::{FAMILIES, Figures, HealthFigures, Of, Samples};
+use self::families::{FAMILIES, Family, Figures, HealthFigures, Of, Samples};
 use super::model;
 use super::services::few;
 
@@ -53,6 +55,7 @@ impl MetricsApi {
 struct Pages {
     reading: Arc<Reading>,
     health: HealthFigures,
+    volumes: VolumeFigures,
     boot: BootReport,
     mode: &'static str,
     started: SystemTime,
@@ -75,15 +78,16 @@ impl Iterator for Pages {
         let mut page = v1::GetMetricsResponse::default();
         let mut full = 0_usize;
         while full < PAGE
-            && let Some(family) = FAMILIES.get(self.family)
+            && let Some(family) = family(self.family)
         {
             let mut samples = Samples::default();
             let mut whole = true;
             match family.of {
                 Of::Host(_) if !self.names.is_empty() => {}
                 Of::Host(tell) => {
-                    let Pages { reading, health, boot, mode, started, .. } = self;
-                    tell(&Figures { reading, health, boot, mode, started: *started }, &mut samples);
+                    let Pages { reading, health, volumes, boot, mode, started, .. } = self;
+                    let started = *started;
+                    tell(&Figures { reading, health, volumes, boot, mode, started }, &mut samples);
                 }
                 Of::Service(tell) => {
                     while let Some(service) = self.reading.services.get(self.service) {
@@ -108,6 +112,12 @@ impl Iterator for Pages {
         }
         (!page.families.is_empty()).then_some(page)
     }
+}
+
+/// All in the order of the answer. A build without volumes has none of theirs.
+fn family(place: usize) -> Option<&'static Family> {
+    let of_volumes = if volumes::SUPPORTED { volume_families::FAMILIES } else { &[] };
+    FAMILIES.iter().chain(of_volumes).nth(place)
 }
 
 /// A reader's place and what it reads, until the time is up.
@@ -182,10 +192,14 @@ impl Metrics for MetricsApi {
             ))
         })?;
         let reading = self.readings.latest().await;
+        let volumes = match &self.host.volumes {
+            Some(volumes) if volumes::SUPPORTED && names.is_empty() => volumes.figures().await,
+            _ => VolumeFigures::default(),
+        };
         let boot = self.host.boot.borrow().clone();
         let Host { mode, started, .. } = self.host;
         let health = HealthFigures::now(&self.health);
-        let pages = Pages { reading, health, boot, mode, started, names, family: 0, service: 0 };
+        let pages = Pages { reading, health, volumes, boot, mode, started, names, family: 0, service: 0 };
         Ok(Response::new(Box::pin(Sending::new(pages, place))))
     }
 }

@@ -106,6 +106,7 @@ pub fn host(requests: mpsc::Sender<HostRequest>, boot: watch::Receiver<BootRepor
         mode: "container",
         features: Features::ALL,
         started: SystemTime::now(),
+        volumes: None,
         reexecs: 0,
         crashes: 0,
     }

@@ -93,7 +93,7 @@ impl Incarnation {
         }
         let timers = parts::timers(options, &personalities, &loaded.machine, &manager, &events);
 
-        let (host, requests) = self.host();
+        let (host, requests) = self.host(volumes.clone());
         let socket = options.runtime_dir.join("init.sock");
         let group = socket_group(loaded);
         let has_folder = options.runtime_place != RuntimePlace::Nowhere;
@@ -240,7 +240,7 @@ impl Incarnation {
     }
 
     /// Opens the host's side of the API: its facts, and the requests to it.
-    fn host(&self) -> (Host, mpsc::Receiver<HostRequest>) {
+    fn host(&self, volumes: Option<Volumes>) -> (Host, mpsc::Receiver<HostRequest>) {
         let (sender, requests) = mpsc::channel(16);
         let age = self.sequence.elapsed().saturating_add(reexec::suspended());
         let boot: watch::Receiver<_> = self.sequence.report();
@@ -250,6 +250,7 @@ impl Incarnation {
             mode: self.options.mode.name(),
             features: OWN,
             started: SystemTime::now().checked_sub(age).unwrap_or_else(SystemTime::now),
+            volumes,
             reexecs: self.reexec_state.count,
             crashes: self.reexec_state.crashes,
         };

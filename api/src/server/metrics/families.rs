@@ -14,11 +14,13 @@ use kelson_services::host::BootReport;
 use kelson_services::metrics::{Reading, ServiceFigures};
 use kelson_services::model::{Numbered as _, Standing, State};
 use kelson_services::node_health::{HealthState, NodeHealth};
+use kelson_services::volumes::Figures as VolumeFigures;
 
 /// The figures of the host: a reading, its health, and the report of the boot.
 pub struct Figures<'a> {
     pub reading: &'a Reading,
     pub health: &'a HealthFigures,
+    pub volumes: &'a VolumeFigures,
     pub boot: &'a BootReport,
     pub mode: &'static str,
     pub started: SystemTime,
@@ -94,7 +96,7 @@ impl Samples {
 
     // An unknown value has no sample.
 
-    fn count(&mut self, labels: &[&str], count: impl Into<Option<u64>>) {
+    pub fn count(&mut self, labels: &[&str], count: impl Into<Option<u64>>) {
         if let Some(count) = count.into() {
             // Exact up to 2^53: a count that large is reached by nothing that is counted here.
             #[expect(clippy::cast_precision_loss, reason = "the numbers of metrics are floating point")]
@@ -133,7 +135,7 @@ impl Samples {
 const SERVICE: &[&str] = &["service"];
 const CHECK: &[&str] = &["service", "check"];
 
-const fn host(
+pub const fn host(
     kind: Type,
     name: &'static str,
     labels: &'static [&'static str],

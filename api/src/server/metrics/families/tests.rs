@@ -1,6 +1,11 @@
 use std::collections::BTreeSet;
 
 use super::*;
+use crate::server::metrics::volume_families;
+
+fn all() -> impl Iterator<Item = &'static Family> {
+    FAMILIES.iter().chain(volume_families::FAMILIES)
+}
 
 /// As docs/metrics.md has it: name, type, labels.
 fn rows(page: &str) -> BTreeSet<(String, String, String)> {
@@ -15,8 +20,7 @@ fn rows(page: &str) -> BTreeSet<(String, String, String)> {
 
 #[test]
 fn the_page_tells_each_metric_as_it_is() {
-    let told: BTreeSet<_> = FAMILIES
-        .iter()
+    let told: BTreeSet<_> = all()
         .map(|family| {
             let (kind, suffix) = match family.kind {
                 Type::Gauge => ("gauge", ""),
@@ -27,13 +31,13 @@ fn the_page_tells_each_metric_as_it_is() {
             (format!("{}{suffix}", family.name), kind.to_owned(), family.labels.join(", "))
         })
         .collect();
-    assert_eq!(told.len(), FAMILIES.len(), "a name is there twice");
+    assert_eq!(told.len(), all().count(), "a name is there twice");
     assert_eq!(rows(include_str!("../../../../../docs/metrics.md")), told);
 }
 
 #[test]
 fn names_are_as_openmetrics_wants_them() {
-    for family @ Family { name, kind, labels, .. } in FAMILIES {
+    for family @ Family { name, kind, labels, .. } in all() {
         assert!(name.starts_with("kelson_") && !name.ends_with("_total"), "{name}");
         let unit = family.part(Samples::default()).unit;
         assert!(unit.is_empty() || name.ends_with(&format!("_{unit}")), "{name} is in {unit}");
