@@ -80,6 +80,19 @@ impl<'a> DiskName<'a> {
     }
 }
 
+/// Whether a file system is checked before it is mounted with these options: a check writes to the disk, and is for ext4 and
+/// its forerunners. `found`: what is on the disk.
+pub fn is_checked<'o>(
+    fs_type: &str,
+    options: impl DoubleEndedIterator<Item = &'o str>,
+    found: Option<&str>,
+) -> bool {
+    let mut words = options.filter(|word| matches!(*word, "ro" | "rw"));
+    words.next_back() != Some("ro")
+        && found == Some("ext4")
+        && matches!(fs_type, "" | "auto" | "ext2" | "ext3" | "ext4")
+}
+
 /// Whether a disk gets a file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Format {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use kelson_spec::disk::DiskName;
+use kelson_spec::disk::{self, DiskName};
 use kelson_spec::features::{Feature, OWN};
 use kelson_spec::machine::{Format, MountSpec};
 
@@ -21,7 +21,7 @@ use crate::task::{self, Request, TaskError};
 /// How long a disk may take to say what is on it.
 pub const LOOK: Duration = Duration::from_secs(20);
 /// How long a check may take: of a large disk with errors, minutes.
-const CHECK: Duration = Duration::from_secs(600);
+pub const CHECK: Duration = Duration::from_secs(600);
 /// How long it may take to make a file system: of a large disk on a slow bus, minutes.
 const FORMAT: Duration = Duration::from_secs(600);
 /// How long it may take to change a table of partitions.
@@ -29,7 +29,7 @@ const CALL: Duration = Duration::from_secs(30);
 /// How long a file system may take to grow: of a large disk on a slow bus, minutes.
 const GROW: Duration = Duration::from_secs(600);
 /// How long the mount itself may take: a journal is replayed.
-const MOUNT: Duration = Duration::from_secs(90);
+pub const MOUNT: Duration = Duration::from_secs(90);
 
 /// Why a mount was not made.
 #[derive(Debug)]
@@ -178,13 +178,9 @@ fn is_disk(mount: &MountSpec) -> bool {
     DiskName::parse(&mount.source).is_some() && !words(mount).any(|word| matches!(word, "bind" | "rbind"))
 }
 
-/// A check writes to the disk, and is for ext4 and its forerunners.
 fn is_checked(mount: &MountSpec, found: &Found) -> bool {
-    let read_only = words(mount).rfind(|word| matches!(*word, "ro" | "rw")) == Some("ro");
-    !read_only
+    disk::is_checked(&mount.fs_type, words(mount), found.fs_type.as_deref())
         && const { OWN.has(Feature::Disks) }
-        && found.fs_type.as_deref() == Some("ext4")
-        && matches!(mount.fs_type.as_str(), "" | "auto" | "ext2" | "ext3" | "ext4")
 }
 
 /// Waits at most `wait` for a disk, and looks what is on it.
