@@ -100,8 +100,8 @@ fn run(request: OwnedFd) -> Result<Infallible, ContainerError> {
             other => return Err(ContainerError::Word(other.to_owned())),
         };
     }
-    // While the cgroup is where the host sees it.
-    device_rules::guard(&linux.cgroups_path, &linux.resources.devices)?;
+    // While it is where the host sees it.
+    let cgroup = device_rules::open(&linux.cgroups_path)?;
     if let Some(path) = network {
         let file = File::open(path).at(|| format!("cannot open the network {path}"))?;
         setns(file, CloneFlags::CLONE_NEWNET).at(|| format!("cannot enter the network {path}"))?;
@@ -114,6 +114,8 @@ fn run(request: OwnedFd) -> Result<Infallible, ContainerError> {
     let rest = if users.is_some() { flags.intersection(CloneFlags::CLONE_NEWNS) } else { flags };
     unshare(rest).at(|| "cannot make namespaces".to_owned())?;
     root::enter(&request, users.as_ref())?;
+    // The disks of its volumes are opened by now.
+    device_rules::guard(&cgroup, &linux.resources.devices)?;
     sethostname(&request.config.hostname).at(|| "cannot set the host name".to_owned())?;
     if flags.contains(CloneFlags::CLONE_NEWNET)
         && let Some(index) = netlink::index_of("lo")
