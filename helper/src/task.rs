@@ -302,6 +302,9 @@ requests! {
     VolumeRequest:
     /// Look for the sources that are paths, and make those that are missing and may be made, for this user and group.
     "prepare" => Prepare { uid: u32, gid: u32, volumes: Vec<Volume> },
+    /// Check and mount the disks of these, at no place, and keep them so until descriptor 3 is at its end. The answer has the
+    /// words of a [`FoundDisk`](kelson_spec::service::FoundDisk) for each.
+    "hold" => Hold { volumes: Vec<Volume> },
     /// Make the folder of a plugin, whose mounts its containers share, and remove a socket of this name on which nobody listens.
     "plugin" => Plugin { folder: PathBuf, socket: String },
     /// Whether so much of a volume is free, where the process sees it at this path.
@@ -416,7 +419,8 @@ mod tests {
         let plugin = VolumeRequest::Plugin { folder: "/run/a b".into(), socket: "csi.sock".to_owned() };
         let at_least = Share::Percent(5);
         let free = VolumeRequest::Free { volume: "data".to_owned(), pid: 7, target: "/a b".into(), at_least };
-        for request in [VolumeRequest::Prepare { uid: 1000, gid: 1001, volumes }, plugin, free] {
+        let hold = VolumeRequest::Hold { volumes: volumes.clone() };
+        for request in [VolumeRequest::Prepare { uid: 1000, gid: 1001, volumes }, hold, plugin, free] {
             let Request::Volumes { words } = request.whole() else { panic!("{request:?}") };
             assert_eq!(VolumeRequest::from_arguments(&words), Ok(request));
         }

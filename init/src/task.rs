@@ -11,7 +11,8 @@ use std::time::Duration;
 use kelson_helper::answer::Frames;
 pub use kelson_helper::task::Request;
 use kelson_helper::task::{ANSWER_MAX, read_answer};
-use kelson_helper::{Launched, Launcher, Start};
+use kelson_helper::{CONTROL, Launched, Launcher, Start};
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 
 /// Why a task did not do what it was asked for.
 #[derive(Debug, thiserror::Error)]
@@ -88,11 +89,54 @@ impl Started {
     /// # Errors
     /// When it failed.
     pub async fn answer(&mut self) -> Result<String, TaskError> {
-        let answer = self.frames.next().await.ok().and_then(|answer| read_answer(&answer));
+        let answer = self.first().await;
         // Its end: from then on it holds no disk.
         let _ = self.frames.next().await;
+        answer
+    }
+
+    async fn first(&mut self) -> Result<String, TaskError> {
+        let answer = self.frames.next().await.ok().and_then(|answer| read_answer(&answer));
         answer.ok_or(TaskError::Vanished(self.verb))?.map_err(TaskError::Failed)
     }
+}
+
+/// A process that has answered, and keeps what it has made until this is dropped.
+pub struct Held {
+    started: Started,
+    control: OwnedFd,
+}
+
+impl Held {
+    /// Lets go of it, and waits for the end of the process.
+    ///
+    /// # Errors
+    /// When that takes longer than `deadline`. The process is left behind.
+    pub async fn release(mut self, deadline: Duration) -> Result<(), TaskError> {
+        drop(self.control);
+        let ended = tokio::time::timeout(deadline, self.started.frames.next()).await;
+        ended.map(drop).map_err(|_| TaskError::Late { verb: self.started.verb, deadline })
+    }
+}
+
+/// Has a process do what `request` says, and keep it. Returns what it did, as a text.
+///
+/// # Errors
+/// As [`run`].
+pub async fn hold(
+    launcher: &dyn Launcher,
+    request: &Request,
+    deadline: Duration,
+) -> Result<(String, Held), TaskError> {
+    let work = async {
+        let flags = SockFlag::SOCK_CLOEXEC;
+        let pair = socketpair(AddressFamily::Unix, SockType::Stream, None, flags);
+        let (control, theirs) = pair.map_err(|errno| TaskError::Start(errno.into()))?;
+        let mut started = Started::new(launcher, request, vec![(CONTROL, theirs)]).await?;
+        Ok((started.first().await?, Held { started, control }))
+    };
+    let late = TaskError::Late { verb: request.verb(), deadline };
+    tokio::time::timeout(deadline, work).await.unwrap_or(Err(late))
 }
 
 #[cfg(test)]
@@ -156,5 +200,17 @@ mod tests {
         assert_eq!(gone.to_string(), "kelson-task stat ended without an answer");
         let late = run(&launcher, &Request::Stat { path: "/c".into() }, second).await.unwrap_err();
         assert_eq!(late.to_string(), "kelson-task stat did not answer within 1 s and is left behind");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_held_is_let_go_before_its_deadline_or_left_behind() {
+        let second = Duration::from_secs(1);
+        let answers = Scripted::new(|_| Some("done ext4 /dev/vdb"));
+        let (text, held) = hold(&answers, &Request::Sync, second).await.unwrap();
+        assert_eq!(text, "ext4 /dev/vdb");
+        held.release(second).await.unwrap();
+        let silent = Scripted::new(|_| None);
+        let late = hold(&silent, &Request::Sync, second).await.err().unwrap();
+        assert_eq!(late.to_string(), "kelson-task sync did not answer within 1 s and is left behind");
     }
 }

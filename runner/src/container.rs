@@ -3,7 +3,7 @@
 mod capabilities;
 mod devices;
 mod limits;
-mod mounts;
+pub(crate) mod mounts;
 pub mod oci;
 pub(crate) mod spec;
 

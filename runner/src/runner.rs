@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kelson_spec::service::ExitMatch;
+use kelson_spec::service::{ExitMatch, Volume};
 
 use crate::deaf::Deaf;
 use crate::spawn::{SpawnError, errno_text};
@@ -161,6 +161,8 @@ pub struct RunContext {
     /// The standard input that the spec asks for, opened for this run.
     pub input: Option<OwnedFd>,
     pub namespaces: Namespaces,
+    /// Those of the spec's volumes whose disks were looked for, with what was found.
+    pub found: Vec<Volume>,
 }
 
 impl RunContext {
@@ -178,6 +180,7 @@ impl RunContext {
             sockets: Vec::new(),
             input: None,
             namespaces: Namespaces::default(),
+            found: Vec::new(),
         }
     }
 }

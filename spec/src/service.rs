@@ -9,6 +9,7 @@ mod checks;
 mod confinement;
 pub mod csi;
 mod directories;
+mod disk_source;
 mod ending;
 mod facts;
 mod hooks;
@@ -37,6 +38,7 @@ pub use confinement::{
 };
 pub use csi::{Access, Attachment, CsiPlugin, CsiSource, PluginKind, Usage};
 pub use directories::{Directories, Directory, DirectoryKind, Preserve, is_path as is_directory};
+pub use disk_source::{DiskSource, FoundDisk};
 pub use ending::{ExitMatch, OnExit, StopMode, StopSpec};
 pub use facts::Fact;
 pub use hooks::{Hook, Hooks, Reload, Resumed};

@@ -17,6 +17,7 @@ mod devlog;
 mod dhcp;
 mod dhcp6;
 mod directories;
+mod disk_volumes;
 mod door;
 mod environment;
 mod events;

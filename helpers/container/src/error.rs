@@ -26,6 +26,16 @@ pub enum ContainerError {
     Execute { path: String, errno: Errno },
 }
 
+impl ContainerError {
+    /// What the kernel says, if it was a call that failed.
+    pub fn errno(&self) -> Option<Errno> {
+        match self {
+            ContainerError::Call { errno, .. } => Some(*errno),
+            _ => None,
+        }
+    }
+}
+
 /// Names what was done.
 pub trait At<T> {
     fn at(self, what: impl FnOnce() -> String) -> Result<T, ContainerError>;

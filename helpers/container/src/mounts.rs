@@ -30,6 +30,7 @@ impl<'a> Wanted<'a> {
     /// `bind`: the words that are not those of every mount are mistakes.
     pub fn read(mount: &'a Mount) -> Result<Wanted<'a>, ContainerError> {
         let is_bind = mount.kind == "bind";
+        let is_disk = !is_bind && Path::new(&mount.source).starts_with("/dev");
         let mut wanted = Wanted::default();
         for option in &mount.options {
             let change = &mut wanted.change;
@@ -41,7 +42,13 @@ impl<'a> Wanted<'a> {
             // How a file's times are kept is one of several, so all of them are cleared.
             let times = libc::MOUNT_ATTR__ATIME;
             match option.as_str() {
-                "ro" => turn(libc::MOUNT_ATTR_RDONLY, 0),
+                "ro" => {
+                    turn(libc::MOUNT_ATTR_RDONLY, 0);
+                    if is_disk {
+                        wanted.own.push(("ro", None));
+                    }
+                }
+                "rro" => turn(libc::MOUNT_ATTR_RDONLY, 0),
                 "rw" => turn(0, libc::MOUNT_ATTR_RDONLY),
                 "nosuid" => turn(libc::MOUNT_ATTR_NOSUID, 0),
                 "suid" => turn(0, libc::MOUNT_ATTR_NOSUID),
@@ -57,7 +64,7 @@ impl<'a> Wanted<'a> {
                 "relatime" => time(change, times, libc::MOUNT_ATTR_RELATIME),
                 "bind" if is_bind => {}
                 "rbind" if is_bind => wanted.is_recursive = true,
-                "idmap" if is_bind => wanted.maps = Some(false),
+                "idmap" if is_bind || is_disk => wanted.maps = Some(false),
                 "ridmap" if is_bind => wanted.maps = Some(true),
                 "private" | "rprivate" => change.propagation = libc::MS_PRIVATE,
                 "slave" | "rslave" => change.propagation = libc::MS_SLAVE,
@@ -133,6 +140,9 @@ fn make_for(mount: &Mount, users: Option<&Users>) -> Result<(OwnedFd, bool), Con
                 _ => &[],
             };
             give(mounted.as_fd(), made, users).at(what)?;
+            if let Some(is_recursive) = wanted.maps {
+                users.map(mounted.as_fd(), is_recursive, Path::new(&mount.source))?;
+            }
         }
         if wanted.change.propagation != 0 {
             let propagation = Change { propagation: wanted.change.propagation, ..Change::default() };

@@ -83,7 +83,7 @@ impl<'c, F: Format> Draft<'c, F> {
         }
         // The last one counts.
         self.container.mounts.retain(|known| known.target != target);
-        self.container.mounts.push(ContainerMount { source, target, options });
+        self.container.mounts.push(ContainerMount { source, target, options, ..ContainerMount::default() });
         Outcome::as_table()
     }
 

@@ -21,6 +21,7 @@ mod format;
 mod free_space;
 mod growth;
 mod hand_over;
+mod held_disks;
 mod holders;
 mod identity;
 mod input;
@@ -63,6 +64,7 @@ use kelson_helper::CONTROL;
 use kelson_helper::answer::frame;
 use kelson_helper::task::{NAME, Request, WATCH_PATHS, write_answer};
 use kelson_spec::features::{Feature, MissingFeature, OWN};
+use kelson_spec::service::Volume;
 use nix::errno::Errno;
 use nix::mount::{MntFlags, umount2};
 
@@ -74,11 +76,37 @@ pub fn main(arguments: &[OsString]) -> u8 {
     if arguments == [OsString::from(WATCH_PATHS)] {
         return watch_paths();
     }
-    let result = Request::from_arguments(arguments).and_then(|request| perform(&request));
+    let request = Request::from_arguments(arguments);
+    if let Ok(Request::Volumes { words }) = &request
+        && let Some(volumes) = held_disks::asked(words)
+    {
+        return hold(&volumes);
+    }
+    answer(&request.and_then(|request| perform(&request)))
+}
+
+fn answer(result: &Result<String, String>) -> u8 {
     // The process that asked may have given up; there is nobody else to report to.
-    let _ = std::io::stdout().write_all(&frame(&write_answer(&result)));
+    let _ = std::io::stdout().write_all(&frame(&write_answer(result)));
     let _ = std::io::stdout().flush();
     result.is_err().into()
+}
+
+/// Mounts disks, and keeps them mounted for as long as PID 1 wants it.
+fn hold(volumes: &[Volume]) -> u8 {
+    let mut control = File::from(control());
+    let (result, held) = match held_disks::mount(volumes) {
+        Ok((text, held)) => (Ok(text), held),
+        Err(text) => (Err(text), Vec::new()),
+    };
+    let status = answer(&result);
+    if status == 0 {
+        // PID 1 writes nothing: this is at its end when it lets go, or is another program.
+        let _ = control.read(&mut [0]);
+    }
+    // Before the end of the output, which says that they are free.
+    drop(held);
+    status
 }
 
 /// The one call that lasts: the helper of path conditions, which may hang on a disk in PID 1's stead.

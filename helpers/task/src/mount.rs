@@ -88,7 +88,7 @@ fn is_mounted(device: &str, target: &Path) -> bool {
     mountinfo::topmost(&mounts, target).is_some_and(|mount| mount.source == device)
 }
 
-fn hint(errno: Errno, fs_type: &str) -> String {
+pub(crate) fn hint(errno: Errno, fs_type: &str) -> String {
     match errno {
         Errno::ENODEV => format!(" (the kernel knows no file system \"{fs_type}\"; is its module named?)"),
         Errno::EINVAL => format!(" (not a {fs_type} file system, or an option that it does not know)"),

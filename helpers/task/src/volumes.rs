@@ -28,6 +28,7 @@ pub fn perform(words: &[OsString]) -> Result<String, String> {
         VolumeRequest::Free { volume, pid, target, at_least } => {
             return free_space::check(&volume, pid, &target, at_least);
         }
+        VolumeRequest::Hold { .. } => return Err("disks are held by a process of their own".to_owned()),
     };
     let failures: Vec<String> =
         volumes.iter().filter_map(|volume| prepare(volume, (uid, gid)).err()).collect();

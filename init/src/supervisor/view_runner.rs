@@ -14,7 +14,7 @@ use kelson_services::health::{OwnCheck, Probe};
 use kelson_services::service_runner::host_context::{RunnerFactory, RunningProcess};
 use kelson_services::volumes::Volumes;
 use kelson_spec::ServiceSpec;
-use kelson_spec::service::{OwnNamespaces, SocketSpec, VolumeProbe};
+use kelson_spec::service::{OwnNamespaces, SocketSpec, Volume, VolumeProbe};
 
 use super::claim_runner::with_claims;
 use super::directory_runner::with_directories;
@@ -134,10 +134,13 @@ struct OwnView {
 }
 
 impl OwnView {
-    async fn prepare(&self) -> Result<Namespaces, RunnerError> {
+    async fn prepare(&self, found: &[Volume]) -> Result<Namespaces, RunnerError> {
         let made = [self.has_view, self.own.network, self.own.users, self.has_devices];
         let count = made.iter().filter(|is_made| **is_made).count();
-        let request = Request::MakeNamespaces { rules: self.rules.clone() };
+        let mut rules = self.rules.clone();
+        // What is found on disks belongs to whom the disk says.
+        rules.extend(found.iter().map(|volume| volume.to_rule((0, 0))));
+        let request = Request::MakeNamespaces { rules };
         let made = ask_for(&self.tasks, &request, count, "namespaces").await?;
         let mut made = made.into_iter().map(Arc::new);
         let mut next = |is_made: bool| is_made.then(|| made.next()).flatten();
@@ -156,7 +159,7 @@ impl Provision for OwnView {
     ) -> Result<(), RunnerError> {
         let made = match self.made.take().filter(|_| is_made) {
             Some(made) => made,
-            None => self.prepare().await?,
+            None => self.prepare(&context.found).await?,
         };
         context.namespaces = made.clone();
         self.made = Some(made);

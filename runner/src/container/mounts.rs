@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use kelson_spec::features::{Feature, OWN};
 use kelson_spec::secrets::IN_CONTAINER;
-use kelson_spec::service::{ContainerMount, ContainerNetwork, ContainerSpec, CsiPlugin, ServiceSpec};
+use kelson_spec::service::{ContainerMount, ContainerNetwork, ContainerSpec, CsiPlugin, ServiceSpec, Volume};
 use kelson_sys::ordered;
 
 use super::oci::Mount;
@@ -107,18 +107,23 @@ pub(crate) fn mounts(container: &ContainerSpec, delegated: bool, host: OfHost<'_
 }
 
 /// A container with its service's volumes among its mounts, those that lie below others after them, and the folder of the
-/// plugin that it is. What is new in the volumes belongs to this user and group of the container.
+/// plugin that it is. What is new in the volumes belongs to this user and group of the container; `found` are those whose disks
+/// were looked for.
 pub(crate) fn with_volumes<'c>(
     container: &'c ContainerSpec,
     service: &ServiceSpec,
     owner: (u32, u32),
+    found: &[Volume],
 ) -> Cow<'c, ContainerSpec> {
     let (volumes, plugin) = (&service.volumes, &service.provides);
     if const { !OWN.has(Feature::Volumes) } || (volumes.is_empty() && plugin.is_none()) {
         return Cow::Borrowed(container);
     }
     let mut container = container.clone();
-    container.mounts.extend(volumes.iter().map(|volume| volume.mount(owner)));
+    container.mounts.extend(volumes.iter().map(|volume| {
+        let found = found.iter().find(|found| found.name == volume.name);
+        found.unwrap_or(volume).mount(owner)
+    }));
     container.mounts.extend(plugin.iter().map(CsiPlugin::mount));
     ordered::sort_by_key(&mut container.mounts, |mount| mount.target.clone());
     Cow::Owned(container)
@@ -142,13 +147,18 @@ pub(crate) fn propagation(container: &ContainerSpec) -> Option<&'static str> {
 pub fn listed_mount(listed: &ContainerMount, mapped: bool) -> Mount {
     let mut options = listed.options.clone();
     let has = |options: &[String], any: &[&str]| options.iter().any(|option| any.contains(&option.as_str()));
-    let kind = if listed.is_tmpfs() {
+    let kind = if !listed.fs_type.is_empty() {
+        if mapped {
+            options.push(String::from("idmap"));
+        }
+        Cow::Owned(listed.fs_type.clone())
+    } else if listed.is_tmpfs() {
         for safe in [["nosuid", "suid"], ["nodev", "dev"]] {
             if !has(&options, &safe) {
                 options.extend(safe.first().map(|option| (*option).to_owned()));
             }
         }
-        "tmpfs"
+        "tmpfs".into()
     } else {
         if !has(&options, &["bind", "rbind"]) {
             options.insert(0, String::from("bind"));
@@ -162,25 +172,49 @@ pub fn listed_mount(listed: &ContainerMount, mapped: bool) -> Mount {
             // Of the mounts below it, too.
             options.push(String::from(if has(&options, &["rbind"]) { "ridmap" } else { "idmap" }));
         }
-        "bind"
+        "bind".into()
     };
     Mount {
         destination: listed.target.to_string_lossy().into_owned(),
-        kind: kind.into(),
+        kind,
         source: listed.source.to_string_lossy().into_owned(),
         options,
     }
 }
 
+/// The options of a mount, and not of a file system.
+const OF_MOUNTS: [&str; 7] =
+    ["nosuid", "nodev", "noexec", "noatime", "nodiratime", "relatime", "strictatime"];
+
+/// Mounts as runc makes them. It makes a file system read-only, and not its mount alone, so that mount is changed by a
+/// further one.
+pub(crate) fn for_runc(mounts: Vec<Mount>) -> Vec<Mount> {
+    let mut all = Vec::with_capacity(mounts.len());
+    for mut mount in mounts {
+        let count = mount.options.len();
+        mount.options.retain(|option| option != ContainerMount::READ_ONLY);
+        let is_read_only = mount.options.len() < count;
+        let mut change = mount.clone();
+        all.push(mount);
+        if is_read_only {
+            change.options.retain(|option| OF_MOUNTS.contains(&option.as_str()));
+            change.options.extend(["bind", "remount", "ro"].map(str::to_owned));
+            // The kernel looks at the target alone, but runc looks for the source.
+            all.push(Mount { kind: "bind".into(), source: "/".to_owned(), ..change });
+        }
+    }
+    all
+}
+
 #[cfg(test)]
 mod tests {
-    use kelson_spec::service::{TmpfsSource, Volume, VolumeSource};
+    use kelson_spec::service::{TmpfsSource, VolumeSource};
 
     use super::*;
 
     fn entry(source: &str, options: &[&str]) -> ContainerMount {
         let options = options.iter().map(|option| (*option).to_owned()).collect();
-        ContainerMount { source: source.into(), target: "/t".into(), options }
+        ContainerMount { source: source.into(), target: "/t".into(), options, ..ContainerMount::default() }
     }
 
     #[test]
@@ -199,17 +233,32 @@ mod tests {
     }
 
     #[test]
+    fn runc_makes_the_mount_of_a_disk_read_only_by_a_further_one() {
+        let disk =
+            ContainerMount { fs_type: "ext4".to_owned(), ..entry("/dev/vdb", &["rro", "acl", "noexec"]) };
+        let mapped = listed_mount(&disk, true);
+        assert_eq!((&*mapped.kind, mapped.options[3].as_str()), ("ext4", "idmap"));
+        let other = listed_mount(&entry("/a", &["ro"]), false);
+        let made = for_runc(vec![listed_mount(&disk, false), other.clone()]);
+        let found: Vec<_> = made.iter().map(|mount| (&*mount.kind, mount.options.join(","))).collect();
+        let expected =
+            [("ext4", "acl,noexec"), ("bind", "noexec,bind,remount,ro"), ("bind", "bind,ro,rprivate")];
+        assert_eq!(found, expected.map(|(kind, options)| (kind, options.to_owned())));
+        assert!(made.iter().all(|mount| mount.destination == "/t"));
+    }
+
+    #[test]
     fn volumes_are_mounts_after_those_above_them() {
         let mut container = ContainerSpec::new("x");
         container.mounts =
             ["/b/c", "/a"].map(|target| ContainerMount { target: target.into(), ..entry("/s", &[]) }).into();
         let at = |target: &str, source| Volume { source, target: target.into(), ..Volume::default() };
         let mut service = ServiceSpec::process("web", ["/web"]);
-        assert!(matches!(with_volumes(&container, &service, (0, 0)), Cow::Borrowed(_)));
+        assert!(matches!(with_volumes(&container, &service, (0, 0), &[]), Cow::Borrowed(_)));
         service.volumes =
             vec![at("/a/b", VolumeSource::default()), at("/b", VolumeSource::Tmpfs(TmpfsSource::default()))];
         service.provides = Some(CsiPlugin { id: "nfs".to_owned(), ..CsiPlugin::default() });
-        let all = with_volumes(&container, &service, (7, 8));
+        let all = with_volumes(&container, &service, (7, 8), &[]);
         let targets: Vec<&str> = all.mounts.iter().filter_map(|mount| mount.target.to_str()).collect();
         assert_eq!(targets, ["/a", "/a/b", "/b", "/b/c", "/csi"]);
         assert_eq!(all.mounts[2].options, ["mode=0755", "uid=7", "gid=8"]);

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use kelson_spec::service::{Attributes, ContainerNetwork, ContainerSpec, Seccomp};
+use kelson_spec::service::{Attributes, ContainerNetwork, ContainerSpec, Seccomp, Volume};
 use kelson_spec::{ServiceSpec, container_network, secrets};
 use nix::unistd::{Gid, Uid, chown};
 
@@ -66,6 +66,8 @@ pub(crate) struct Run {
     /// Instead of what the service file and the image say.
     pub(crate) command: Option<Vec<String>>,
     pub(crate) environment: Vec<(String, String)>,
+    /// As those of the [`RunContext`].
+    pub(crate) found: Vec<Volume>,
 }
 
 impl Run {
@@ -79,14 +81,15 @@ impl Run {
         service: &ServiceSpec,
         (uid, gid): (u32, u32),
     ) -> Result<(Run, OwnedFd, OwnedFd), RunnerError> {
-        let RunContext { run: number, command, environment, stdout, stderr, descriptors, .. } = context;
+        let RunContext { run: number, command, environment, stdout, stderr, descriptors, found, .. } =
+            context;
         if !descriptors.is_empty() {
             return Err(RunnerError::new(format!(
                 "a container takes no descriptors; write readiness: notify for service {}",
                 service.name
             )));
         }
-        let run = Run { number, command, environment };
+        let run = Run { number, command, environment, found };
         if let Some(socket) = run.notify_socket() {
             let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
             chown(socket, Some(uid), Some(gid)).map_err(|errno| {
@@ -135,7 +138,7 @@ pub(crate) fn spec(
     host: &Host,
     run: &Run,
 ) -> Result<Spec, RunnerError> {
-    let container = &*mounts::with_volumes(container(service)?, service, (image.uid, image.gid));
+    let container = &*mounts::with_volumes(container(service)?, service, (image.uid, image.gid), &run.found);
     let hostname = container.hostname.clone().unwrap_or_else(|| match container.network {
         ContainerNetwork::Host if !host.hostname.is_empty() => host.hostname.clone(),
         _ => service.name.clone(),

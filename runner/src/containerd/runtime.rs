@@ -6,6 +6,7 @@ use kelson_spec::ServiceSpec;
 use prost::Message;
 use prost_types::Any;
 
+use crate::container::mounts::for_runc;
 use crate::container::spec::{self, Host, Run};
 use crate::images::ImageConfig;
 use crate::runner::RunnerError;
@@ -51,7 +52,11 @@ pub(super) fn packed(
     host: &Host,
     run: &Run,
 ) -> Result<Any, RunnerError> {
-    let value = serde_json::to_vec(&spec::spec(service, image, host, run)?)
+    let mut made = spec::spec(service, image, host, run)?;
+    if !run.found.is_empty() {
+        made.mounts = for_runc(made.mounts);
+    }
+    let value = serde_json::to_vec(&made)
         .map_err(|error| RunnerError::new(format!("cannot write the container's specification: {error}")))?;
     Ok(Any { type_url: SPEC.to_owned(), value })
 }

@@ -163,6 +163,7 @@ impl Host {
                 source: "/usr/bin/busybox".into(),
                 target: target.into(),
                 options: vec!["ro".into()],
+                ..ContainerMount::default()
             })
             .to_vec();
         let mut spec = ServiceSpec::process(name, ["x"]);

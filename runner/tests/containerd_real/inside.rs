@@ -144,6 +144,7 @@ fn the_specification_holds_inside() {
                 source: "tmpfs".into(),
                 target: "/mem".into(),
                 options: vec!["size=1048576".into()],
+                ..ContainerMount::default()
             });
             container.devices = vec![ContainerDevice {
                 source: "/dev/null".into(),

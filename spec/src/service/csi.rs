@@ -49,6 +49,7 @@ impl CsiPlugin {
             source: plugin_folder(&self.id),
             target: self.mount_dir.clone(),
             options: vec!["rbind".to_owned(), "rshared".to_owned()],
+            fs_type: String::new(),
         }
     }
 }

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::ServiceSpec;
 use super::confinement::ViewRule;
 use super::csi::CsiSource;
+use super::disk_source::DiskSource;
 use super::workload::{ContainerMount, Workload};
 use crate::features::{Feature, OWN};
 
@@ -31,6 +32,8 @@ pub enum VolumeSource {
     Tmpfs(TmpfsSource),
     /// A volume of a plugin.
     Csi(CsiSource),
+    /// The file system of a disk.
+    Disk(DiskSource),
 }
 
 impl VolumeSource {
@@ -38,7 +41,7 @@ impl VolumeSource {
     pub fn path(&self) -> Option<&PathSource> {
         match self {
             VolumeSource::Path(source) => Some(source),
-            VolumeSource::Tmpfs(_) | VolumeSource::Csi(_) => None,
+            _ => None,
         }
     }
 
@@ -47,7 +50,7 @@ impl VolumeSource {
         match self {
             VolumeSource::Path(source) => Some(&source.path),
             VolumeSource::Csi(source) => Some(&source.published),
-            VolumeSource::Tmpfs(_) => None,
+            VolumeSource::Tmpfs(_) | VolumeSource::Disk(_) => None,
         }
     }
 
@@ -55,7 +58,15 @@ impl VolumeSource {
     pub fn csi(&self) -> Option<&CsiSource> {
         match self {
             VolumeSource::Csi(source) => Some(source),
-            VolumeSource::Path(_) | VolumeSource::Tmpfs(_) => None,
+            _ => None,
+        }
+    }
+
+    /// It, if it is a disk.
+    pub fn disk(&self) -> Option<&DiskSource> {
+        match self {
+            VolumeSource::Disk(source) => Some(source),
+            _ => None,
         }
     }
 }
@@ -112,11 +123,18 @@ impl Volume {
 
     /// As a mount of a container. What is new belongs to this user and group, as the container counts them.
     pub fn mount(&self, (uid, gid): (u32, u32)) -> ContainerMount {
-        let mut options = self.options.clone();
+        let mut mount = ContainerMount {
+            target: self.target.clone(),
+            options: self.options.clone(),
+            ..ContainerMount::default()
+        };
+        let options = &mut mount.options;
         if self.read_only {
-            options.push("ro".to_owned());
+            // Others may write to the disk.
+            let word = if self.source.disk().is_some() { ContainerMount::READ_ONLY } else { "ro" };
+            options.push(word.to_owned());
         }
-        let source = match &self.source {
+        mount.source = match &self.source {
             VolumeSource::Path(source) => source.path.clone(),
             VolumeSource::Csi(source) => source.published.clone(),
             VolumeSource::Tmpfs(TmpfsSource { size, mode }) => {
@@ -124,8 +142,18 @@ impl Volume {
                 options.extend(size.map(|size| format!("size={size}")));
                 ContainerMount::TMPFS.into()
             }
+            VolumeSource::Disk(source) => {
+                options.extend(source.options.iter().cloned());
+                mount.fs_type.clone_from(&source.fs_type);
+                PathBuf::from(&source.device)
+            }
         };
-        ContainerMount { source, target: self.target.clone(), options }
+        mount
+    }
+
+    /// As a rule of the view of a process. What is new in it belongs to this user and group.
+    pub fn to_rule(&self, (uid, gid): (u32, u32)) -> String {
+        ViewRule::Volume.to_word(&format!("{uid}:{gid}:{}", self.to_word()))
     }
 
     /// As one word of a command line, for the helper that prepares it.
@@ -161,14 +189,14 @@ impl ServiceSpec {
     pub fn namespace_rules(&self) -> Vec<String> {
         let mut rules = self.security.namespace_rules(&self.directories, self.user.as_ref());
         let (uid, gid) = self.user.as_ref().map_or((0, 0), |user| (user.uid, user.gid));
-        let word = |volume: &Volume| ViewRule::Volume.to_word(&format!("{uid}:{gid}:{}", volume.to_word()));
-        rules.extend(self.own_volumes().iter().map(word));
+        rules.extend(self.own_volumes().iter().map(|volume| volume.to_rule((uid, gid))));
         rules
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::FoundDisk;
     use super::*;
 
     fn volume(source: VolumeSource) -> Volume {
@@ -183,6 +211,10 @@ mod tests {
         for volume in [
             Volume { read_only: true, options, ..volume(path) },
             volume(VolumeSource::Tmpfs(TmpfsSource { size: Some(1 << 20), mode: 0o700 })),
+            volume(VolumeSource::Disk(DiskSource {
+                device: "LABEL=a b".to_owned(),
+                ..DiskSource::default()
+            })),
         ] {
             assert_eq!(Volume::from_word(&volume.to_word()), Some(volume));
         }
@@ -198,6 +230,12 @@ mod tests {
         let path = VolumeSource::Path(PathSource { path: "/srv".into(), create: None });
         let mount = Volume { read_only: true, ..volume(path) }.mount((7, 8));
         assert_eq!((mount.source.to_str(), mount.options), (Some("/srv"), vec!["ro".to_owned()]));
+        let options = vec!["acl".to_owned()];
+        let mut disk = DiskSource { device: "LABEL=A".to_owned(), options, ..DiskSource::default() };
+        disk.found(FoundDisk { device: "/dev/vdb".into(), fs_type: "ext4".to_owned() });
+        let mount = Volume { read_only: true, ..volume(VolumeSource::Disk(disk)) }.mount((7, 8));
+        assert_eq!((mount.source.to_str(), mount.fs_type.as_str()), (Some("/dev/vdb"), "ext4"));
+        assert_eq!(mount.options, ["rro", "acl"]);
     }
 
     #[test]

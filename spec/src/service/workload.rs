@@ -137,19 +137,24 @@ pub enum ContainerNetwork {
     Bridge,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct ContainerMount {
-    /// A path of the host, or [`Self::TMPFS`].
+    /// A path of the host, [`Self::TMPFS`], or what a file system of `fs_type` is on.
     pub source: PathBuf,
     pub target: PathBuf,
     /// Words that were checked, as a runtime takes them; a size is in bytes.
     #[serde(default)]
     pub options: Vec<String>,
+    /// The type of a file system. Empty: that of memory, or the path is bound.
+    #[serde(default)]
+    pub fs_type: String,
 }
 
 impl ContainerMount {
     /// In place of a path: a file system in memory.
     pub const TMPFS: &'static str = "tmpfs";
+    /// The option that makes this mount read-only, and not the file system: others may write to it.
+    pub const READ_ONLY: &'static str = "rro";
 
     pub fn is_tmpfs(&self) -> bool {
         self.source.as_os_str() == Self::TMPFS

@@ -3,6 +3,8 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 
+use kelson_tests::LoopDisk;
+
 use super::{host, runtime, test_image};
 
 all!(a_container_sees_its_volumes_and_what_is_new_is_its_users);
@@ -39,4 +41,46 @@ fn a_container_sees_its_volumes_and_what_is_new_is_its_users() {
     assert_eq!(fs::read_dir(source.join("cache")).expect("a folder").count(), 0);
     assert!(source.join("kept").exists());
     host.poweroff();
+}
+
+all!(containers_share_a_disk_and_it_is_free_with_the_last_of_them);
+
+fn containers_share_a_disk_and_it_is_free_with_the_last_of_them() {
+    let (key, disk) = (runtime(), LoopDisk::unclean("kelson-image"));
+    let container = |steps: &str, options: &str, volume: &str| {
+        let device = disk.device().display();
+        let source = format!("{{disk: {{device: {device}, options: [{options}]}}}}");
+        format!(
+            "container: {{{key}image: 'test:1', command: [/program, {steps}, print=end, serve]}}\n\
+             volumes: [{{name: data, source: {source}, target: /data{volume}}}]\nrestart: {{policy: once}}\n"
+        )
+    };
+    let manual = |file: &str| format!("{file}start: manual\n");
+    let reads = "'list=/data', 'try=/data/kept', cat=/proc/self/mountinfo";
+    let mut host = host(&[test_image()])
+        .service("writer", &container("'touch=/data/kept'", "nobarrier", ", options: [noexec]"))
+        .service("reader", &manual(&container(reads, "", ", readOnly: true, options: [nosuid]")))
+        .service("wrong", &manual(&container("print=no", "sparkle", "")))
+        .up(&["writer"]);
+    host.wait_log("writer", "end");
+    host.ctl(&["start", "reader", "--wait"]).ok();
+    let log = host.wait_log("reader", "end");
+    assert!(log.contains("kept") && log.contains("Read-only file system"), "{log}");
+    let mount = log.lines().find(|line| line.contains(" /data ")).expect("its mount").to_owned();
+    assert!(mount.contains(" ro,nosuid") && mount.contains(" - ext4 "), "{mount}");
+    host.ctl(&["stop", "writer", "--wait"]).ok();
+    assert!(!disk.is_free());
+    host.ctl(&["stop", "reader", "--wait"]).ok();
+    assert!(disk.is_free() && disk.is_clean());
+    host.ctl(&["start", "wrong"]);
+    let failed = host.wait_state("wrong", "failed");
+    assert!(
+        failed.message.contains("volume data: ") && failed.message.contains("\"sparkle\""),
+        "{}",
+        failed.message
+    );
+    host.ctl(&["start", "writer", "--wait"]).ok();
+    host.crash(|| host.signal(libc::SIGSEGV));
+    host.poweroff();
+    assert!(disk.is_free() && disk.is_clean());
 }

@@ -40,7 +40,7 @@ impl Reading {
             let spec = &mut decoded.spec;
             let sources = spec.volumes.iter_mut().filter_map(|volume| match &mut volume.source {
                 VolumeSource::Csi(source) => Some((&volume.name, source)),
-                VolumeSource::Path(_) | VolumeSource::Tmpfs(_) => None,
+                _ => None,
             });
             for ((name, source), at) in sources.zip(places) {
                 match self.plugin_of(&source.volume, config, &providers) {

@@ -117,9 +117,8 @@ fn mount() -> Mapping<ContainerMount> {
         let of_tmpfs = form("option of a tmpfs", "^(size|mode|uid|gid|nr_inodes)=.", "size=64Mi");
         Kind::List(Box::new(Kind::Either(vec![words, Kind::Form(of_tmpfs)])), 0..=usize::MAX)
     };
-    let initial = || ContainerMount { source: PathBuf::new(), target: PathBuf::new(), options: Vec::new() };
     keys! {
-        Mapping::new("container-mount", initial);
+        Mapping::new("container-mount", ContainerMount::default);
         needed "source" source = source, "source: PATH",
             "a path of the host, or `tmpfs` for a file system in memory";
         needed "target" target = path().read_by(|d, node| d.place_within(node)), "target: PATH",

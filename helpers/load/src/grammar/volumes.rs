@@ -5,13 +5,15 @@ use std::path::{Component, Path, PathBuf};
 use super::at::At;
 use super::codec::Codec;
 use super::mapping::{Mapping, keys};
+use super::mount::disk;
 use super::sockets::owner;
-use super::values::{boolean, choice, four_octal, name, path, size};
+use super::values::{any_word, boolean, choice, duration, four_octal, name, path, size};
 use super::volume_file::mount_flags;
 use crate::decode::Decoder;
 use crate::tree::Node;
 use kelson_spec::service::{
-    Access, Attachment, CsiSource, NewFolder, PathSource, TmpfsSource, Usage, Volume, VolumeSource,
+    Access, Attachment, CsiSource, DiskSource, NewFolder, PathSource, TmpfsSource, Usage, Volume,
+    VolumeSource,
 };
 
 /// All bits of permissions: chmod(2).
@@ -100,13 +102,17 @@ fn source() -> Mapping<VolumeSource> {
     let tmpfs_at = At::new(
         |source: &VolumeSource| match source {
             VolumeSource::Tmpfs(source) => Some(source.clone()),
-            VolumeSource::Path(_) | VolumeSource::Csi(_) => None,
+            _ => None,
         },
         |source, tmpfs| *source = VolumeSource::Tmpfs(tmpfs),
     );
     let csi_at = At::new(
         |source: &VolumeSource| source.csi().map(|source| source.volume.clone()),
         |source, volume| *source = VolumeSource::Csi(CsiSource { volume, ..CsiSource::default() }),
+    );
+    let disk_at = At::new(
+        |source: &VolumeSource| source.disk().cloned(),
+        |source, disk| *source = VolumeSource::Disk(disk),
     );
     let volume = name().around(|d, node, inner| {
         let name = inner(d, node)?;
@@ -121,15 +127,18 @@ fn source() -> Mapping<VolumeSource> {
             "a file system in memory, empty at each start";
         alternative "csi" (csi_at) = volume,
             "a volume of a [plugin](#provides): the name of its [file](volume-file.md)";
+        alternative "disk" (disk_at) = Mapping::codec(disk_source),
+            "the file system of a disk";
         means "create" (create_at) = Mapping::codec(new_folder).optional(), "it has to be there",
             "`{}`: a folder is made at `path` where nothing is";
     }
-    .one_of(&["path", "tmpfs", "csi"])
+    .one_of(&["path", "tmpfs", "csi", "disk"])
     .check(|d, seen, source| {
         let text = match source {
             VolumeSource::Path(_) => return,
             VolumeSource::Tmpfs(_) => "a file system in memory is made at each start; leave create out",
             VolumeSource::Csi(_) => "its plugin has a volume ready; leave create out",
+            VolumeSource::Disk(_) => "its file system is there already; leave create out",
         };
         if seen.has("create") {
             seen.wrong_key(d, "create", text);
@@ -151,6 +160,20 @@ fn tmpfs() -> Mapping<TmpfsSource> {
         Mapping::new("volume-tmpfs", TmpfsSource::default);
         means "size" size = size(LEAST).optional(), "half of the memory", "the most that fits in it";
         key "mode" mode = four_octal("mode", PERMISSIONS, "0700"), "the permissions of its root";
+    }
+}
+
+fn disk_source() -> Mapping<DiskSource> {
+    let option = any_word("option", "noatime")
+        .but(|option| option.contains(',').then_some("write each option as an entry of its own"));
+    keys! {
+        Mapping::new("volume-disk", DiskSource::default);
+        needed "device" device = disk(), "device: DEVICE or LABEL=NAME",
+            "a [name of a disk](howto/disks.md#names), as in `source` of a [mount](machine-file.md#mounts)";
+        key "type" fs_type = any_word("text", "ext4"), "the type of the file system. `auto`: the one that is found there";
+        key "options" options = option.list("a list of options such as [noatime]"),
+            "those of the file system. `ro`: nobody writes to the disk";
+        key "wait" wait = duration(), "how long a start waits for the disk";
     }
 }
 

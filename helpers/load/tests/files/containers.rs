@@ -110,6 +110,7 @@ fn every_key_of_a_container_is_read() {
         source: source.into(),
         target: target.into(),
         options: options.iter().map(|option| (*option).to_owned()).collect(),
+        ..ContainerMount::default()
     };
     let device = |source: &str, target: &str, permissions: &str| ContainerDevice {
         source: source.into(),

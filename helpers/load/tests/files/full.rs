@@ -104,6 +104,7 @@ volumes:
   - {name: certs, source: {path: /etc/ssl}, target: /certs, readOnly: true}
   - {name: cache, source: {tmpfs: {size: 64Mi, mode: "0700"}}, target: /var/www/cache}
   - {name: media, source: {csi: pictures}, target: /media, usage: {access: multiNodeReader, mountFlags: [ro]}}
+  - {name: archive, source: {disk: {device: LABEL=ARCHIVE, type: xfs, options: [ro], wait: 1m}}, target: /archive}
 removeIpc: true
 limits: {nofile: 65536, core: unlimited, memlock: {soft: 64Ki, hard: 1Mi}}
 security: {noNewPrivileges: false, readOnlyRoot: true, capabilities: {drop: [all], add: [net_bind_service, CAP_CHOWN]}, seccomp: unconfined, readOnlyPaths: [/etc], writablePaths: [-/var/lib/web], hiddenPaths: [/home], privateTmp: true, privateDevices: true, privateNetwork: true, privateUsers: true, noExecPaths: [/], execPaths: [/usr], bindPaths: [/srv:/mnt], bindReadOnlyPaths: ["-/dev/log:/srv/log"], devices: {usual: false, allow: [/dev/net/tun, "char-rtc:r"]}, protect: [clock, hostname], restrict: [realtime], namespaces: {deny: [user, net]}, addressFamilies: {allow: [unix, inet]}}
@@ -376,6 +377,17 @@ fn every_key_of_a_service_file_is_read() {
                     published: "/run/kelson/csi/nfs/published/web/media".into(),
                 }),
                 target: "/media".into(),
+                ..Volume::default()
+            },
+            Volume {
+                name: "archive".into(),
+                source: VolumeSource::Disk(DiskSource {
+                    device: "LABEL=ARCHIVE".into(),
+                    fs_type: "xfs".into(),
+                    options: vec!["ro".into()],
+                    wait: Duration::from_secs(60),
+                }),
+                target: "/archive".into(),
                 ..Volume::default()
             },
         ],

@@ -8,7 +8,7 @@ volumes: [{name: a, target: /a}]
 => 3:11: volumes[0].source: this key is missing; write source: {path: PATH}
 
 volumes: [{name: a, source: {}, target: /a}]
-=> 3:29: volumes[0].source: one of the keys path, tmpfs, csi is missing
+=> 3:29: volumes[0].source: one of the keys path, tmpfs, csi, disk is missing
 
 volumes: [{name: a, source: {path: /s, tmpfs: {}}, target: /a}]
 => 3:40: volumes[0].source: path and tmpfs exclude each other; keep one
@@ -18,6 +18,18 @@ volumes: [{name: a, source: {tmpfs: {}, create: {}}, target: /a}]
 
 volumes: [{name: a, source: {csi: db, create: {}}, target: /a}]
 => 3:39: volumes[0].source.create: its plugin has a volume ready; leave create out
+
+volumes: [{name: a, source: {disk: {device: LABEL=A}, create: {}}, target: /a}]
+=> 3:55: volumes[0].source.create: its file system is there already; leave create out
+
+volumes: [{name: a, source: {disk: {}}, target: /a}]
+=> 3:36: volumes[0].source.disk.device: this key is missing; write device: DEVICE or LABEL=NAME
+
+volumes: [{name: a, source: {disk: {device: /srv/image}}, target: /a}]
+=> 3:45: volumes[0].source.disk.device: "/srv/image" is no name of a disk; write such as SERIAL=WD-123
+
+volumes: [{name: a, source: {disk: {device: LABEL=A, options: ["acl,ro"]}}, target: /a}]
+=> 3:64: volumes[0].source.disk.options[0]: write each option as an entry of its own
 
 volumes: [{name: a, source: {csi: Db}, target: /a}]
 => 3:35: volumes[0].source.csi: "Db" is not a name; use small letters, digits and -, no - first, at most 63

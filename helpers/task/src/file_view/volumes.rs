@@ -28,7 +28,16 @@ pub struct OwnVolume {
 /// Those that the rules name. `None`: there is a word that is none.
 pub fn read(words: &[String]) -> Option<Vec<OwnVolume>> {
     let rules = words.iter().filter_map(|word| ViewRule::of_word(word));
-    rules.filter(|(rule, _)| *rule == ViewRule::Volume).map(|(_, word)| one(word)).collect()
+    let mut volumes: Vec<OwnVolume> = Vec::new();
+    for (_, word) in rules.filter(|(rule, _)| *rule == ViewRule::Volume) {
+        let volume = one(word)?;
+        // The same one again, with what was found in place of a name.
+        match volumes.iter_mut().find(|other| other.volume.name == volume.volume.name) {
+            Some(other) => *other = volume,
+            None => volumes.push(volume),
+        }
+    }
+    Some(volumes)
 }
 
 fn one(word: &str) -> Option<OwnVolume> {

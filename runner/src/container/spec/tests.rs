@@ -57,6 +57,7 @@ fn the_specification_is_what_the_file_says() {
         source: "/var/www".into(),
         target: "/srv".into(),
         options: vec!["ro".into(), "rbind".into()],
+        ..ContainerMount::default()
     }];
     container.devices = vec![ContainerDevice {
         source: "/dev/null".into(),
