@@ -27,8 +27,11 @@ use crate::volumes::of_volume;
 
 /// The volumes whose disks these words ask to hold, if they do.
 pub fn asked(words: &[OsString]) -> Option<Vec<Volume>> {
+    if const { !OWN.has(Feature::Volumes) } {
+        return None;
+    }
     match VolumeRequest::from_arguments(words) {
-        Ok(VolumeRequest::Hold { volumes }) if const { OWN.has(Feature::Volumes) } => Some(volumes),
+        Ok(VolumeRequest::Hold { volumes }) => Some(volumes),
         _ => None,
     }
 }

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use kelson_spec::ServiceSpec;
+use kelson_spec::features::{Feature, OWN};
 use prost::Message;
 use prost_types::Any;
 
@@ -53,7 +54,7 @@ pub(super) fn packed(
     run: &Run,
 ) -> Result<Any, RunnerError> {
     let mut made = spec::spec(service, image, host, run)?;
-    if !run.found.is_empty() {
+    if const { OWN.has(Feature::Volumes) } && !run.found.is_empty() {
         made.mounts = for_runc(made.mounts);
     }
     let value = serde_json::to_vec(&made)

@@ -251,7 +251,7 @@ pub fn service_file() -> Mapping<ServiceSpec> {
         means "directories" directories if Units = Mapping::codec(directories), "none",
             "folders below `/run`, `/var/lib`, `/var/cache`, `/var/log` and `/etc` that it is given; not for a container";
         means "volumes" volumes if Volumes = volumes(), "none",
-            "[folders of the host, file systems in memory and volumes of plugins](#volumes) that it sees at paths of its own";
+            "[folders of the host, file systems of disks and in memory, and volumes of plugins](#volumes) that it sees at paths of its own";
         means "provides" provides if Volumes = plugin::provides().optional(), "nothing",
             "the [plugin for volumes](#provides) that it is";
         means "sockets" sockets if Units = sockets(), "none",
