@@ -80,8 +80,11 @@ fn volumes_of_a_plugin_are_used_grown_and_undone_over_crashes_and_reboots() {
     until("the volumes of the broken service to be undone", BOOT_PATIENCE, || {
         (published(&vm) == (3, [true, true, false])).then_some(())
     });
-    let why = vm.ctl(&["why", "broken"]).stdout;
-    assert!(why.contains("NodeStageVolume of plugin loop for missing: NOT_FOUND"), "{why}");
+    until("the answer of the plugin", BOOT_PATIENCE, || {
+        let why = vm.ctl(&["why", "broken"]).stdout;
+        why.contains("NodeStageVolume of plugin loop for missing: NOT_FOUND").then_some(())
+    });
+    vm.ctl(&["stop", "broken", "--wait"]).ok();
 
     // It grows while it is mounted.
     assert!(size(&vm) < 32);
@@ -89,7 +92,6 @@ fn volumes_of_a_plugin_are_used_grown_and_undone_over_crashes_and_reboots() {
     assert!(size(&vm) > 48, "{}", size(&vm));
 
     // A stop of the plugin is refused. With its users it is one of all, in order, and the file system is free.
-    vm.ctl(&["stop", "broken"]).ok();
     let refused = vm.ctl(&["stop", "loop"]);
     assert!(refused.status != 0 && refused.stderr.contains("db"), "{refused:?}");
     vm.ctl(&["reexec"]).ok();

@@ -55,6 +55,7 @@ mod stock_client;
 mod stopping;
 mod storage;
 mod terminal;
+mod third_party_plugin;
 mod timers;
 mod units;
 mod volume_space;

@@ -32,8 +32,8 @@ mod secret;
 #[cfg(test)]
 mod simulation;
 mod snapshot;
-mod status;
 mod statistics;
+mod status;
 mod usage;
 mod world;
 
