@@ -33,7 +33,7 @@ pub enum Action {
         /// The name of the file of the volume
         #[arg(value_name = "NAME")]
         volume: String,
-        /// The name of the snapshot [default: the volume and the time]
+        /// Its name [default: the volume and the time]
         #[arg(id = "snapshot", long = "name", value_name = "NAME")]
         name: Option<String>,
         /// For the plugin; several times
@@ -203,9 +203,10 @@ fn table(snapshots: &[VolumeSnapshot], call: &Call) -> Table {
 
 /// `db-data-20261128t090000z`: plugins make names of files and of objects of it.
 fn usual_name(volume: &str, now: SystemTime) -> String {
-    let at = Timestamp { nanos: 0, ..Timestamp::from(now) };
-    let plain = |c: &char| c.is_ascii_alphanumeric();
-    format!("{volume}-{}", time::rfc3339(&at).chars().filter(plain).collect::<String>().to_lowercase())
+    let at = time::rfc3339(&Timestamp::from(now));
+    let seconds = at.split_once('.').map_or(at.as_str(), |(seconds, _)| seconds);
+    let plain: String = seconds.chars().filter(char::is_ascii_alphanumeric).collect();
+    format!("{volume}-{}z", plain.to_lowercase())
 }
 
 fn parameter(text: &str) -> Result<(String, String), &'static str> {
