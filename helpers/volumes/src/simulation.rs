@@ -200,6 +200,9 @@ impl Simulation {
                 if self.dice.once_in(2) {
                     self.services[index].state = State::Idle;
                 }
+                // It makes a claim of its own: an answer to the one before may still be under way.
+                let claiming = self.services.iter_mut().filter(|service| service.state == State::Claiming);
+                claiming.for_each(|service| service.number += 1);
                 self.check_needed();
                 self.send_all();
             }

@@ -11,7 +11,6 @@ use tokio::time::Instant;
 use super::volume::{Busy, PublishState, Undo, Volume, What};
 use super::{Action, Core};
 use crate::job::{Facts, Failure, Outcome};
-use crate::path::HostPath;
 
 impl Core {
     pub(super) fn outcome(&mut self, name: &str, outcome: Outcome, now: Instant) {
@@ -32,6 +31,7 @@ impl Core {
                 self.succeeded(name, &busy);
             }
         }
+        self.disown(name);
     }
 
     fn looked(&mut self, name: &str, busy: &Busy, facts: Facts, now: Instant) {
@@ -71,7 +71,6 @@ impl Core {
         if let Some(want) = want {
             (failed, want.attempt, want.trouble) = (want.attempt, 0, None);
         }
-        let mut owned = None;
         match &busy.what {
             What::Stage(_, usage) => {
                 if let Some(stage) = volume.stages.get_mut(usage) {
@@ -86,7 +85,7 @@ impl Core {
             }
             What::Unpublish(target) => {
                 failed = volume.published.remove(target).map_or(0, |one| one.undo.attempt);
-                owned = Some(target.clone());
+                volume.left.push(target.clone());
                 volume.unwritten = true;
             }
             What::Unstage(usage) => {
@@ -104,23 +103,19 @@ impl Core {
         if failed > 0 || !matches!(busy.what, What::Look(_) | What::Verify(_) | What::Record) {
             self.actions.push_back(Action::Report(Report::Step(step)));
         }
-        if let Some(target) = owned {
-            self.disown(name, &target);
-        }
     }
 
     fn failed(&mut self, name: &str, busy: &Busy, failure: Failure, now: Instant) {
         let limits = self.limits;
         let Some(volume) = self.volumes.get_mut(name) else { return };
         let mut step = described(volume, name, busy);
-        let mut owned = None;
         if !failure.reached && !busy.was_there {
             match &busy.what {
                 What::Attach(_) => volume.attached = None,
                 What::Stage(_, usage) => drop(volume.stages.remove(usage)),
                 What::Publish(target) => {
                     volume.published.remove(target);
-                    owned = Some(target.clone());
+                    volume.left.push(target.clone());
                 }
                 _ => {}
             }
@@ -167,23 +162,25 @@ impl Core {
             self.actions.push_back(Action::Report(Report::Step(step.clone())));
         }
         let key = busy.what.target().and_then(|target| volume.wants.get(target)).map(|want| want.key.clone());
-        if let Some(target) = owned {
-            self.disown(name, &target);
-        }
         if lost && let Some(key) = key {
             self.fail(&key, step, now);
         }
     }
 
-    /// The target is free for another volume.
-    fn disown(&mut self, name: &str, target: &HostPath) {
-        if self.owners.get(target).is_some_and(|owner| owner == name) {
-            self.owners.remove(target);
+    /// What a volume has left is free for another one, once its record says so: a later helper would undo there what it has.
+    fn disown(&mut self, name: &str) {
+        let Some(volume) = self.volumes.get_mut(name).filter(|volume| !volume.unwritten) else { return };
+        let mut free = std::mem::take(&mut volume.left);
+        free.retain(|target| !volume.published.contains_key(target));
+        for target in free {
+            if self.owners.get(&target).is_some_and(|owner| owner == name) {
+                self.owners.remove(&target);
+            }
+            let wanting = |volume: &Volume| volume.wants.contains_key(&target);
+            let names = self.volumes.iter().filter(|(_, volume)| wanting(volume));
+            let names: Vec<String> = names.map(|(name, _)| name.clone()).collect();
+            names.iter().for_each(|name| self.touch(name));
         }
-        let wanting = |volume: &Volume| volume.wants.contains_key(target);
-        let names: Vec<String> =
-            self.volumes.iter().filter(|(_, volume)| wanting(volume)).map(|(name, _)| name.clone()).collect();
-        names.iter().for_each(|name| self.touch(name));
     }
 }
 

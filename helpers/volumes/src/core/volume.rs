@@ -31,6 +31,8 @@ pub struct Volume {
     /// The record is another than the state.
     pub unwritten: bool,
     pub record_undo: Undo,
+    /// Where it was published, and may still be by its record.
+    pub left: Vec<HostPath>,
     /// Claims that wait for a change here.
     pub waiting: BTreeSet<Key>,
     /// It is in the queue of those to be looked at.
