@@ -1,8 +1,8 @@
 //! The disks of volumes: checked, and mounted at no place as long as a service uses them.
 //!
-//! A file system that is mounted several times is one to the kernel, which lets it go with the last of its mounts. Whoever
-//! drops that one waits for the disk. So this process has the first and the last: the service's own mounts come and go at
-//! once, whether PID 1, a runtime or the kernel drops them. It also has no check run while one of them is there.
+//! A file system that is mounted several times is one to the kernel, which lets it go with the last of its mounts. The
+//! process that drops that one waits for the disk. So this process has the first and the last: the service's own mounts come
+//! and go at once, whether PID 1, a runtime or the kernel drops them. It also has no check run while one of them is there.
 
 use std::ffi::OsString;
 use std::fs::{OpenOptions, canonicalize};

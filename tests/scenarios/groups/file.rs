@@ -135,7 +135,7 @@ fn mistakes_and_warnings_of_group_files_are_told_before_a_host_meets_them() {
         "groups/shop.yaml:3:35: restart.attempts: ",
         "groups/shop.yaml:4:1: members: this key is not known",
         "groups/lonely.yaml: warning: no service is in group lonely, so this file has no effect",
-        "groups/post.yaml:2:3: health[0].exec: a group has no process in which a command could run, and no start to gate; \
+        "groups/post.yaml:2:3: health[0].exec: a group has no process in which a command could run, no volumes and no start to gate; \
          write this check into the file of a member",
         "groups/post.yaml:3:21: health[1].startup: a group has no process",
         "groups/post.yaml:4:16: health[2].tcp.port: ",
