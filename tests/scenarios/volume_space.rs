@@ -76,7 +76,7 @@ fn statistics_of_a_plugin_are_listed_and_are_metrics() {
         }
         assert!(!metrics.contains("kelson_volume_abnormal{"), "{metrics}");
     }
-    assert_eq!(asked(&host), 1, "the metrics have what the list was told");
+    assert_eq!(asked(&host), 1, "the metrics reuse the answers that the list got");
     fs::write(host.path("plugin/condition"), "a disk is missing").expect("the plugin's folder");
     let table = host.ctl(&["volumes", "list", "--statistics"]).ok().stdout;
     assert!(table.contains("USE%") && table.contains("a disk is missing"), "{table}");
