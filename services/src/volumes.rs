@@ -140,7 +140,7 @@ impl Volumes {
     /// # Errors
     /// The helper does not answer.
     pub async fn list(&self) -> Result<Vec<Volume>, NoAnswer> {
-        self.question(Command::List, QUESTION).await
+        self.question(|done| Command::List(None, done), QUESTION).await
     }
 
     /// The same with how full they are; the plugins are asked.
@@ -148,7 +148,7 @@ impl Volumes {
     /// # Errors
     /// The helper does not answer.
     pub async fn list_with_statistics(&self) -> Result<Vec<Volume>, NoAnswer> {
-        self.question(|done| Command::Statistics(STATISTICS, done), QUESTION).await
+        self.question(|done| Command::List(Some(STATISTICS), done), QUESTION).await
     }
 
     /// For metrics. Never takes long: what is not known by then is left out.
@@ -157,7 +157,7 @@ impl Volumes {
         if !self.status.borrow().wanted {
             return Figures { failures, ..Figures::default() };
         }
-        let asked = self.question(|done| Command::Statistics(FIGURES, done), FIGURES_LATE).await;
+        let asked = self.question(|done| Command::List(Some(FIGURES), done), FIGURES_LATE).await;
         let mut volumes = asked.unwrap_or_default();
         volumes.retain(|volume| volume.statistics.is_some());
         // One with many users comes in several parts.

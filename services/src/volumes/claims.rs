@@ -33,8 +33,8 @@ pub enum Command {
     },
     /// Its release takes long.
     Late(Arc<str>),
-    List(oneshot::Sender<Vec<Volume>>),
-    Statistics(Times, oneshot::Sender<Vec<Volume>>),
+    /// With statistics, if there are times for them.
+    List(Option<Times>, oneshot::Sender<Vec<Volume>>),
     Providers(oneshot::Sender<Vec<VolumeProvider>>),
     Act {
         action: Action,
@@ -106,9 +106,8 @@ pub(super) enum Phase {
 
 /// An answer that comes in parts.
 pub(super) enum Question {
-    List(Vec<Volume>, oneshot::Sender<Vec<Volume>>),
-    /// The same with statistics.
-    Statistics(Times, Vec<Volume>, oneshot::Sender<Vec<Volume>>),
+    /// With statistics, if there are times for them.
+    List(Option<Times>, Vec<Volume>, oneshot::Sender<Vec<Volume>>),
     Providers(Vec<VolumeProvider>, oneshot::Sender<Vec<VolumeProvider>>),
     Action(Action, oneshot::Sender<VolumeActionDone>),
 }
@@ -161,8 +160,7 @@ impl Claims {
                 self.report_late(&service);
                 Vec::new()
             }
-            Command::List(done) => self.question(Question::List(Vec::new(), done)),
-            Command::Statistics(times, done) => self.question(Question::Statistics(times, Vec::new(), done)),
+            Command::List(times, done) => self.question(Question::List(times, Vec::new(), done)),
             Command::Providers(done) => self.question(Question::Providers(Vec::new(), done)),
             Command::Act { action, done } => self.question(Question::Action(action, done)),
             Command::Restart | Command::Shutdown { .. } => Vec::new(),
@@ -317,7 +315,7 @@ impl Question {
     fn answer(self) {
         // The one who asked may be gone.
         match self {
-            Question::List(volumes, done) | Question::Statistics(_, volumes, done) => _ = done.send(volumes),
+            Question::List(_, volumes, done) => _ = done.send(volumes),
             Question::Providers(providers, done) => _ = done.send(providers),
             // It fails for the one who waits.
             Question::Action(..) => {}

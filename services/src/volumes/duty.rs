@@ -67,8 +67,8 @@ impl Duty for Claims {
             }
             Order::Own(Outgoing::Complete) => Message::Complete(true),
             Order::Own(Outgoing::Question(number)) => match self.questions.get(number)? {
-                Question::List(..) => Message::List(*number),
-                Question::Statistics(times, ..) => Message::Statistics(VolumeStatisticsQuestion {
+                Question::List(None, ..) => Message::List(*number),
+                Question::List(Some(times), ..) => Message::Statistics(VolumeStatisticsQuestion {
                     number: *number,
                     within_ms: times.within,
                     age_ms: times.age,
@@ -104,7 +104,7 @@ impl Duty for Claims {
             }
             Some(Reported::List(list)) => {
                 let part = |question: &mut Question| {
-                    if let Question::List(volumes, _) | Question::Statistics(_, volumes, _) = question {
+                    if let Question::List(_, volumes, _) = question {
                         volumes.extend(list.volumes);
                     }
                 };
@@ -137,7 +137,7 @@ impl Duty for Claims {
         // The next one is asked again, and answers from the start.
         for question in self.questions.values_mut() {
             match question {
-                Question::List(volumes, _) | Question::Statistics(_, volumes, _) => volumes.clear(),
+                Question::List(_, volumes, _) => volumes.clear(),
                 Question::Providers(providers, _) => providers.clear(),
                 Question::Action(..) => {}
             }
