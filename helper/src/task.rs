@@ -305,6 +305,8 @@ requests! {
     /// Check and mount the disks of these, at no place, and keep them so until descriptor 3 is at its end. The answer has the
     /// words of a [`FoundDisk`](kelson_spec::service::FoundDisk) for each.
     "hold" => Hold { volumes: Vec<Volume> },
+    /// Close descriptor 3: who closes the last one of a mount namespace waits for its file systems.
+    "release" => Release,
     /// Make the folder of a plugin, whose mounts its containers share, and remove a socket of this name on which nobody listens.
     "plugin" => Plugin { folder: PathBuf, socket: String },
     /// Whether so much of a volume is free, where the process sees it at this path.
@@ -420,7 +422,8 @@ mod tests {
         let at_least = Share::Percent(5);
         let free = VolumeRequest::Free { volume: "data".to_owned(), pid: 7, target: "/a b".into(), at_least };
         let hold = VolumeRequest::Hold { volumes: volumes.clone() };
-        for request in [VolumeRequest::Prepare { uid: 1000, gid: 1001, volumes }, hold, plugin, free] {
+        let prepare = VolumeRequest::Prepare { uid: 1000, gid: 1001, volumes };
+        for request in [prepare, hold, VolumeRequest::Release, plugin, free] {
             let Request::Volumes { words } = request.whole() else { panic!("{request:?}") };
             assert_eq!(VolumeRequest::from_arguments(&words), Ok(request));
         }

@@ -16,6 +16,8 @@ mod hooks;
 mod input;
 mod nesting;
 mod output;
+mod overlay_source;
+mod path_source;
 mod paths;
 mod sandbox;
 mod schedule;
@@ -44,11 +46,13 @@ pub use facts::Fact;
 pub use hooks::{Hook, Hooks, Reload, Resumed};
 pub use input::{Input, TerminalOutput, TerminalSpec};
 pub use output::{LogSpec, Stdout};
+pub use overlay_source::{OverlaySource, Upper};
+pub use path_source::{NewFolder, PathSource};
 pub use paths::{PathEvent, PathTrigger, is_pattern};
 pub use sandbox::{CallAnswer, Protection, Restriction, Sandbox, Selection, SystemCalls};
 pub use schedule::{Overlap, Schedule};
 pub use sockets::{Address, Listen, SocketOptions, SocketSpec, UnixKind, UnixPlace};
-pub use volumes::{NewFolder, PathSource, TmpfsSource, Volume, VolumeSource};
+pub use volumes::{TmpfsSource, Volume, VolumeSource};
 pub use workload::{
     ContainerDevice, ContainerMount, ContainerNetwork, ContainerRuntime, ContainerSpec, ProcessSpec, Workload,
 };

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::Path;
 
-use kelson_tests::{Host, process};
+use kelson_tests::{Host, PATIENCE, process, until};
 
 /// The lines of a log, without the folder of the test.
 fn lines(host: &Host, name: &str) -> Vec<String> {
@@ -111,6 +111,24 @@ fn v15_a_volume_that_is_the_cause_is_named() {
             "$DIR/t",
             "$DIR/link/new: cannot make it: there is a symbolic link in its path, and Kelson makes nothing through one",
         ),
+        (
+            "layer",
+            "{overlay: {lower: [$DIR/source, $DIR/none]}}",
+            "$DIR/t",
+            "$DIR/none: No such file or directory",
+        ),
+        (
+            "over",
+            "{overlay: {lower: [$DIR/source]}}",
+            "$DIR/file",
+            "its target $DIR/file is a file, and it is a folder",
+        ),
+        (
+            "through",
+            "{overlay: {lower: [$DIR/source]}}",
+            "$DIR/link",
+            &format!("cannot find its target $DIR/link: {link}"),
+        ),
         ("folder", "{path: $DIR/source}", "$DIR/file", "its target $DIR/file is a file, and it is a folder"),
         (
             "file",
@@ -157,5 +175,67 @@ fn volumes_stay_writable_and_inexecutable_in_a_confined_view() {
     assert_eq!(said, ["no", "no", "closed", "end"]);
     assert!(host.path("data/true").exists());
     assert!(!Path::new("/tmp/kelson-volume").exists(), "its target was made in its own /tmp");
+    host.poweroff();
+}
+
+#[test]
+fn what_is_written_to_an_overlay_goes_to_its_upper_folder_or_is_gone() {
+    let volume = |name: &str, more: &str| {
+        format!(
+            "user: '1234:1235'\nvolumes: [{{name: data, source: {{overlay: {{lower: [$DIR/top, $DIR/base]{more}}}, \
+             target: $DIR/{name}}}]\nrestart: {{policy: once}}\n"
+        )
+    };
+    let steps = |name: &str| {
+        format!(
+            "'list=$DIR/{name}', 'cat=$DIR/{name}/both', 'touch=$DIR/{name}/new', 'owner=$DIR/{name}', print=end, serve"
+        )
+    };
+    let kept = ", upper: $DIR/kept/upper, work: $DIR/kept/work}, create: {mode: '0750'}";
+    let lost = ", size: 1Mi}";
+    let mut host = Host::builder().runs("plain", "serve").start();
+    for (folder, file) in [("top", "both"), ("base", "both"), ("base", "below")] {
+        fs::create_dir_all(host.path(folder)).expect("a folder");
+        fs::write(host.path(folder).join(file), format!("{folder}\n")).expect("a file");
+    }
+    let before = mounts(&host);
+    host.write_service("keeps", &process(&steps("a"), &volume("a", kept)));
+    host.write_service("loses", &process(&steps("b"), &volume("b", lost)));
+    let within = "volumes:\n- {name: data, source: {tmpfs: {}}, target: $DIR/outer}\n\
+                  - {name: one, source: {overlay: {lower: [$DIR/base]}}, target: $DIR/outer/one, readOnly: true}\n\
+                  - {name: two, source: {overlay: {lower: [$DIR/top, $DIR/base]}}, target: $DIR/outer/two, readOnly: true}\n";
+    let tries = "'cat=$DIR/outer/one/below', 'try=$DIR/outer/one/below', 'cat=$DIR/outer/two/both', \
+                 'cat=$DIR/outer/two/below', 'try=$DIR/outer/two/new', print=end, serve";
+    host.write_service("within", &process(tries, within));
+    // What it covers is below it.
+    host.write_service("covers", &process(&steps("top"), &volume("top", lost)));
+    let apart = volume("c", ", upper: $DIR/u, work: /dev/shm/kelson-work-$NAME}, create: {}");
+    host.write_service("apart", &process("serve", &apart.replace("$NAME", "apart")));
+    host.ctl(&["reload"]).ok();
+    for (name, mode) in [("keeps", "750"), ("loses", "755"), ("covers", "755")] {
+        let log = host.wait_log(name, "end");
+        assert!(log.contains("top\n") && log.contains("below"), "{name}: {log}");
+        assert!(log.contains(&format!("1234:1235 {mode}")), "{name}: {log}");
+    }
+    host.wait_log("within", "end");
+    let closed = |name: &str| format!("outer/{name}: Read-only file system (os error 30)");
+    let expected = ["base", &closed("one/below"), "top", "base", &closed("two/new"), "end"];
+    assert_eq!(lines(&host, "within"), expected);
+    let failed = host.wait_state("apart", "failed");
+    assert!(failed.message.contains("it is on another file system than"), "{}", failed.message);
+    assert!(host.path("kept/upper/new").exists() && !host.path("top/new").exists());
+    assert_eq!(owner(&host.path("kept/work")).2, 0o700);
+    assert_eq!(mounts(&host), before);
+    for name in ["keeps", "loses"] {
+        host.ctl(&["restart", name, "--wait"]).ok();
+        let ends = || lines(&host, name).iter().filter(|line| *line == "end").count();
+        until("its second run", PATIENCE, || (ends() == 2).then_some(()));
+    }
+    host.ctl(&["reexec"]).ok();
+    host.wait_up("loses");
+    let new = |name: &str| lines(&host, name).iter().filter(|line| line.contains("new")).count();
+    host.ctl(&["stop", "keeps", "loses", "--wait"]).ok();
+    assert_eq!((new("keeps"), new("loses")), (1, 0));
+    let _ = fs::remove_dir_all("/dev/shm/kelson-work-apart");
     host.poweroff();
 }

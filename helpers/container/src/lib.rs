@@ -18,6 +18,7 @@ mod devices;
 mod error;
 pub mod mount_call;
 mod mounts;
+mod overlay;
 mod process;
 mod root;
 mod terminal;
@@ -32,6 +33,7 @@ use std::os::fd::{AsFd as _, FromRawFd as _, OwnedFd};
 
 pub use error::ContainerError;
 pub use mounts::{make, mask, protect};
+pub use overlay::overlay;
 
 use error::At as _;
 use kelson_runner::native::{Further, Request};

@@ -17,13 +17,13 @@ use crate::users::Users;
 /// What the words of a mount ask for.
 #[derive(Debug, Default)]
 pub struct Wanted<'a> {
-    change: Change<'static>,
+    pub(crate) change: Change<'static>,
     /// Of all mounts below it.
     is_recursive: bool,
     /// The ids of its files are those of the container: of the mount, or of all below it too.
     maps: Option<bool>,
     /// For the file system itself: `size=65536k`.
-    own: Vec<(&'a str, Option<&'a str>)>,
+    pub(crate) own: Vec<(&'a str, Option<&'a str>)>,
 }
 
 impl<'a> Wanted<'a> {
@@ -89,7 +89,7 @@ fn time(change: &mut Change<'_>, all: u64, one: u64) {
     change.clear |= all;
 }
 
-fn what(mount: &Mount) -> String {
+pub(crate) fn what(mount: &Mount) -> String {
     format!("cannot mount {} at {}", mount.source, mount.destination)
 }
 

@@ -6,6 +6,7 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 
 use kelson_runner::native::{Request, Rootfs};
+use kelson_spec::service::OverlaySource;
 use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::unistd::{chdir, fchdir, getcwd, pivot_root};
@@ -14,7 +15,7 @@ use crate::error::{At as _, ContainerError};
 use crate::mount_call::{Change, change, copy_of, put};
 use crate::tree::{Tree, text};
 use crate::users::Users;
-use crate::{devices, mounts};
+use crate::{devices, mounts, overlay};
 
 /// Makes the root and changes into it.
 pub fn enter(request: &Request, users: Option<&Users>) -> Result<(), ContainerError> {
@@ -32,11 +33,17 @@ pub fn enter(request: &Request, users: Option<&Users>) -> Result<(), ContainerEr
     if asked == MsFlags::MS_SHARED {
         keep_here(Path::new(&request.rootfs.point))?;
     }
-    overlay(&request.rootfs, users)?;
+    image(&request.rootfs, users)?;
     let tree =
         Tree::at(Path::new(&request.rootfs.point)).at(|| "cannot open the container's root".to_owned())?;
     for one in &request.config.mounts {
-        mounts::place(&tree, one, users)?;
+        if one.kind == OverlaySource::KIND {
+            let what = || mounts::what(one);
+            let target = tree.folder(Path::new(&one.destination)).at(what)?;
+            put(overlay(&tree, one)?.as_fd(), target.as_fd()).at(what)?;
+        } else {
+            mounts::place(&tree, one, users)?;
+        }
     }
     devices::fill(&tree, &linux.devices, request.ids)?;
     for path in &linux.masked_paths {
@@ -67,7 +74,7 @@ fn keep_here(path: &Path) -> Result<(), ContainerError> {
 }
 
 /// Mounts the layers. Their names are relative to their folder: the kernel takes a page of options.
-fn overlay(rootfs: &Rootfs, users: Option<&Users>) -> Result<(), ContainerError> {
+fn image(rootfs: &Rootfs, users: Option<&Users>) -> Result<(), ContainerError> {
     let Rootfs { store, layers, writable, point } = rootfs;
     let folder = |path: &Path, mode| {
         let made = DirBuilder::new().recursive(true).mode(mode).create(path);

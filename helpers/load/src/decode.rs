@@ -113,6 +113,8 @@ pub struct CsiPlaces {
     pub provides: Option<Position>,
     /// The volumes of the source `csi`, in their order.
     pub volumes: Vec<Position>,
+    /// Those of the source `overlay`.
+    pub overlays: Vec<Position>,
 }
 
 /// Notes the mistakes of one file.

@@ -226,7 +226,7 @@ fn arrange(rules: &[Rule<'_>]) -> Result<File, String> {
                 continue;
             }
             Act::Volume => {
-                copies.extend(rule.volume.map(|volume| volume.mount(no_exec(path) != 0)).transpose()?);
+                copies.extend(rule.volume.map(|volume| volume.mount(&tree, no_exec(path) != 0)).transpose()?);
                 continue;
             }
             _ => continue,

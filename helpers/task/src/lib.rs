@@ -210,7 +210,7 @@ pub fn perform(request: &Request) -> Result<String, String> {
         Request::Directories { words } => with(Feature::Units, || directories::perform(words)),
         Request::Sockets { words } => with(Feature::Units, || sockets::perform(words, control)),
         Request::Input { words } => with(Feature::Units, || input::perform(words, control)),
-        Request::Volumes { words } => with(Feature::Volumes, || volumes::perform(words)),
+        Request::Volumes { words } => with(Feature::Volumes, || volumes::perform(words, control)),
         Request::LoadModules { names } => modules::load(names),
         Request::LoadDrivers => with(Feature::Devices, kelson_devices::load_drivers),
         Request::SwapOn { device, priority } => with(Feature::Disks, || swap::enable(device, *priority)),

@@ -4,10 +4,12 @@
 //! a folder above.
 
 use std::ffi::OsString;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use kelson_helper::task::VolumeRequest;
-use kelson_spec::service::{NewFolder, PathSource, Volume};
+use kelson_spec::service::{NewFolder, OverlaySource, PathSource, Upper, Volume, VolumeSource};
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, RenameFlags, ResolveFlag, open, renameat2};
 use nix::sys::stat::{Mode, fchmod};
@@ -21,12 +23,16 @@ use crate::{free_space, plugin};
 ///
 /// # Errors
 /// A sentence that names each volume that failed, and says why.
-pub fn perform(words: &[OsString]) -> Result<String, String> {
+pub fn perform(words: &[OsString], control: impl FnOnce() -> OwnedFd) -> Result<String, String> {
     let (uid, gid, volumes) = match VolumeRequest::from_arguments(words)? {
         VolumeRequest::Prepare { uid, gid, volumes } => (uid, gid, volumes),
         VolumeRequest::Plugin { folder, socket } => return plugin::prepare(&folder, &socket),
         VolumeRequest::Free { volume, pid, target, at_least } => {
             return free_space::check(&volume, pid, &target, at_least);
+        }
+        VolumeRequest::Release => {
+            drop(control());
+            return Ok(String::new());
         }
         VolumeRequest::Hold { .. } => return Err("disks are held by a process of their own".to_owned()),
     };
@@ -41,7 +47,35 @@ pub fn of_volume(volume: &Volume, why: impl std::fmt::Display) -> String {
 }
 
 fn prepare(volume: &Volume, owner: (u32, u32)) -> Result<(), String> {
-    let Some(PathSource { path, create }) = volume.source.path() else { return Ok(()) };
+    match &volume.source {
+        VolumeSource::Path(PathSource { path, create }) => find_or_make(path, create.as_ref(), owner),
+        VolumeSource::Overlay(source) => prepare_overlay(source, owner),
+        _ => Ok(()),
+    }
+    .map_err(|why| of_volume(volume, why))
+}
+
+/// Finds the folders of an overlay, and makes those that it writes to.
+fn prepare_overlay(source: &OverlaySource, owner: (u32, u32)) -> Result<(), String> {
+    let device = |path: &Path| match std::fs::metadata(path) {
+        Ok(found) if found.is_dir() => Ok(found.dev()),
+        Ok(_) => Err(at(path, "it is not a folder")),
+        Err(error) => Err(at(path, error)),
+    };
+    source.lower.iter().try_for_each(|path| device(path).map(drop))?;
+    let Some(Upper { upper, work }) = &source.upper else { return Ok(()) };
+    find_or_make(upper, source.create.as_ref(), owner)?;
+    // The kernel's alone.
+    let closed = source.create.as_ref().map(|_| NewFolder { owner: Some((0, 0)), mode: 0o700 });
+    find_or_make(work, closed.as_ref(), owner)?;
+    if device(upper)? == device(work)? {
+        return Ok(());
+    }
+    let beside = upper.display();
+    Err(at(work, format!("it is on another file system than {beside}; write a folder beside that as work")))
+}
+
+fn find_or_make(path: &Path, create: Option<&NewFolder>, owner: (u32, u32)) -> Result<(), String> {
     let find = || open(path, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty());
     let why = match (find(), create) {
         (Ok(_), _) => return Ok(()),
@@ -57,7 +91,7 @@ fn prepare(volume: &Volume, owner: (u32, u32)) -> Result<(), String> {
         },
         (Err(errno), _) => errno.desc(),
     };
-    Err(of_volume(volume, at(path, why)))
+    Err(at(path, why))
 }
 
 /// Makes a folder, with those above it where they are missing.
@@ -85,19 +119,22 @@ fn make(path: &Path, folder: &NewFolder, owner: (u32, u32)) -> nix::Result<()> {
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::os::unix::fs::{MetadataExt as _, symlink};
+    use std::os::unix::fs::symlink;
+    use std::path::PathBuf;
 
-    use kelson_spec::service::VolumeSource;
     use nix::unistd::{getegid, geteuid};
 
     use super::*;
 
     fn asked(path: &Path, create: Option<NewFolder>) -> Result<String, String> {
-        let source = VolumeSource::Path(PathSource { path: path.to_owned(), create });
+        prepared(VolumeSource::Path(PathSource { path: path.to_owned(), create }))
+    }
+
+    fn prepared(source: VolumeSource) -> Result<String, String> {
         let volumes = vec![Volume { name: "data".to_owned(), source, ..Volume::default() }];
         let (uid, gid) = (geteuid().as_raw(), getegid().as_raw());
         let words = VolumeRequest::Prepare { uid, gid, volumes }.to_arguments();
-        perform(&words)
+        perform(&words, || panic!("no request of these has a descriptor"))
     }
 
     #[test]
@@ -114,6 +151,32 @@ mod tests {
         asked(&path, new(0o700)).unwrap();
         asked(&path, None).unwrap();
         assert_eq!(mode(&path), 0o2750);
+    }
+
+    #[test]
+    fn the_folders_of_an_overlay_are_found_or_made() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let asked = |lower: &str, work: PathBuf, create| {
+            let upper = Some(Upper { upper: at("kept/upper"), work });
+            let lower = vec![at("lower"), at(lower)];
+            prepared(VolumeSource::Overlay(OverlaySource { lower, upper, create, size: None }))
+        };
+        let new = |mode| Some(NewFolder { mode, owner: None });
+        fs::create_dir(at("lower")).unwrap();
+        fs::write(at("file"), "").unwrap();
+        for (lower, why) in [("none", "No such file"), ("file", "it is not a folder")] {
+            let failed = asked(lower, at("kept/work"), new(0o750)).unwrap_err();
+            let named = format!("volume data: {}: {why}", at(lower).display());
+            assert!(failed.starts_with(&named), "{failed}");
+        }
+        let failed = asked("lower", at("kept/work"), None).unwrap_err();
+        assert!(failed.contains("kept/upper: it is not there"), "{failed}");
+        asked("lower", at("kept/work"), new(0o750)).unwrap();
+        let mode = |name: &str| fs::metadata(at(name)).unwrap().mode() & 0o7777;
+        assert_eq!((mode("kept/upper"), mode("kept/work")), (0o750, 0o700));
+        let failed = asked("lower", "/dev".into(), None).unwrap_err();
+        assert!(failed.contains("/dev: it is on another file system than"), "{failed}");
     }
 
     #[test]

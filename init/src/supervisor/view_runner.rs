@@ -4,7 +4,8 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use kelson_helper::Launcher;
+use kelson_helper::task::VolumeRequest;
+use kelson_helper::{CONTROL, Launcher};
 use kelson_runner::{
     BoxFuture, ExecRequest, Executing, Executor, Namespaces, RunContext, Runner, RunnerError,
 };
@@ -14,6 +15,7 @@ use kelson_services::health::{OwnCheck, Probe};
 use kelson_services::service_runner::host_context::{RunnerFactory, RunningProcess};
 use kelson_services::volumes::Volumes;
 use kelson_spec::ServiceSpec;
+use kelson_spec::features::{Feature, OWN};
 use kelson_spec::service::{OwnNamespaces, SocketSpec, Volume, VolumeProbe};
 
 use super::claim_runner::with_claims;
@@ -23,10 +25,11 @@ use super::ipc_runner::with_ipc_removed;
 use super::pid_file_runner::with_pid_file;
 use super::plugin_runner::with_plugin;
 use super::provided_runner::{ProvidedRunner, Provision};
+use super::secrets::CALL;
 use super::sockets::ask_for;
 use super::volume_check::volume_check;
 use super::volume_runner::with_volumes;
-use crate::task::Request;
+use crate::task::{self, Request};
 
 /// Makes the runners of services, those with folders or a view of their own too.
 pub(super) struct UnitRunners<F: ?Sized> {
@@ -45,7 +48,12 @@ impl<F: RunnerFactory + ?Sized> RunnerFactory for UnitRunners<F> {
             let has_view = spec.has_view();
             let tasks = Arc::clone(&self.tasks);
             let (own, has_devices) = (spec.security.own, spec.security.devices.is_some());
-            let view = OwnView { tasks, rules, has_view, own, has_devices, made: None };
+            let waits = const { OWN.has(Feature::Volumes) }
+                && spec
+                    .volumes
+                    .iter()
+                    .any(|volume| volume.source.overlay().is_some_and(|it| it.upper.is_some()));
+            let view = OwnView { tasks, rules, has_view, own, has_devices, waits, made: None };
             runner = Box::new(ProvidedRunner::new(runner, view));
         }
         let runner = with_ipc_removed(with_pid_file(runner, spec, &self.tasks), spec, &self.tasks);
@@ -129,6 +137,8 @@ struct OwnView {
     has_view: bool,
     own: OwnNamespaces,
     has_devices: bool,
+    /// Closing the last descriptor of its mounts may wait for a disk.
+    waits: bool,
     /// Known from its first run to its end, but not after another incarnation of PID 1 has begun.
     made: Option<Namespaces>,
 }
@@ -148,6 +158,19 @@ impl OwnView {
         let users = next(self.own.users);
         Ok(Namespaces { mounts, network, users, devices: next(self.has_devices) })
     }
+
+    /// Closes what it has. An overlay writes out all of the file system of its upper folder with its last mount, so another
+    /// process has the last descriptor of that.
+    async fn let_go(&mut self) -> Result<(), RunnerError> {
+        let made = self.made.take();
+        if const { !OWN.has(Feature::Volumes) } || !self.waits {
+            return Ok(());
+        }
+        let Some(Ok(mounts)) = made.and_then(|made| made.mounts).map(Arc::try_unwrap) else { return Ok(()) };
+        let request = VolumeRequest::Release.whole();
+        let closed = task::run_with(&*self.tasks, &request, vec![(CONTROL, mounts)], CALL).await;
+        closed.map(drop).map_err(|error| RunnerError::new(format!("its mounts: {error}")))
+    }
 }
 
 impl Provision for OwnView {
@@ -157,7 +180,10 @@ impl Provision for OwnView {
         is_made: bool,
         context: &mut RunContext,
     ) -> Result<(), RunnerError> {
-        let made = match self.made.take().filter(|_| is_made) {
+        if !is_made {
+            self.let_go().await?;
+        }
+        let made = match self.made.take() {
             Some(made) => made,
             None => self.prepare(&context.found).await?,
         };
@@ -167,7 +193,38 @@ impl Provision for OwnView {
     }
 
     async fn remove(&mut self) -> Result<(), RunnerError> {
-        self.made = None;
-        Ok(())
+        self.let_go().await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use super::*;
+    use crate::task::testing::Scripted;
+
+    #[tokio::test]
+    async fn another_process_closes_the_last_descriptor_of_mounts_that_are_written_out() {
+        for (waits, is_shared, expected) in
+            [(true, false, &["volumes release"][..]), (true, true, &[]), (false, false, &[])]
+        {
+            let tasks = Arc::new(Scripted::new(|_| Some("done closed")));
+            let mounts = Arc::new(OwnedFd::from(File::open("/dev/null").unwrap()));
+            let other = is_shared.then(|| Arc::clone(&mounts));
+            let mut view = OwnView {
+                tasks: Arc::clone(&tasks) as _,
+                rules: Vec::new(),
+                has_view: true,
+                own: OwnNamespaces::default(),
+                has_devices: false,
+                waits,
+                made: Some(Namespaces { mounts: Some(mounts), ..Namespaces::default() }),
+            };
+            view.remove().await.unwrap();
+            view.remove().await.unwrap();
+            assert_eq!(*tasks.1.lock().unwrap(), expected);
+            drop(other);
+        }
     }
 }

@@ -1,5 +1,5 @@
-//! The volumes of a service whose sources are paths or disks: looked for before its runs, made where the file says so, and
-//! checked.
+//! The volumes of a service whose sources are paths, overlays or disks: looked for before its runs, made where the file says
+//! so, and checked.
 //!
 //! What is mounted for a service is mounted in its own namespace alone, and goes with it. A source stays: it is what the
 //! service keeps. A process holds its disks, and is the last one that lets them go: who unmounts a disk waits for it.
@@ -32,7 +32,8 @@ pub(super) fn with_volumes(
     let of = |is_wanted: fn(&VolumeSource) -> bool| -> Vec<Volume> {
         spec.volumes.iter().filter(|volume| is_wanted(&volume.source)).cloned().collect()
     };
-    let (paths, disks) = (of(|source| source.path().is_some()), of(|source| source.disk().is_some()));
+    let is_path = |source: &VolumeSource| source.path().is_some() || source.overlay().is_some();
+    let (paths, disks) = (of(is_path), of(|source| source.disk().is_some()));
     if paths.is_empty() && disks.is_empty() {
         return inner;
     }

@@ -8,6 +8,8 @@ use super::ServiceSpec;
 use super::confinement::ViewRule;
 use super::csi::CsiSource;
 use super::disk_source::DiskSource;
+use super::overlay_source::OverlaySource;
+use super::path_source::{NewFolder, PathSource};
 use super::workload::{ContainerMount, Workload};
 use crate::features::{Feature, OWN};
 
@@ -34,6 +36,8 @@ pub enum VolumeSource {
     Csi(CsiSource),
     /// The file system of a disk.
     Disk(DiskSource),
+    /// Folders with one for what is written over them.
+    Overlay(OverlaySource),
 }
 
 impl VolumeSource {
@@ -50,7 +54,7 @@ impl VolumeSource {
         match self {
             VolumeSource::Path(source) => Some(&source.path),
             VolumeSource::Csi(source) => Some(&source.published),
-            VolumeSource::Tmpfs(_) | VolumeSource::Disk(_) => None,
+            VolumeSource::Tmpfs(_) | VolumeSource::Disk(_) | VolumeSource::Overlay(_) => None,
         }
     }
 
@@ -58,6 +62,14 @@ impl VolumeSource {
     pub fn csi(&self) -> Option<&CsiSource> {
         match self {
             VolumeSource::Csi(source) => Some(source),
+            _ => None,
+        }
+    }
+
+    /// It, if it is an overlay.
+    pub fn overlay(&self) -> Option<&OverlaySource> {
+        match self {
+            VolumeSource::Overlay(source) => Some(source),
             _ => None,
         }
     }
@@ -74,29 +86,6 @@ impl VolumeSource {
 impl Default for VolumeSource {
     fn default() -> Self {
         VolumeSource::Path(PathSource::default())
-    }
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct PathSource {
-    pub path: PathBuf,
-    /// `None`: it has to be there.
-    pub create: Option<NewFolder>,
-}
-
-/// The folder that is made where a source is missing.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct NewFolder {
-    /// User and group. `None`: those of the service.
-    pub owner: Option<(u32, u32)>,
-    pub mode: u32,
-}
-
-impl Default for NewFolder {
-    fn default() -> Self {
-        NewFolder { owner: None, mode: 0o755 }
     }
 }
 
@@ -129,6 +118,10 @@ impl Volume {
             ..ContainerMount::default()
         };
         let options = &mut mount.options;
+        let memory = |mode: u32, size: Option<u64>| {
+            let words = [format!("mode={mode:04o}"), format!("uid={uid}"), format!("gid={gid}")];
+            words.into_iter().chain(size.map(|size| format!("size={size}")))
+        };
         if self.read_only {
             // Others may write to the disk.
             let word = if self.source.disk().is_some() { ContainerMount::READ_ONLY } else { "ro" };
@@ -138,9 +131,22 @@ impl Volume {
             VolumeSource::Path(source) => source.path.clone(),
             VolumeSource::Csi(source) => source.published.clone(),
             VolumeSource::Tmpfs(TmpfsSource { size, mode }) => {
-                options.extend([format!("mode={mode:04o}"), format!("uid={uid}"), format!("gid={gid}")]);
-                options.extend(size.map(|size| format!("size={size}")));
+                options.extend(memory(*mode, *size));
                 ContainerMount::TMPFS.into()
+            }
+            // The kernel makes no overlay of one folder.
+            VolumeSource::Overlay(OverlaySource { lower, upper: None, .. })
+                if self.read_only && lower.len() == 1 =>
+            {
+                lower.iter().collect()
+            }
+            VolumeSource::Overlay(source) => {
+                options.extend(source.options());
+                if source.upper.is_none() && !self.read_only {
+                    options.extend(memory(NewFolder::default().mode, source.size));
+                }
+                OverlaySource::KIND.clone_into(&mut mount.fs_type);
+                OverlaySource::KIND.into()
             }
             VolumeSource::Disk(source) => {
                 options.extend(source.options.iter().cloned());
@@ -196,7 +202,7 @@ impl ServiceSpec {
 
 #[cfg(test)]
 mod tests {
-    use super::super::FoundDisk;
+    use super::super::{FoundDisk, Upper};
     use super::*;
 
     fn volume(source: VolumeSource) -> Volume {
@@ -214,6 +220,11 @@ mod tests {
             volume(VolumeSource::Disk(DiskSource {
                 device: "LABEL=a b".to_owned(),
                 ..DiskSource::default()
+            })),
+            volume(VolumeSource::Overlay(OverlaySource {
+                lower: vec!["/a b".into(), "/c".into()],
+                upper: Some(Upper { upper: "/u".into(), work: "/w".into() }),
+                ..OverlaySource::default()
             })),
         ] {
             assert_eq!(Volume::from_word(&volume.to_word()), Some(volume));
@@ -236,6 +247,22 @@ mod tests {
         let mount = Volume { read_only: true, ..volume(VolumeSource::Disk(disk)) }.mount((7, 8));
         assert_eq!((mount.source.to_str(), mount.fs_type.as_str()), (Some("/dev/vdb"), "ext4"));
         assert_eq!(mount.options, ["rro", "acl"]);
+        let lower = vec!["/a".into(), "/b".into()];
+        let mut overlay = OverlaySource { lower, size: Some(4096), ..OverlaySource::default() };
+        let mount = volume(VolumeSource::Overlay(overlay.clone())).mount((7, 8));
+        assert_eq!(mount.fs_type, OverlaySource::KIND);
+        assert_eq!(mount.options, ["lowerdir=/a:/b", "mode=0755", "uid=7", "gid=8", "size=4096"]);
+        let read_only = |overlay: &OverlaySource| {
+            Volume { read_only: true, ..volume(VolumeSource::Overlay(overlay.clone())) }.mount((7, 8))
+        };
+        assert_eq!(read_only(&overlay).options, ["ro", "lowerdir=/a:/b"]);
+        let alone = read_only(&OverlaySource { lower: vec!["/a".into()], ..OverlaySource::default() });
+        assert_eq!(
+            (alone.source.to_str(), alone.fs_type.as_str(), alone.options),
+            (Some("/a"), "", vec!["ro".to_owned()])
+        );
+        overlay.upper = Some(Upper { upper: "/u".into(), work: "/w".into() });
+        assert_eq!(read_only(&overlay).options, ["ro", "lowerdir=/a:/b", "upperdir=/u", "workdir=/w"]);
     }
 
     #[test]

@@ -2,8 +2,9 @@
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
 
-use kelson_tests::LoopDisk;
+use kelson_tests::{Host, LoopDisk, PATIENCE, until};
 
 use super::{host, runtime, test_image};
 
@@ -83,4 +84,58 @@ fn containers_share_a_disk_and_it_is_free_with_the_last_of_them() {
     host.crash(|| host.signal(libc::SIGSEGV));
     host.poweroff();
     assert!(disk.is_free() && disk.is_clean());
+}
+
+both!(a_container_writes_to_the_upper_folder_of_its_overlay);
+
+fn a_container_writes_to_the_upper_folder_of_its_overlay() {
+    let (key, folder) = (runtime(), tempfile::tempdir().expect("a writable folder"));
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    fs::create_dir(at("lower")).expect("a folder");
+    fs::write(at("lower/below"), "").expect("a file");
+    fs::create_dir(at("lowest")).expect("a folder");
+    fs::write(at("lowest/lowest"), "").expect("a file");
+    let file = |own: &str, create: &str, options: &str| {
+        format!(
+            "container: {{{key}image: 'test:1', command: [/program, 'list=/data', 'owner=/data', 'try=/data/new', \
+             print=end, serve]}}\nuser: web\nstart: manual\nvolumes: [{{name: data, source: {{overlay: {{lower: [{}{own}}}{create}}}, \
+             target: /data{options}}}]\n",
+            at("lower")
+        )
+    };
+    let kept = format!("], upper: {}, work: {}", at("kept/upper"), at("kept/work"));
+    let other = kept.replace("/kept/", "/other/");
+    let create = ", create: {mode: '0750'}";
+    let mut host = host(&[test_image()])
+        .service("keeps", &file(&kept, create, ""))
+        .service("shows", &file(&other, create, ", readOnly: true"))
+        .service("reads", &file(&format!(", {}]", at("lowest")), "", ", readOnly: true"))
+        .up(&[]);
+    // The log, once it has run to its end this often, and been stopped.
+    let seen = |host: &Host, name: &str, runs: usize| {
+        let log = || host.ctl(&["logs", name]).ok().stdout;
+        host.ctl(&["start", name, "--wait"]).ok();
+        until("its run", PATIENCE, || (log().matches("end\n").count() == runs).then_some(()));
+        host.ctl(&["stop", name, "--wait"]).ok();
+        log()
+    };
+    let listed = |log: &str| log.lines().filter(|line| line.ends_with("new")).count();
+    let log = seen(&host, "shows", 1);
+    assert!(log.contains("below") && log.contains("1000:1001 750"), "{log}");
+    assert!(log.contains("/data/new: Read-only file system"), "{log}");
+    let log = seen(&host, "reads", 1);
+    assert!(log.contains("below") && log.contains("lowest"), "{log}");
+    assert!(log.contains("/data/new: Read-only file system"), "{log}");
+    seen(&host, "keeps", 1);
+    assert!(Path::new(&at("kept/upper/new")).exists() && !Path::new(&at("lower/new")).exists());
+    assert_eq!(listed(&seen(&host, "keeps", 2)), 1);
+    if !key.is_empty() {
+        host.write_service("loses", &file("], size: 1Mi", "", ""));
+        host.ctl(&["reload"]).ok();
+        seen(&host, "loses", 1);
+        let log = seen(&host, "loses", 2);
+        assert!(log.contains("1000:1001 755") && log.contains("/data/new: written"), "{log}");
+        assert_eq!(listed(&log), 0, "{log}");
+    }
+    host.poweroff();
 }

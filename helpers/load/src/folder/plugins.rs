@@ -25,6 +25,7 @@ impl Reading {
             return;
         }
         let mut mistakes = shared_sockets(&self.services);
+        mistakes.extend(shared_folders(&self.services));
         let is_sound = |place: &usize| !mistakes.iter().any(|(faulty, ..)| faulty == place);
         let mut providers = Providers::new();
         let services: Vec<usize> = (0..self.services.len()).filter(is_sound).collect();
@@ -101,6 +102,39 @@ impl Reading {
             self.services.remove(place);
         }
     }
+}
+
+/// The services with an overlay that writes to a folder of another overlay, by their places, each with what is wrong.
+fn shared_folders(services: &[Decoded]) -> Vec<(usize, Position, String)> {
+    let mut folders: Vec<(&Path, usize, Position, &str)> = Vec::new();
+    for (place, decoded) in services.iter().enumerate() {
+        let overlays = decoded.spec.volumes.iter().filter_map(|volume| volume.source.overlay());
+        for (overlay, at) in overlays.zip(&decoded.csi.overlays) {
+            folders
+                .extend(overlay.own_folders().map(|folder| (folder, place, *at, decoded.spec.name.as_str())));
+        }
+    }
+    // Each comes after the one that it is within.
+    folders.sort_unstable();
+    let mut mistakes = Vec::new();
+    let mut folders = folders.into_iter();
+    let Some(mut outer) = folders.next() else { return mistakes };
+    for one in folders {
+        if !one.0.starts_with(outer.0) {
+            outer = one;
+            continue;
+        }
+        for ((folder, place, at, _), (other, _, _, service)) in [(one, outer), (outer, one)] {
+            let text = format!(
+                "volumes: {} and {} of an overlay of service {service} are one folder or within each other, and \
+                 files would be lost; write another folder in one of both",
+                folder.display(),
+                other.display()
+            );
+            mistakes.push((place, at, text));
+        }
+    }
+    mistakes
 }
 
 /// The services that provide one plugin with the socket of another one, by their places, each with what is wrong.

@@ -54,6 +54,21 @@ fn plugin() -> Mapping<CsiPlugin> {
     })
 }
 
+/// Why the overlays of a container cannot be made.
+fn overlay_mistake(spec: &ServiceSpec) -> Option<&'static str> {
+    let container = spec.container()?;
+    let overlays = || spec.volumes.iter().filter_map(|volume| Some((volume, volume.source.overlay()?)));
+    if container.user_namespace && overlays().next().is_some() {
+        return Some(
+            "an overlay cannot map the owners of its files; write userNamespace: false, or another source",
+        );
+    }
+    let is_in_memory = overlays().any(|(volume, overlay)| overlay.upper.is_none() && !volume.read_only);
+    (is_in_memory && !container.is_native()).then_some(
+        "containerd makes no overlay that is written to memory; write upper and work in its source, or runtime: kelson",
+    )
+}
+
 /// Checks a plugin with the other keys of its service, and adds what the service is to have as one.
 pub fn check(d: &mut Decoder<'_>, seen: &Seen<'_, '_>, spec: &mut ServiceSpec) {
     let is_container = seen.has("container");
@@ -64,6 +79,9 @@ pub fn check(d: &mut Decoder<'_>, seen: &Seen<'_, '_>, spec: &mut ServiceSpec) {
     if is_container && is_device(spec) {
         let text =
             "a container has the devices of container.devices alone; attachment: block is for a process";
+        seen.wrong_value(d, "volumes", text);
+    }
+    if let Some(text) = overlay_mistake(spec) {
         seen.wrong_value(d, "volumes", text);
     }
     let Some(plugin) = spec.provides.clone().filter(|_| !seen.has("target")) else { return };

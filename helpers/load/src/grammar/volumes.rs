@@ -12,8 +12,8 @@ use super::volume_file::mount_flags;
 use crate::decode::Decoder;
 use crate::tree::Node;
 use kelson_spec::service::{
-    Access, Attachment, CsiSource, DiskSource, NewFolder, PathSource, TmpfsSource, Usage, Volume,
-    VolumeSource,
+    Access, Attachment, CsiSource, DiskSource, NewFolder, OverlaySource, PathSource, TmpfsSource, Upper,
+    Usage, Volume, VolumeSource,
 };
 
 /// All bits of permissions: chmod(2).
@@ -92,11 +92,15 @@ fn source() -> Mapping<VolumeSource> {
         |source, path| *source = VolumeSource::Path(PathSource { path, create: None }),
     );
     let create_at = At::new(
-        |source: &VolumeSource| source.path().map(|source| source.create.clone()),
-        |source, new: Option<NewFolder>| {
-            if let VolumeSource::Path(source) = source {
-                source.create = new;
-            }
+        |source: &VolumeSource| match source {
+            VolumeSource::Path(source) => Some(source.create.clone()),
+            VolumeSource::Overlay(source) => Some(source.create.clone()),
+            _ => None,
+        },
+        |source, new: Option<NewFolder>| match source {
+            VolumeSource::Path(source) => source.create = new,
+            VolumeSource::Overlay(source) => source.create = new,
+            _ => {}
         },
     );
     let tmpfs_at = At::new(
@@ -114,6 +118,10 @@ fn source() -> Mapping<VolumeSource> {
         |source: &VolumeSource| source.disk().cloned(),
         |source, disk| *source = VolumeSource::Disk(disk),
     );
+    let overlay_at = At::new(
+        |source: &VolumeSource| source.overlay().cloned(),
+        |source, overlay| *source = VolumeSource::Overlay(overlay),
+    );
     let volume = name().around(|d, node, inner| {
         let name = inner(d, node)?;
         d.csi.volumes.push(node.at);
@@ -129,19 +137,77 @@ fn source() -> Mapping<VolumeSource> {
             "a volume of a [plugin](#provides): the name of its [file](volume-file.md)";
         alternative "disk" (disk_at) = Mapping::codec(disk_source),
             "the file system of a disk";
+        alternative "overlay" (overlay_at) = Mapping::codec(overlay).around(|d, node, inner| {
+            let source = inner(d, node)?;
+            d.csi.overlays.push(node.at);
+            Some(source)
+        }),
+            "folders of the host, with another place for what is written over them";
         means "create" (create_at) = Mapping::codec(new_folder).optional(), "it has to be there",
-            "`{}`: a folder is made at `path` where nothing is";
+            "`{}`: a folder is made at `path`, `upper` and `work` where nothing is";
     }
-    .one_of(&["path", "tmpfs", "csi", "disk"])
+    .one_of(&["path", "tmpfs", "csi", "disk", "overlay"])
     .check(|d, seen, source| {
         let text = match source {
             VolumeSource::Path(_) => return,
             VolumeSource::Tmpfs(_) => "a file system in memory is made at each start; leave create out",
             VolumeSource::Csi(_) => "its plugin has a volume ready; leave create out",
             VolumeSource::Disk(_) => "its file system is there already; leave create out",
+            VolumeSource::Overlay(OverlaySource { upper: Some(_), .. }) => return,
+            VolumeSource::Overlay(_) => "what is written is in memory, made at each start; leave create out",
         };
         if seen.has("create") {
             seen.wrong_key(d, "create", text);
+        }
+    })
+}
+
+fn overlay() -> Mapping<OverlaySource> {
+    const WHAT: &str = "a list of folders such as [/usr/share/store]";
+    let folder = || path().read_by(|d, node| d.overlay_path(node));
+    let upper_at = At::new(
+        |source: &OverlaySource| source.upper.as_ref().map(|found| Some(found.upper.clone())),
+        |source: &mut OverlaySource, path: Option<PathBuf>| {
+            if let Some(path) = path {
+                source.upper.get_or_insert_default().upper = path;
+            }
+        },
+    );
+    let work_at = At::new(
+        |source: &OverlaySource| source.upper.as_ref().map(|found| Some(found.work.clone())),
+        |source: &mut OverlaySource, path: Option<PathBuf>| {
+            if let Some(path) = path {
+                source.upper.get_or_insert_default().work = path;
+            }
+        },
+    );
+    keys! {
+        Mapping::new("volume-overlay", OverlaySource::default);
+        needed "lower" lower = folder().some(WHAT, "an overlay is over a folder; write one such as [/usr/share/store]"), "lower: [PATH]",
+            "folders of the host, which stay as they are; a file of an earlier one hides those of later ones";
+        means "upper" (upper_at) = folder().optional(), "memory, empty at each start",
+            "the folder for what is written";
+        means "work" (work_at) = folder().optional(), "none, without `upper`",
+            "a folder for the kernel, beside `upper` in the same file system";
+        means "size" size = size(LEAST).optional(), "half of the memory", "without `upper`: the most that is written";
+    }
+    .check(|d, seen, source| {
+        let (upper, work) = (seen.has("upper"), seen.has("work"));
+        if upper && !work && seen.is_right("upper") {
+            seen.wrong_key(d, "upper", "the kernel needs a second folder in the same file system; write it as work");
+        }
+        if work && !upper && seen.is_right("work") {
+            seen.wrong_key(d, "work", "it belongs to upper; write upper, or leave work out");
+        }
+        if upper && seen.has("size") {
+            seen.wrong_key(d, "size", "what is written is in upper; leave size out");
+        }
+        let Some(Upper { upper, work }) = &source.upper else { return };
+        if seen.has("upper") && seen.is_right("work") && (upper.starts_with(work) || work.starts_with(upper)) {
+            seen.wrong_key(d, "work", "neither of upper and work can be within the other; write a folder beside upper");
+        }
+        if source.options().iter().map(String::len).sum::<usize>() > OverlaySource::LONGEST {
+            d.wrong(seen.node.at, "these paths are longer than the kernel takes for an overlay; write shorter ones");
         }
     })
 }
@@ -178,6 +244,18 @@ fn disk_source() -> Mapping<DiskSource> {
 }
 
 impl Decoder<'_> {
+    /// The kernel takes all paths as one text, and not each version of it takes them by other ways.
+    fn overlay_path(&mut self, node: &Node) -> Option<PathBuf> {
+        let path = self.plain_path(node)?;
+        if path.to_string_lossy().contains([':', ',', '\\']) {
+            return self.refuse(
+                node,
+                "the path of an overlay cannot hold : , or \\; write the path of another folder",
+            );
+        }
+        Some(path)
+    }
+
     fn plain_path(&mut self, node: &Node) -> Option<PathBuf> {
         let path = self.path(node)?;
         if path.components().any(|part| part == Component::ParentDir) {

@@ -105,6 +105,8 @@ volumes:
   - {name: cache, source: {tmpfs: {size: 64Mi, mode: "0700"}}, target: /var/www/cache}
   - {name: media, source: {csi: pictures}, target: /media, usage: {access: multiNodeReader, mountFlags: [ro]}}
   - {name: archive, source: {disk: {device: LABEL=ARCHIVE, type: xfs, options: [ro], wait: 1m}}, target: /archive}
+  - {name: themes, source: {overlay: {lower: [/srv/own, /usr/share/themes], upper: /srv/themes/upper, work: /srv/themes/work}, create: {mode: "0750"}}, target: /themes}
+  - {name: scratch, source: {overlay: {lower: [/srv/base], size: 64Mi}}, target: /scratch}
 removeIpc: true
 limits: {nofile: 65536, core: unlimited, memlock: {soft: 64Ki, hard: 1Mi}}
 security: {noNewPrivileges: false, readOnlyRoot: true, capabilities: {drop: [all], add: [net_bind_service, CAP_CHOWN]}, seccomp: unconfined, readOnlyPaths: [/etc], writablePaths: [-/var/lib/web], hiddenPaths: [/home], privateTmp: true, privateDevices: true, privateNetwork: true, privateUsers: true, noExecPaths: [/], execPaths: [/usr], bindPaths: [/srv:/mnt], bindReadOnlyPaths: ["-/dev/log:/srv/log"], devices: {usual: false, allow: [/dev/net/tun, "char-rtc:r"]}, protect: [clock, hostname], restrict: [realtime], namespaces: {deny: [user, net]}, addressFamilies: {allow: [unix, inet]}}
@@ -388,6 +390,27 @@ fn every_key_of_a_service_file_is_read() {
                     wait: Duration::from_secs(60),
                 }),
                 target: "/archive".into(),
+                ..Volume::default()
+            },
+            Volume {
+                name: "themes".into(),
+                source: VolumeSource::Overlay(OverlaySource {
+                    lower: vec!["/srv/own".into(), "/usr/share/themes".into()],
+                    upper: Some(Upper { upper: "/srv/themes/upper".into(), work: "/srv/themes/work".into() }),
+                    create: Some(NewFolder { owner: None, mode: 0o750 }),
+                    size: None,
+                }),
+                target: "/themes".into(),
+                ..Volume::default()
+            },
+            Volume {
+                name: "scratch".into(),
+                source: VolumeSource::Overlay(OverlaySource {
+                    lower: vec!["/srv/base".into()],
+                    size: Some(64 << 20),
+                    ..OverlaySource::default()
+                }),
+                target: "/scratch".into(),
                 ..Volume::default()
             },
         ],

@@ -10,7 +10,7 @@ use kelson_spec::Loaded;
 use kelson_spec::duration_text;
 
 /// The other keys that a key needs to mean something: the mapping, the key (empty: every one), the other keys there.
-const COMPANY: [(&str, &str, &str); 18] = [
+const COMPANY: [(&str, &str, &str); 20] = [
     ("encryption", "format", "keyFile: /k, recoveryFile: /r"),
     ("service", "lifecycle", "group: g"),
     ("service", "watchdog", "readiness: notify"),
@@ -26,6 +26,8 @@ const COMPANY: [(&str, &str, &str); 18] = [
     ("container", "network", "hostname: a"),
     ("container", "userNamespace", "runtime: kelson"),
     ("volume", "usage", "source: {csi: db}"),
+    ("volume-overlay", "upper", "work: /w"),
+    ("volume-overlay", "work", "upper: /u"),
     ("check", "volume", "freeAtLeast: 5%"),
     // It is for a container.
     ("csi-plugin", "mountDir", "socket: csi.sock"),

@@ -8,7 +8,7 @@ volumes: [{name: a, target: /a}]
 => 3:11: volumes[0].source: this key is missing; write source: {path: PATH}
 
 volumes: [{name: a, source: {}, target: /a}]
-=> 3:29: volumes[0].source: one of the keys path, tmpfs, csi, disk is missing
+=> 3:29: volumes[0].source: one of the keys path, tmpfs, csi, disk, overlay is missing
 
 volumes: [{name: a, source: {path: /s, tmpfs: {}}, target: /a}]
 => 3:40: volumes[0].source: path and tmpfs exclude each other; keep one
@@ -30,6 +30,24 @@ volumes: [{name: a, source: {disk: {device: /srv/image}}, target: /a}]
 
 volumes: [{name: a, source: {disk: {device: LABEL=A, options: ["acl,ro"]}}, target: /a}]
 => 3:64: volumes[0].source.disk.options[0]: write each option as an entry of its own
+
+volumes: [{name: a, source: {overlay: {lower: [/l], upper: /u}}, target: /a}]
+=> 3:53: volumes[0].source.overlay.upper: the kernel needs a second folder in the same file system; write it as work
+
+volumes: [{name: a, source: {overlay: {lower: [/l], work: /w}}, target: /a}]
+=> 3:53: volumes[0].source.overlay.work: it belongs to upper; write upper, or leave work out
+
+volumes: [{name: a, source: {overlay: {lower: [/l], upper: /u, work: /u/w}}, target: /a}]
+=> 3:64: volumes[0].source.overlay.work: neither of upper and work can be within the other; write a folder beside upper
+
+volumes: [{name: a, source: {overlay: {lower: [/l], upper: /u, work: /w, size: 1Mi}}, target: /a}]
+=> 3:74: volumes[0].source.overlay.size: what is written is in upper; leave size out
+
+volumes: [{name: a, source: {overlay: {lower: ["/l,x"]}}, target: /a}]
+=> 3:48: volumes[0].source.overlay.lower[0]: the path of an overlay cannot hold : , or \; write the path of another folder
+
+volumes: [{name: a, source: {overlay: {lower: [/l]}, create: {}}, target: /a}]
+=> 3:54: volumes[0].source.create: what is written is in memory, made at each start; leave create out
 
 volumes: [{name: a, source: {csi: Db}, target: /a}]
 => 3:35: volumes[0].source.csi: "Db" is not a name; use small letters, digits and -, no - first, at most 63
@@ -128,4 +146,53 @@ fn a_container_has_each_place_once_and_a_target_has_no_volumes() {
     let many: Vec<String> = many.collect();
     let found = said(&format!("process: {{command: [/bin/shop]}}\nvolumes: [{}]\n", many.join(", ")));
     assert!(found[0].contains("these are 65 volumes; a service has at most 64"), "{found:?}");
+}
+
+#[test]
+fn two_overlays_write_to_no_folder_of_each_other() {
+    let overlay = |name: &str, upper: &str, work: &str| {
+        format!(
+            "name: {name}\nprocess: {{command: [/bin/shop]}}\n\
+             volumes: [{{name: a, source: {{overlay: {{lower: [/l], upper: {upper}, work: {work}}}}}, target: /a}}]\n"
+        )
+    };
+    let folder = Folder::new();
+    folder.service("shop", overlay("shop", "/u", "/w"));
+    folder.service("till", overlay("till", "/v/x", "/u/"));
+    folder.service("desk", overlay("desk", "/v/x/y", "/w-1"));
+    folder.service("bank", overlay("bank", "/v/x-1", "/c"));
+    let found = folder.messages();
+    for (service, own, other, of) in [
+        ("shop", "/u", "/u/", "till"),
+        ("till", "/u/", "/u", "shop"),
+        ("till", "/v/x", "/v/x/y", "desk"),
+        ("desk", "/v/x/y", "/v/x", "till"),
+    ] {
+        let text =
+            format!("volumes: {own} and {other} of an overlay of service {of} are one folder or within");
+        let is_it =
+            |message: &String| message.contains(&format!("{service}.yaml")) && message.contains(&text);
+        assert!(found.iter().any(is_it), "{text}: {found:?}");
+    }
+    assert_eq!(found.len(), 4, "{found:?}");
+    assert_eq!(folder.load().services.iter().map(|spec| spec.name.as_str()).collect::<Vec<_>>(), ["bank"]);
+}
+
+#[test]
+fn a_container_has_the_overlays_that_its_runtime_makes() {
+    let said_of = |container: &str, folders: &str, more: &str| {
+        said(&format!(
+            "container: {{image: a{container}}}\n\
+             volumes: [{{name: a, source: {{overlay: {{lower: [/l, /k]{folders}}}}}, target: /a{more}}}]\n"
+        ))
+    };
+    let on_disk = ", upper: /u, work: /w";
+    assert_eq!(said_of("", on_disk, ""), [""; 0]);
+    assert_eq!(said_of("", "", ", readOnly: true"), [""; 0]);
+    assert_eq!(said_of(", runtime: kelson", "", ""), [""; 0]);
+    assert!(said_of("", "", "")[0].contains("containerd makes no overlay that is written to memory"));
+    let mapped = said_of(", runtime: kelson, userNamespace: true", on_disk, "");
+    assert!(mapped[0].contains("an overlay cannot map the owners of its files"), "{mapped:?}");
+    let long = said_of("", &format!(", upper: /{}, work: /w", "u".repeat(4000)), "");
+    assert!(long[0].contains("longer than the kernel takes for an overlay"), "{long:?}");
 }

@@ -7,7 +7,7 @@ use kelson_container::mount_call::put;
 use kelson_container::tree::{Tree, is_folder};
 use kelson_runner::listed_mount;
 use kelson_runner::oci::Mount;
-use kelson_spec::service::{ViewRule, Volume};
+use kelson_spec::service::{OverlaySource, ViewRule, Volume};
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat, openat2};
 use nix::sys::stat::Mode;
@@ -80,13 +80,17 @@ impl OwnVolume {
     }
 
     /// Its mount, at no place yet. `no_exec`: no program in it can be executed, whatever its options say.
-    pub fn mount(&self, no_exec: bool) -> Result<OwnedFd, String> {
+    pub fn mount(&self, tree: &Tree, no_exec: bool) -> Result<OwnedFd, String> {
         let mut mount: Mount = listed_mount(&self.volume.mount(self.owner), false);
         if no_exec {
             mount.options.push("noexec".to_owned());
         }
-        let made = kelson_container::make(&mount);
-        made.map(|(made, _)| made).map_err(|error| of_volume(&self.volume, error))
+        let made = if mount.kind == OverlaySource::KIND {
+            kelson_container::overlay(tree, &mount)
+        } else {
+            kelson_container::make(&mount).map(|(made, _)| made)
+        };
+        made.map_err(|error| of_volume(&self.volume, error))
     }
 
     /// Puts its mount at its target, in what is mounted there by now.
