@@ -3,7 +3,7 @@
 use std::cell::OnceCell;
 use std::fmt::Write as _;
 use std::fs;
-use std::path::Path;
+use std::path::{Component, Path};
 
 use kelson_image::{Digest, Reference};
 use kelson_unpack::archive::{Archive, Blob, BlobSink, Catalog, Hasher, LayerCheck, Platform};
@@ -54,6 +54,12 @@ impl BlobSink for Looking {
     }
 }
 
+/// Whether a path names something below where it begins.
+pub(crate) fn is_relative(path: &Path) -> bool {
+    path.file_name().is_some()
+        && path.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir))
+}
+
 fn open(path: &Path) {
     let archive = match Archive::open(path) {
         Ok(archive) => archive,
@@ -65,6 +71,9 @@ fn open(path: &Path) {
     };
     for listed in archive.images() {
         let Ok(image) = archive.choose(listed, &host()) else { continue };
+        for file in image.layers.iter().filter_map(|layer| layer.blob.file.as_deref()) {
+            assert!(!image.platform.is_some() && is_relative(Path::new(file)), "it becomes a path: {file:?}");
+        }
         let blobs: Vec<Blob> = image.layers.iter().map(|layer| layer.blob.clone()).collect();
         let _ = archive.read(&blobs, &mut Looking::default());
         for name in &listed.references {

@@ -1,10 +1,14 @@
 //! What a registry sends.
 
+use std::path::Path;
+
 use kelson_image::{Digest, Reference, Remote};
 use kelson_pull::challenge::Challenge;
 use kelson_pull::manifest::{Document, check, choose, form};
 use kelson_pull::place::Place;
-use kelson_unpack::archive::{Form, Index, Manifest, Platform, is_layer, parse};
+use kelson_unpack::archive::{Form, Index, Manifest, Platform, parse};
+
+use crate::archives::is_relative;
 
 /// A header of an answer, and the name of an image.
 pub fn words(data: &[u8]) {
@@ -44,7 +48,11 @@ pub fn documents(data: &[u8]) {
             if let Ok(manifest) = parse::<Manifest>("manifest", data)
                 && check(&manifest, "manifest").is_ok()
             {
-                assert!(manifest.layers.0.iter().all(|layer| is_layer(&layer.media_type)));
+                for file in
+                    manifest.layers.0.iter().filter_map(|layer| manifest.file_of(layer, "manifest").ok()?)
+                {
+                    assert!(is_relative(Path::new(file)), "it becomes a path: {file:?}");
+                }
             }
         }
         Err(_) => {}

@@ -5,8 +5,8 @@ use hyper::body::Incoming;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use kelson_image::{Digest, Version};
 use kelson_unpack::archive::{
-    Config, Descriptor, Form, Hasher, Index, MAX_JSON, Manifest, Platform, Shape, Trouble, is_config,
-    is_index, is_layer, is_manifest, parse,
+    Config, Descriptor, Form, Hasher, Index, MAX_JSON, Manifest, Platform, Shape, Trouble, is_index,
+    is_manifest, parse,
 };
 
 use crate::body::Body;
@@ -204,26 +204,19 @@ pub fn choose<'a>(index: &'a Index, host: &Platform) -> Result<&'a Descriptor, S
     })
 }
 
-/// Whether it is the manifest of an image that can be unpacked.
+/// Whether it is the manifest of an image or an artifact that can be unpacked.
 ///
 /// # Errors
 /// What is wrong with it.
 pub fn check(manifest: &Manifest, file: &str) -> Result<(), Trouble> {
-    let unsupported = |text| Err(Trouble::Unsupported { file: file.to_owned(), text });
-    if !is_config(&manifest.config.media_type) {
-        return unsupported(format!("a config of the type {:?}", manifest.config.media_type));
-    }
     if manifest.config.size > MAX_JSON {
         let size = manifest.config.size;
         return Err(Trouble::LargeJson { file: "its config".to_owned(), size, most: MAX_JSON });
     }
-    match manifest.layers.0.iter().find(|layer| !is_layer(&layer.media_type)) {
-        Some(layer) => unsupported(format!("a layer of the type {:?}", layer.media_type)),
-        None => Ok(()),
-    }
+    manifest.layers.0.iter().try_for_each(|layer| manifest.file_of(layer, file).map(drop))
 }
 
-/// Whether a config belongs to this manifest and is for this host.
+/// Whether a config belongs to this manifest and is for this host. That of an artifact says nothing.
 ///
 /// # Errors
 /// What is wrong with it.
@@ -233,6 +226,9 @@ pub(crate) fn judge(
     host: &Platform,
     registry: &str,
 ) -> Result<(), PullError> {
+    if !resolved.manifest.is_of_image() {
+        return Ok(());
+    }
     let at = |trouble| PullError::Document(Box::new(trouble), registry.to_owned());
     let config = Config::parse("its config", bytes).map_err(at)?;
     config.fits(resolved.digest, resolved.manifest.layers.0.len()).map_err(at)?;

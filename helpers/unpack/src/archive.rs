@@ -48,8 +48,7 @@ pub use headers::HeaderError;
 pub use image::{Blob, Document, Image, Layer, Listed};
 pub use layer_check::{Checked, LayerCheck, LayerError};
 pub use manifest::{
-    Annotations, Descriptor, Form, Index, Manifest, Shape, WrittenPlatform, is_config, is_index, is_layer,
-    is_manifest,
+    Annotations, Descriptor, Form, Index, Manifest, Shape, WrittenPlatform, is_index, is_manifest,
 };
 pub use platform::Platform;
 
@@ -87,7 +86,16 @@ impl Archive {
         &self.images
     }
 
-    /// The image that a service means, for this host.
+    /// As [`image`](Self::image), for a container: an artifact is none for that.
+    pub fn program(&self, wanted: &Reference, host: &Platform) -> Result<Image, ArchiveError> {
+        let image = self.image(wanted, host)?;
+        if !image.platform.is_some() {
+            return Err(self.error(Trouble::Artifact(wanted.clone())));
+        }
+        Ok(image)
+    }
+
+    /// The image or artifact that a service means, for this host.
     pub fn image(&self, wanted: &Reference, host: &Platform) -> Result<Image, ArchiveError> {
         let mut first_error = None;
         for image in self.images.iter().filter(|image| image.is_meant_by(wanted)) {

@@ -83,7 +83,7 @@ async fn bring(
             Some(archive) => archive,
             None => Archive::open(&path).map_err(&in_image)?,
         };
-        let image = archive.image(&wanted, &host).map_err(&in_image)?;
+        let image = archive.program(&wanted, &host).map_err(&in_image)?;
         reporter.begin(image.size(), image.layers.len());
         let chain_ids = chain_ids(&image.settings.diff_ids);
         for (number, layer) in image.layers.iter().enumerate() {

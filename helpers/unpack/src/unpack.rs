@@ -215,7 +215,7 @@ async fn open(
             Some(archive) => archive,
             None => Arc::new(Archive::open(&path).map_err(in_image)?),
         };
-        let image = archive.image(&wanted, &host).map_err(in_image)?;
+        let image = archive.program(&wanted, &host).map_err(in_image)?;
         Ok((archive, image, root.map_or(u64::MAX, |root| space(Path::new(&root)))))
     };
     blocking(work).await?

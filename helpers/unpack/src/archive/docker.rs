@@ -106,8 +106,13 @@ fn compressed(documents: &Documents<'_>, items: &[Item]) -> Result<HashMap<Place
         if let Some(Located { place, size, packing }) = documents.store.find(name)?
             && packing != Packing::Plain
         {
-            let blob =
-                Blob { media_type: String::new(), digest: Hasher::of(&[]), size, place: place.clone() };
+            let blob = Blob {
+                media_type: String::new(),
+                digest: Hasher::of(&[]),
+                size,
+                file: None,
+                place: place.clone(),
+            };
             found.insert(place, blob);
         }
     }
@@ -170,7 +175,7 @@ fn make(
             _ => compressed.get(&place).copied().or_else(|| digest_of_name(name)),
         };
         let Some(digest) = digest else { continue };
-        layers.push(Blob { media_type: format!("{OCI_LAYER}{end}"), digest, size, place });
+        layers.push(Blob { media_type: format!("{OCI_LAYER}{end}"), digest, size, file: None, place });
     }
     // Those whose digest nobody tells are missing.
     config.fits(Hasher::of(&bytes), item.layers.0.len())?;

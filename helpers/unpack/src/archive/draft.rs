@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use kelson_image::{Digest, Reference, is_tag};
 
-use super::bounded::parse;
 use super::config::Config;
 use super::error::Trouble;
 use super::hasher::Hasher;
 use super::image::{Blob, Candidate, Document, Listed, Unusable};
-use super::manifest::{Descriptor, Manifest, OCI_MANIFEST, is_config, is_layer};
+use super::manifest::{Descriptor, Manifest, OCI_MANIFEST};
+use super::platform::Platform;
 use super::store::{Located, Store};
 
 /// Bytes of the manifests and configs of an archive, which are all held.
@@ -28,9 +28,21 @@ pub(super) struct Draft {
     pub(super) index: Option<Digest>,
     pub(super) candidates: Vec<Arc<Candidate>>,
     pub(super) unusable: Vec<Unusable>,
+    /// There is an artifact among its manifests.
+    pub(super) has_artifact: bool,
 }
 
 impl Draft {
+    /// Whether nothing of it is an image.
+    pub(super) fn is_artifact(&self) -> bool {
+        self.has_artifact && !self.candidates.iter().any(|candidate| candidate.platform.is_some())
+    }
+
+    /// Whether the archive itself calls it something.
+    pub(super) fn is_named(&self) -> bool {
+        !self.names.is_empty() || !self.tags.is_empty()
+    }
+
     /// Takes what a descriptor's annotation or a `docker save` calls the image. A text that is no name is
     /// passed over.
     pub(super) fn call(&mut self, name: &str) {
@@ -63,7 +75,7 @@ pub(super) struct Documents<'a> {
     held: usize,
     descriptors: u32,
     /// Manifests that have been read: one image with many names has many descriptors.
-    read: HashMap<Digest, Option<Arc<Candidate>>>,
+    read: HashMap<Digest, Arc<Candidate>>,
 }
 
 impl<'a> Documents<'a> {
@@ -107,40 +119,50 @@ impl<'a> Documents<'a> {
         Ok(bytes)
     }
 
-    /// The image that a manifest describes. `None`: something that is no image, which archives may hold as well.
+    /// The image or the artifact that a manifest describes.
     pub(super) fn candidate(
         &mut self,
         descriptor: &Descriptor,
+        manifest: Manifest,
         bytes: Vec<u8>,
-    ) -> Result<Option<Arc<Candidate>>, Trouble> {
+    ) -> Result<Arc<Candidate>, Trouble> {
         if let Some(candidate) = self.read.get(&descriptor.digest) {
             return Ok(candidate.clone());
         }
-        let candidate = self.read_candidate(descriptor, bytes)?.map(Arc::new);
-        if let Some(candidate) = &candidate {
-            self.hold(candidate.documents())?;
-        }
+        let candidate = Arc::new(self.read_candidate(descriptor, manifest, bytes)?);
+        self.hold(candidate.documents())?;
         self.read.insert(descriptor.digest, candidate.clone());
         Ok(candidate)
     }
 
-    fn read_candidate(&self, descriptor: &Descriptor, bytes: Vec<u8>) -> Result<Option<Candidate>, Trouble> {
+    fn read_candidate(
+        &self,
+        descriptor: &Descriptor,
+        manifest: Manifest,
+        bytes: Vec<u8>,
+    ) -> Result<Candidate, Trouble> {
         let file = format!("manifest {}", descriptor.digest);
-        let manifest: Manifest = parse(&file, &bytes)?;
-        if !is_config(&manifest.config.media_type) {
-            return Ok(None);
-        }
-        let config_file = format!("config {}", manifest.config.digest);
-        let config_bytes = self.blob(&manifest.config.digest, manifest.config.size)?;
-        let config = Config::parse(&config_file, &config_bytes)?;
-        let layers =
-            manifest.layers.0.iter().map(|layer| self.layer(&file, layer)).collect::<Result<Vec<_>, _>>()?;
+        let is_image = manifest.is_of_image();
+        let layers = || {
+            let layers = manifest.layers.0.iter().map(|layer| self.layer(&manifest, &file, layer));
+            layers.collect::<Result<Vec<_>, _>>()
+        };
+        let config = &manifest.config;
+        let (platform, config_bytes, layers) = if is_image {
+            let config_file = format!("config {}", config.digest);
+            let config_bytes = self.blob(&config.digest, config.size)?;
+            let settings = Config::parse(&config_file, &config_bytes)?;
+            let layers = layers()?;
+            let written = descriptor.platform.as_ref().and_then(|platform| platform.read());
+            let platform = settings.platform_or(written, &config_file)?;
+            settings.fits(descriptor.digest, layers.len())?;
+            (platform, config_bytes, layers)
+        } else {
+            (Platform::default(), Vec::new(), layers()?)
+        };
         let media_type =
             [&manifest.media_type, &descriptor.media_type].into_iter().find(|text| !text.is_empty());
-        let written = descriptor.platform.as_ref().and_then(|platform| platform.read());
-        let platform = config.platform_or(written, &config_file)?;
-        config.fits(descriptor.digest, layers.len())?;
-        Ok(Some(Candidate {
+        Ok(Candidate {
             platform,
             manifest: Document {
                 media_type: media_type.map_or(OCI_MANIFEST, String::as_str).to_owned(),
@@ -153,17 +175,14 @@ impl<'a> Documents<'a> {
                 bytes: config_bytes,
             },
             layers,
-        }))
+        })
     }
 
-    fn layer(&self, manifest: &str, layer: &Descriptor) -> Result<Blob, Trouble> {
+    fn layer(&self, manifest: &Manifest, file: &str, layer: &Descriptor) -> Result<Blob, Trouble> {
         let Descriptor { media_type, digest, size, .. } = layer;
-        if !is_layer(media_type) {
-            let text = format!("a layer of the type {media_type:?}");
-            return Err(Trouble::Unsupported { file: manifest.to_owned(), text });
-        }
+        let name = manifest.file_of(layer, file)?.map(str::to_owned);
         let Located { place, .. } = self.locate(digest, *size)?;
-        Ok(Blob { media_type: media_type.clone(), digest: *digest, size: *size, place })
+        Ok(Blob { media_type: media_type.clone(), digest: *digest, size: *size, file: name, place })
     }
 }
 

@@ -55,6 +55,8 @@ pub enum Trouble {
     Unusable { image: String, why: String },
     #[error("holds no image {wanted}; it holds {held}")]
     NoImage { wanted: Reference, held: String },
+    #[error("image {0} is an artifact, which has no program; use it as a volume")]
+    Artifact(Reference),
     #[error("image {image} is for {held} only, this host is {host}")]
     NoPlatform { image: String, held: String, host: Platform },
 }

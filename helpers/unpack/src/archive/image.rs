@@ -38,7 +38,13 @@ pub(super) struct Candidate {
 
 impl Candidate {
     pub(super) fn image(&self, listed: &Listed) -> Result<Image, Trouble> {
-        let settings = Config::parse("its config", &self.config.bytes)?;
+        let mut settings = Config::default();
+        if self.platform.is_some() {
+            settings = Config::parse("its config", &self.config.bytes)?;
+        } else {
+            // Its layers are proved as they are.
+            settings.diff_ids = self.layers.iter().map(|layer| layer.digest).collect();
+        }
         let layers = self.layers.iter().cloned().zip(&settings.diff_ids);
         Ok(Image {
             references: listed.references.clone(),
@@ -119,6 +125,7 @@ impl Listed {
 pub struct Image {
     pub references: Vec<Reference>,
     pub index: Option<Digest>,
+    /// None: it is an artifact.
     pub platform: Platform,
     /// As it stands in the archive, or made of a `docker save` archive's: always with the same bytes for the same archive.
     pub manifest: Document,
@@ -148,7 +155,8 @@ pub struct Document {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layer {
     pub blob: Blob,
-    /// The digest of the uncompressed layer, as the config has it; [`LayerCheck`](super::LayerCheck) tells the truth.
+    /// The digest of the uncompressed layer, as the config has it; [`LayerCheck`](super::LayerCheck) tells the truth. Of an
+    /// artifact that of the blob, since it has no such config.
     pub diff_id: Digest,
 }
 
@@ -158,6 +166,8 @@ pub struct Blob {
     pub media_type: String,
     pub digest: Digest,
     pub size: u64,
+    /// The name of the file that it is, of an artifact. `None`: it is a tar.
+    pub file: Option<String>,
     pub(super) place: Place,
 }
 

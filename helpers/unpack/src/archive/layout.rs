@@ -8,7 +8,7 @@ use super::bounded::parse;
 use super::draft::{Documents, Draft, blob_file, prove};
 use super::error::Trouble;
 use super::image::Unusable;
-use super::manifest::{Descriptor, Form, Index, Shape, is_index, is_manifest};
+use super::manifest::{Descriptor, Form, Index, Manifest, Shape, is_index, is_manifest};
 use super::store::Store;
 use crate::trust::{Signature, TrustError, cosign};
 
@@ -27,6 +27,10 @@ pub(super) fn read_layout(documents: &mut Documents<'_>) -> Result<Option<Vec<Dr
     }
     let mut drafts = walk.drafts;
     drafts.retain(|draft| !draft.candidates.is_empty() || !draft.unusable.is_empty());
+    // What is attached to an image does not take its name from the archive.
+    if drafts.len() > 1 {
+        drafts.retain(|draft| draft.is_named() || !draft.is_artifact());
+    }
     Ok(Some(merge(drafts)))
 }
 
@@ -134,7 +138,11 @@ impl Walk<'_, '_> {
                 Ok(())
             }
             Form::Manifest if !is_index(&descriptor.media_type) => {
-                let Some(candidate) = self.documents.candidate(descriptor, bytes)? else { return Ok(()) };
+                let manifest: Manifest = parse(&file, &bytes)?;
+                if !manifest.is_of_image() {
+                    self.for_each(images, |draft| draft.has_artifact = true);
+                }
+                let candidate = self.documents.candidate(descriptor, manifest, bytes)?;
                 self.for_each(images, |draft| draft.candidates.push(candidate.clone()));
                 Ok(())
             }

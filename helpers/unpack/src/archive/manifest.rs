@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::bounded::List;
 use super::config::MAX_LAYERS;
+use super::error::Trouble;
 use super::platform::Platform;
 
 pub(super) const OCI_INDEX: &str = "application/vnd.oci.image.index.v1+json";
@@ -70,6 +71,12 @@ pub struct Annotations {
     /// The digest of the document that lists the signatures of this image, which was pulled with it.
     #[serde(rename = "kelson.signature")]
     pub signature: Option<String>,
+    /// The name of the file that a layer of an artifact is.
+    #[serde(rename = "org.opencontainers.image.title")]
+    title: Option<String>,
+    /// `true`: that is a folder, and the layer a tar of it. So ORAS writes folders.
+    #[serde(rename = "io.deis.oras.content.unpack")]
+    unpack: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -86,6 +93,43 @@ pub struct Manifest {
     pub config: Descriptor,
     #[serde(default)]
     pub layers: List<Descriptor, MAX_LAYERS>,
+}
+
+impl Manifest {
+    /// Whether it is that of an image. The others are of artifacts.
+    pub fn is_of_image(&self) -> bool {
+        is_config(&self.config.media_type)
+    }
+
+    /// The name of the file that a layer is. `None`: it is a tar. `file`: where the manifest is, for the error.
+    ///
+    /// The titles of an artifact go before its media types: ORAS gives each file the type of a tar.
+    ///
+    /// # Errors
+    /// It is something else, or the name leads out of its folder.
+    pub fn file_of<'a>(&self, layer: &'a Descriptor, file: &str) -> Result<Option<&'a str>, Trouble> {
+        let media_type = layer.media_type.as_str();
+        let unsupported = |text| Trouble::Unsupported { file: file.to_owned(), text };
+        let annotations = layer.annotations.as_ref().filter(|_| !self.is_of_image());
+        let title = annotations.and_then(|annotations| {
+            annotations.title.as_deref().filter(|_| annotations.unpack.as_deref() != Some("true"))
+        });
+        match title {
+            Some(title) if is_within(title) => Ok(Some(title)),
+            Some(title) => {
+                let title: String = title.chars().take(100).collect();
+                Err(unsupported(format!("a file with the name {title:?}, which leads out of its folder")))
+            }
+            None if is_layer(media_type) || (!self.is_of_image() && is_tar(media_type)) => Ok(None),
+            None => Err(unsupported(format!("a layer of the type {media_type:?}"))),
+        }
+    }
+}
+
+/// Whether the name of a file stays below its folder, as that of an entry of a tar has to.
+fn is_within(name: &str) -> bool {
+    let mut parts = name.split('/').filter(|part| !matches!(*part, "" | ".")).peekable();
+    !name.starts_with('/') && !name.ends_with('/') && parts.peek().is_some() && parts.all(|part| part != "..")
 }
 
 /// The shape of a document, by its own description.
@@ -128,13 +172,22 @@ pub fn is_manifest(media_type: &str) -> bool {
     [OCI_MANIFEST, DOCKER_MANIFEST].contains(&media_type)
 }
 
-pub fn is_config(media_type: &str) -> bool {
+fn is_config(media_type: &str) -> bool {
     [OCI_CONFIG, DOCKER_CONFIG].contains(&media_type)
 }
 
-pub fn is_layer(media_type: &str) -> bool {
+fn is_layer(media_type: &str) -> bool {
+    LAYERS.contains(&uncompressed(media_type))
+}
+
+/// Whether others call a tar so, in an artifact.
+fn is_tar(media_type: &str) -> bool {
+    uncompressed(media_type).strip_suffix("tar").is_some_and(|rest| rest.ends_with(['.', '+', '/', '-']))
+}
+
+fn uncompressed(media_type: &str) -> &str {
     let plain = ["+gzip", "+zstd", ".gzip"].iter().find_map(|end| media_type.strip_suffix(end));
-    LAYERS.contains(&plain.unwrap_or(media_type))
+    plain.unwrap_or(media_type)
 }
 
 /// A manifest that is made here.
@@ -173,6 +226,43 @@ mod tests {
             ("", false),
         ] {
             assert_eq!(is_layer(media_type), layer, "{media_type}");
+        }
+    }
+
+    #[test]
+    fn a_layer_of_an_artifact_is_a_tar_or_a_file() {
+        let of = |config: &str, media_type: &str, annotations: serde_json::Value| {
+            let digest = Digest::new([1; 32]);
+            let text = serde_json::json!({
+                "config": {"mediaType": config, "digest": digest, "size": 2},
+                "layers": [{"mediaType": media_type, "digest": digest, "size": 1, "annotations": annotations}],
+            });
+            let manifest: Manifest = serde_json::from_value(text).unwrap();
+            let found = manifest.file_of(&manifest.layers.0[0], "manifest");
+            found.map(|file| file.map(str::to_owned)).map_err(|error| error.to_string())
+        };
+        const EMPTY: &str = "application/vnd.oci.empty.v1+json";
+        let titled = |title: &str| serde_json::json!({"org.opencontainers.image.title": title});
+        let none = || serde_json::json!({});
+        let file = |name: &str| Ok(Some(name.to_owned()));
+        assert_eq!(of(EMPTY, OCI_LAYER, none()), Ok(None));
+        assert_eq!(of(EMPTY, "application/vnd.cncf.helm.chart.content.v1.tar+gzip", none()), Ok(None));
+        assert_eq!(of(EMPTY, "application/x-tar", none()), Ok(None));
+        assert_eq!(of(EMPTY, OCI_LAYER, titled("a.txt")), file("a.txt"), "as ORAS writes it");
+        assert_eq!(of(EMPTY, "text/plain", titled("./a/b..c")), file("./a/b..c"));
+        assert_eq!(of(OCI_CONFIG, OCI_LAYER, titled("a.txt")), Ok(None), "images have tars alone");
+        let mut folder = titled("a");
+        folder["io.deis.oras.content.unpack"] = "true".into();
+        assert_eq!(of(EMPTY, OCI_LAYER, folder), Ok(None));
+        for wrong in ["", ".", "..", "/etc/passwd", "a/../../b", "a/", "a/.."] {
+            let error = of(EMPTY, "text/plain", titled(wrong)).unwrap_err();
+            assert!(error.contains("leads out of its folder"), "{wrong}: {error}");
+        }
+        for (config, media_type) in
+            [(EMPTY, "text/x-avatar"), (EMPTY, EMPTY), (OCI_CONFIG, "application/x-tar")]
+        {
+            let error = of(config, media_type, none()).unwrap_err();
+            assert!(error.contains(&format!("{media_type:?}")), "{error}");
         }
     }
 

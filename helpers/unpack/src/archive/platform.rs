@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The platform that an image was built for, in the words of Go (`linux/arm64/v8`).
+/// The platform that an image was built for, in the words of Go (`linux/arm64/v8`). The default is none: an artifact has it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Platform {
     pub os: String,
@@ -17,6 +17,11 @@ pub struct Platform {
 impl Platform {
     pub fn new(os: &str, architecture: &str, variant: &str) -> Self {
         Self { os: os.to_owned(), architecture: architecture.to_owned(), variant: variant.to_owned() }
+    }
+
+    /// Whether there is one.
+    pub fn is_some(&self) -> bool {
+        !self.os.is_empty()
     }
 
     /// The host's own, with the newest variant that its processor runs.
@@ -35,16 +40,19 @@ impl Platform {
     }
 
     /// How well an image for `image` suits this host: `None`, not at all; the greater, the better. An image for an
-    /// older variant runs on a newer processor, never the other way round.
+    /// older variant runs on a newer processor, never the other way round. An artifact suits each host.
     pub fn suits(&self, image: &Platform) -> Option<u32> {
+        if !image.is_some() {
+            return Some(0);
+        }
         if self.os != image.os || self.architecture != image.architecture {
             return None;
         }
         if self.variant == image.variant {
-            return Some(self.level());
+            return Some(self.level().saturating_add(1));
         }
         let level = image.level();
-        (level <= self.level() && (image.variant.is_empty() || level > 0)).then_some(level)
+        (level <= self.level() && (image.variant.is_empty() || level > 0)).then_some(level.saturating_add(1))
     }
 
     /// The number of the variant; an empty one is the architecture's usual.
@@ -64,6 +72,9 @@ impl Platform {
 
 impl fmt::Display for Platform {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.is_some() {
+            return f.write_str("artifact");
+        }
         write!(f, "{}/{}", self.os, self.architecture)?;
         match self.variant.as_str() {
             "" => Ok(()),
@@ -142,6 +153,7 @@ mod tests {
         let suits = |variant| host.suits(&Platform::new("linux", "amd64", variant));
         assert!(suits("v3") > suits("v2"));
         assert!(suits("v2") > suits(""));
+        assert!(suits("") > host.suits(&Platform::default()), "an artifact is for all hosts");
     }
 
     #[test]

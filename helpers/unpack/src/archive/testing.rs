@@ -104,6 +104,21 @@ impl Layout {
         self.blob("application/vnd.oci.image.manifest.v1+json", manifest.to_string().as_bytes())
     }
 
+    /// Adds an artifact of these layers; returns its descriptor.
+    pub fn artifact(&mut self, layers: &[Value]) -> Value {
+        let config = self.blob("application/vnd.oci.empty.v1+json", b"{}");
+        let manifest =
+            json!({"schemaVersion": 2, "artifactType": "text/x", "config": config, "layers": layers});
+        self.blob("application/vnd.oci.image.manifest.v1+json", manifest.to_string().as_bytes())
+    }
+
+    /// Adds a file as a layer of an artifact.
+    pub fn titled(&mut self, title: &str, bytes: &[u8]) -> Value {
+        let mut layer = self.blob("application/vnd.oci.image.layer.v1.tar", bytes);
+        layer["annotations"] = json!({"org.opencontainers.image.title": title});
+        layer
+    }
+
     /// Lists a descriptor in index.json, under this `org.opencontainers.image.ref.name`.
     pub fn list(&mut self, mut descriptor: Value, name: Option<&str>) {
         if let Some(name) = name {

@@ -428,3 +428,54 @@ fn no_mutation_of_an_archive_does_harm() {
         }
     }
 }
+
+#[test]
+fn an_artifact_is_for_each_host_and_no_program() {
+    let mut layout = demo();
+    let layers = [layout.titled("sub/a", b"a"), layout.titled("b", b"b")];
+    let artifact = layout.artifact(&layers);
+    layout.list(artifact, Some("demo/files:1"));
+    // What has no name of its own does not get that of the archive.
+    let other = layout.titled("signature", b"c");
+    let attached = layout.artifact(&[other]);
+    layout.list(attached, None);
+    let (_folder, archive) = open(&layout.tar()).unwrap();
+    assert_eq!(names(&archive), ["demo/app:1", "demo/files:1"]);
+    let wanted = reference("demo/files:1");
+    let image = archive.image(&wanted, &HOST()).unwrap();
+    let files: Vec<Option<&str>> = image.layers.iter().map(|layer| layer.blob.file.as_deref()).collect();
+    assert_eq!(files, [Some("sub/a"), Some("b")]);
+    assert_eq!((image.platform.to_string().as_str(), image.config.bytes.len()), ("artifact", 0));
+    assert_eq!(read(&archive, &image).unwrap().blobs.len(), 2);
+    let refused = archive.program(&wanted, &HOST()).unwrap_err();
+    assert!(
+        refused
+            .to_string()
+            .ends_with("image demo/files:1 is an artifact, which has no program; use it as a volume")
+    );
+    assert!(refused.trouble.lasts());
+    assert!(archive.program(&reference("demo/app:1"), &HOST()).is_ok());
+}
+
+#[test]
+fn an_artifact_that_is_alone_has_the_name_of_its_archive() {
+    let mut layout = Layout::default();
+    let layer = layout.titled("a", b"a");
+    let artifact = layout.artifact(&[layer]);
+    layout.list(artifact, None);
+    let (_folder, archive) = open(&layout.tar()).unwrap();
+    assert_eq!(names(&archive), ["box:latest"]);
+}
+
+#[test]
+fn a_layer_of_an_artifact_that_is_nothing_is_named() {
+    let mut layout = Layout::default();
+    let layer = layout.blob("text/x-strange", b"a");
+    let artifact = layout.artifact(&[layer]);
+    layout.list(artifact, Some("demo/app:1"));
+    let trouble = trouble(&layout.tar());
+    assert!(
+        trouble.contains("asks for a layer of the type \"text/x-strange\", which is not supported"),
+        "{trouble}"
+    );
+}

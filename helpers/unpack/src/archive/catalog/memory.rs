@@ -15,8 +15,8 @@ use serde::{Deserialize, Serialize};
 use crate::archive::Platform;
 use crate::archive::bounded::List;
 
-/// A catalog of another version is not read.
-const VERSION: u32 = 1;
+/// A catalog of another version is not read. Version 1 knew no artifacts.
+const VERSION: u32 = 2;
 /// Bytes of the file.
 const MAX_FILE: u64 = 8 << 20;
 pub(super) const MAX_ARCHIVES: usize = 1024;
