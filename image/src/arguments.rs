@@ -30,10 +30,7 @@ pub struct UnpackerOptions {
 pub enum Work {
     Unpack {
         image: String,
-        /// `user[:group]` instead of the config's.
-        user: Option<String>,
-        /// The service whose container PID 1 runs itself, without containerd. What its last container wrote goes.
-        native: Option<String>,
+        purpose: Purpose,
     },
     List,
     /// Which archives there are, without opening one.
@@ -45,6 +42,17 @@ pub enum Work {
     },
 }
 
+/// What an image is unpacked for. `user`: `user[:group]` instead of the config's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Purpose {
+    /// A container of containerd.
+    Container { user: Option<String> },
+    /// The container of this service, which PID 1 runs itself, without containerd. What its last container wrote goes.
+    Native { user: Option<String>, service: String },
+    /// A volume: its files alone, which may be those of an artifact.
+    Volume,
+}
+
 /// The name by which the personality is called.
 pub const NAME: &str = "kelson-unpack";
 
@@ -52,7 +60,7 @@ pub const NAME: &str = "kelson-unpack";
 pub const REPORT_DESCRIPTOR: i32 = 3;
 
 const USAGE: &str = "usage: kelson-unpack unpack|list|look|prune --containerd SOCKET --runtime-dir DIR --state-dir DIR \
-                     [--images DIR]… [--verify PATTERN DEMAND KEY SIGNED-AS]… [--user USER] [--native SERVICE] [--dry-run] \
+                     [--images DIR]… [--verify PATTERN DEMAND KEY SIGNED-AS]… [--user USER] [--native SERVICE] [--volume] [--dry-run] \
                      [--] [IMAGE…]";
 
 impl Arguments {
@@ -83,8 +91,16 @@ impl Arguments {
             words.extend(["--verify".into(), text(pattern), demand.word().into(), key, text(signed_as)]);
         }
         match &self.work {
-            Work::Unpack { image, user, native } => {
-                for (flag, value) in [("--user", user), ("--native", native)] {
+            Work::Unpack { image, purpose } => {
+                let (user, service) = match purpose {
+                    Purpose::Container { user } => (user.as_ref(), None),
+                    Purpose::Native { user, service } => (user.as_ref(), Some(service)),
+                    Purpose::Volume => {
+                        words.push("--volume".into());
+                        (None, None)
+                    }
+                };
+                for (flag, value) in [("--user", user), ("--native", service)] {
                     if let Some(value) = value {
                         words.extend([flag.into(), value.into()]);
                     }
@@ -111,7 +127,8 @@ impl Arguments {
     fn read(mut words: impl Iterator<Item = OsString>) -> Result<Self, String> {
         let work = words.next().ok_or("nothing to do was named")?;
         let (mut images, mut socket, mut runtime_dir, mut state_dir) = (Vec::new(), None, None, None);
-        let (mut user, mut native, mut dry_run, mut names) = (None, None, false, Vec::new());
+        let (mut user, mut native, mut names) = (None, None, Vec::new());
+        let (mut is_volume, mut dry_run) = (false, false);
         let mut verify = Vec::new();
         while let Some(word) = words.next() {
             let mut value = || words.next().ok_or_else(|| format!("{} needs a value", word.display()));
@@ -129,6 +146,7 @@ impl Arguments {
                         Demand::of(&demand, value()?.into()).ok_or(format!("{demand} is no demand"))?;
                     verify.push(VerifyRule { pattern, demand, signed_as: given(value()?)? });
                 }
+                Some("--volume") => is_volume = true,
                 Some("--dry-run") => dry_run = true,
                 Some("--") => {
                     for name in words.by_ref() {
@@ -141,7 +159,14 @@ impl Arguments {
         }
         let work = match work.to_str() {
             Some("unpack") => match names.as_slice() {
-                [image] => Work::Unpack { image: image.clone(), user, native },
+                [image] => {
+                    let purpose = match native {
+                        Some(service) => Purpose::Native { user, service },
+                        None if is_volume => Purpose::Volume,
+                        None => Purpose::Container { user },
+                    };
+                    Work::Unpack { image: image.clone(), purpose }
+                }
                 _ => return Err(format!("unpack takes one image, not {}", names.len())),
             },
             Some("list") => Work::List,
@@ -189,12 +214,12 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         for work in [
-            Work::Unpack { image: "-odd".to_owned(), user: None, native: None },
+            Work::Unpack { image: "-odd".to_owned(), purpose: Purpose::Container { user: None } },
             Work::Unpack {
                 image: "demo/web:1".to_owned(),
-                user: Some("www:web".to_owned()),
-                native: Some("web".to_owned()),
+                purpose: Purpose::Native { user: Some("www:web".to_owned()), service: "web".to_owned() },
             },
+            Work::Unpack { image: "demo/assets:1".to_owned(), purpose: Purpose::Volume },
             Work::List,
             Work::Prune { keep: vec![], dry_run: false },
             Work::Prune { keep: vec!["a".to_owned(), "--dry-run".to_owned()], dry_run: true },

@@ -13,7 +13,7 @@ mod remote;
 mod report;
 mod unpacker;
 
-pub use arguments::{Arguments, NAME, REPORT_DESCRIPTOR, UnpackerOptions, Work};
+pub use arguments::{Arguments, NAME, Purpose, REPORT_DESCRIPTOR, UnpackerOptions, Work};
 pub use digest::{Digest, DigestError};
 pub use frame::{bounded, encode};
 pub use kelson_spec::image::ImageConfig;

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use kelson_helper::{Launcher, Start};
 
-use crate::arguments::{Arguments, NAME, UnpackerOptions, Work};
+use crate::arguments::{Arguments, NAME, Purpose, UnpackerOptions, Work};
 use crate::report::{ImageRow, Progress, Pruned, Report, Unpacked};
 use Part::{End, More, Nonsense};
 use hearing::Hearing;
@@ -57,25 +57,19 @@ impl Unpacker {
         &self.options
     }
 
-    /// The image, complete in containerd, or for the service `native` in Kelson's own folders; unpacked now where that is
-    /// missing. `user` instead of the config's. Progress
-    /// comes about once a second, also when nothing moves. Must be called within a Tokio runtime with I/O and time.
+    /// The image, complete where its purpose needs it: in containerd or in Kelson's own folders; unpacked now where that is
+    /// missing. Progress comes about once a second, also when nothing moves. Must be called within a Tokio runtime with I/O
+    /// and time.
     ///
     /// # Errors
     /// A sentence for the operator, and whether another try can help.
     pub async fn unpack(
         &self,
         image: &str,
-        user: Option<&str>,
-        native: Option<&str>,
+        purpose: Purpose,
         mut on_news: impl FnMut(News) + Send,
     ) -> Result<Unpacked, UnpackFailure> {
-        let work = Work::Unpack {
-            image: image.to_owned(),
-            user: user.map(str::to_owned),
-            native: native.map(str::to_owned),
-        };
-        self.follow(work, |report| match report {
+        self.follow(Work::Unpack { image: image.to_owned(), purpose }, |report| match report {
             Report::Progress(progress) => {
                 on_news(News::Progress(progress));
                 More

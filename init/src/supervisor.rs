@@ -19,6 +19,7 @@ mod encrypted_disks;
 mod entrance;
 mod environment;
 mod files;
+mod image_runner;
 mod incarnation;
 mod input_runner;
 mod intent;

@@ -29,7 +29,7 @@ pub const NAME: &str = "kelson-container";
 const IMAGE: &str = "image";
 const PROCESS: &str = "process";
 
-/// The folder of a service below the runtime folder.
-fn folder(runtime_dir: &Path, service: &str) -> PathBuf {
+/// What is known of the images of a service, below the runtime folder.
+pub fn folder(runtime_dir: &Path, service: &str) -> PathBuf {
     runtime_dir.join("containers").join(service)
 }

@@ -1,4 +1,5 @@
-//! The images of the host: pulled and unpacked for the containers that start, listed and pruned for operators.
+//! The images of the host: pulled and unpacked for the containers and volumes of services that start, listed and pruned for
+//! operators.
 //!
 //! The work is done by `kelson-unpack` and `kelson-pull`, a process for each piece of it; here it gets its turn, and what
 //! it tells becomes events of the service that waits for it.
@@ -7,14 +8,14 @@ mod messages;
 mod pulls;
 #[cfg(test)]
 mod tests;
+mod wanted;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use kelson_image::{
-    Digest, ImageRow, Listing, News, PULL, PruneResult, Pruned, Puller, Reference, UnpackFailure, Unpacked,
-    Unpacker,
+    ImageRow, Listing, News, PULL, PruneResult, Pruned, Puller, UnpackFailure, Unpacked, Unpacker,
 };
 use kelson_runner::{BoxFuture, ErrorKind, ImageConfig, Images, RunnerError};
 use kelson_spec::service::ContainerSpec;
@@ -25,6 +26,7 @@ use tokio::time::Instant;
 
 use messages::{Messages, UNPACKING};
 pub use pulls::Updated;
+use wanted::{Wanted, images_of, means};
 
 use crate::Manager;
 use crate::events::EventLog;
@@ -75,8 +77,9 @@ struct Inner {
     /// One pull at a time: its layers come in parallel, and what it finds in the folder stays as it is.
     pulls: Semaphore,
     listings: Semaphore,
-    /// The image that each service was prepared from last: its file may name another one by now.
-    prepared: Mutex<BTreeMap<String, String>>,
+    /// The images that each service was prepared from last, each for its container or for a volume by its name: its file may
+    /// name others by now.
+    prepared: Mutex<BTreeMap<(String, Option<String>), String>>,
     /// The services that an image is being pulled or unpacked for, each with the image.
     busy: Mutex<BTreeMap<String, String>>,
     /// The last notes about archives: each unpack finds the same ones.
@@ -142,10 +145,12 @@ impl ImageStore {
             a.reference.cmp(&b.reference).then_with(|| a.archive.cmp(&b.archive))
         });
         let wanted: Vec<(String, String)> =
-            manager.list().iter().filter_map(|service| image_of(manager, &service.name)).collect();
+            manager.list().iter().flat_map(|service| images_of(manager, &service.name)).collect();
         let listed = images.into_iter().map(|row| {
             let services = wanted.iter().filter(|(_, image)| means(image, &row));
-            let services = services.map(|(service, _)| service.clone()).collect();
+            // Those of one service follow one another.
+            let mut services: Vec<String> = services.map(|(service, _)| service.clone()).collect();
+            services.dedup();
             Listed { row, services }
         });
         Ok((listed.collect(), notes))
@@ -210,11 +215,11 @@ impl ImageStore {
         let services = manager.list();
         let mut needed: Vec<String> = services
             .iter()
-            .filter_map(|service| image_of(manager, &service.name))
+            .flat_map(|service| images_of(manager, &service.name))
             .map(|(_, image)| image)
             .collect();
         let mut prepared = lock(&self.inner.prepared);
-        prepared.retain(|service, _| services.iter().any(|known| *known.name == **service));
+        prepared.retain(|(service, _), _| services.iter().any(|known| *known.name == **service));
         needed.extend(prepared.values().cloned());
         ordered::sort(&mut needed);
         needed.dedup();
@@ -242,22 +247,30 @@ impl ImageStore {
         let _ = self.inner.manager.set(manager.clone());
     }
 
-    async fn unpack(&self, service: &str, container: &ContainerSpec) -> Result<ImageConfig, UnpackFailure> {
-        let image = container.image.as_str();
-        let native = container.is_native().then_some(service);
+    async fn unpack(&self, wanted: &Wanted<'_>) -> Result<ImageConfig, UnpackFailure> {
+        let Wanted { service, image, .. } = *wanted;
         let mut messages = Messages::new(&UNPACKING, image);
         let _permit = self.permit(&self.inner.unpacks, service, &messages).await?;
-        lock(&self.inner.prepared).insert(service.to_owned(), image.to_owned());
+        self.keep(wanted);
         let _busy = Busy::new(&self.inner.busy, service, image);
         messages.begin();
-        let unpacked = self
-            .inner
-            .unpacker
-            .unpack(image, container.user.as_deref(), native, |news| self.news(service, &mut messages, news))
-            .await?;
+        let purpose = wanted.purpose.clone();
+        let news = |news| self.news(service, &mut messages, news);
+        let unpacked = self.inner.unpacker.unpack(image, purpose, news).await?;
         self.tell(service, &messages.end(&unpacked));
         let Unpacked { config, archives, .. } = unpacked;
         Ok(ImageConfig { archives, ..config })
+    }
+
+    /// It stays, whatever the service's file names later.
+    fn keep(&self, wanted: &Wanted<'_>) {
+        let place = (wanted.service.to_owned(), wanted.volume.map(str::to_owned));
+        lock(&self.inner.prepared).insert(place, wanted.image.to_owned());
+    }
+
+    /// The volumes of a service that has ended are those that its file names.
+    pub fn release_volumes(&self, service: &str) {
+        lock(&self.inner.prepared).retain(|(known, volume), _| known != service || volume.is_none());
     }
 
     /// Waits until work of a kind may begin. An event of the service says so where it has to wait.
@@ -301,7 +314,7 @@ impl ImageStore {
     }
 
     /// See [`Images::changed`]: an archive that is being copied changes with each look.
-    async fn changed(&self, archives: u32) {
+    pub async fn changed(&self, archives: u32) {
         let mut before = None;
         loop {
             tokio::time::sleep(LOOK).await;
@@ -344,7 +357,7 @@ impl Images for ImageStore {
         service: &'a str,
         container: &'a ContainerSpec,
     ) -> BoxFuture<'a, Result<ImageConfig, RunnerError>> {
-        Box::pin(async { self.provide(service, container).await.map_err(as_error) })
+        Box::pin(async { self.provide(&Wanted::by_container(service, container)).await.map_err(as_error) })
     }
 
     fn changed(&self, archives: u32) -> BoxFuture<'_, ()> {
@@ -378,21 +391,4 @@ fn as_error(UnpackFailure { text, archives, .. }: UnpackFailure) -> RunnerError 
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// A service and the image that its file names, where it names one.
-fn image_of(manager: &Manager, service: &str) -> Option<(String, String)> {
-    let spec = manager.spec(service)?;
-    Some((service.to_owned(), spec.container()?.image.clone()))
-}
-
-/// Whether a service file that says `image` means this one.
-fn means(image: &str, row: &ImageRow) -> bool {
-    match (Reference::parse(image), Reference::parse(&row.reference)) {
-        (Ok(wanted), Ok(held)) => {
-            let digest: Vec<Digest> = Digest::parse(&row.digest).into_iter().collect();
-            wanted.means(&held, &digest)
-        }
-        _ => image == row.reference,
-    }
 }

@@ -37,6 +37,7 @@ mod c5_one_container_a_task_each_run;
 mod compose;
 mod docker_registry;
 mod engine;
+mod image_volumes;
 mod images;
 mod inside;
 mod network;

@@ -91,6 +91,8 @@ pub struct Image {
     /// The `config` of its config.
     pub config: Value,
     pub architecture: String,
+    /// The names of the layers that are files of an artifact. `None`: it is an image.
+    pub titles: Option<BTreeMap<usize, String>>,
 }
 
 impl Image {
@@ -111,7 +113,20 @@ impl Image {
                 other => other,
             }
             .to_owned(),
+            titles: None,
         }
+    }
+
+    /// No image: an artifact without layers.
+    pub fn artifact(reference: &str) -> Image {
+        Image { titles: Some(BTreeMap::new()), ..Image::without_layers(reference, &[]) }
+    }
+
+    /// One more layer of an artifact: a file, as ORAS writes it.
+    pub fn titled(mut self, name: &str, bytes: &[u8]) -> Image {
+        self.titles.get_or_insert_default().insert(self.layers.len(), name.to_owned());
+        self.layers.push(bytes.to_vec());
+        self
     }
 
     /// One more layer.
@@ -190,27 +205,44 @@ pub fn archive_with(images: &[Image], mut change: impl FnMut(&str, &mut Vec<u8>)
 fn manifest(image: &Image, keep: &mut impl FnMut(&str, Vec<u8>) -> (String, usize)) -> Vec<u8> {
     let diff_ids: Vec<String> =
         image.layers.iter().map(|layer| format!("sha256:{}", hex_digest(layer))).collect();
-    let config = json!({
-        "architecture": image.architecture, "os": "linux", "config": image.config,
-        "rootfs": {"type": "layers", "diff_ids": diff_ids},
-    });
+    let (config, config_type) = match image.titles {
+        Some(_) => (json!({}), "application/vnd.oci.empty.v1+json"),
+        None => (
+            json!({
+                "architecture": image.architecture, "os": "linux", "config": image.config,
+                "rootfs": {"type": "layers", "diff_ids": diff_ids},
+            }),
+            "application/vnd.oci.image.config.v1+json",
+        ),
+    };
     let (config, config_size) = keep("config", config.to_string().into_bytes());
     let layers: Vec<Value> = image
         .layers
         .iter()
-        .map(|layer| {
-            let (bytes, end) = if image.gzip { (gzipped(layer), "+gzip") } else { (layer.clone(), "") };
+        .enumerate()
+        .map(|(number, layer)| {
+            let title = image.titles.as_ref().and_then(|titles| titles.get(&number));
+            let is_compressed = image.gzip && title.is_none();
+            let (bytes, end) = if is_compressed { (gzipped(layer), "+gzip") } else { (layer.clone(), "") };
             let (digest, size) = keep("layer", bytes);
-            json!({"mediaType": format!("application/vnd.oci.image.layer.v1.tar{end}"), "digest": digest, "size": size})
+            let mut layer = json!({
+                "mediaType": format!("application/vnd.oci.image.layer.v1.tar{end}"), "digest": digest, "size": size,
+            });
+            if let Some(title) = title {
+                layer["annotations"] = json!({"org.opencontainers.image.title": title});
+            }
+            layer
         })
         .collect();
-    json!({
+    let mut manifest = json!({
         "schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json",
-        "config": {"mediaType": "application/vnd.oci.image.config.v1+json", "digest": config, "size": config_size},
+        "config": {"mediaType": config_type, "digest": config, "size": config_size},
         "layers": layers,
-    })
-    .to_string()
-    .into_bytes()
+    });
+    if image.titles.is_some() {
+        manifest["artifactType"] = "application/vnd.example.assets".into();
+    }
+    manifest.to_string().into_bytes()
 }
 
 /// The manifest of an image, and its other blobs by their digests.

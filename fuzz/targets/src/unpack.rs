@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kelson_helper::{BoxFuture, CONTROL, Launched, Launcher, Start};
-use kelson_image::{UnpackFailure, Unpacker, UnpackerOptions};
+use kelson_image::{Purpose, UnpackFailure, Unpacker, UnpackerOptions};
 
 use crate::time;
 
@@ -40,7 +40,7 @@ pub fn reports(data: &[u8]) {
     let unpacker = Unpacker::new(Arc::new(Says(said.to_vec())), options);
     let work = async {
         match what % 3 {
-            0 => unpacker.unpack("a:1", None, None, |_| {}).await.map(drop),
+            0 => unpacker.unpack("a:1", Purpose::Volume, |_| {}).await.map(drop),
             1 => unpacker.list().await.map(drop),
             _ => unpacker.prune(Vec::new(), false).await.map(drop),
         }

@@ -36,7 +36,7 @@ use std::time::Duration;
 use blocking::blocking;
 use error::UnpackError;
 use kelson_containerd::Containerd;
-use kelson_image::{Arguments, NAME, Reference, Report, Work};
+use kelson_image::{Arguments, NAME, Purpose, Reference, Report, Work};
 use kelson_spec::verify::VerifyRule;
 use locks::Locks;
 use reporter::Reporter;
@@ -80,7 +80,8 @@ pub fn main(arguments: impl Iterator<Item = OsString>) -> i32 {
             return 2;
         }
     };
-    let unpacks = matches!(&arguments.work, Work::Unpack { native: Some(_), .. });
+    let unpacks =
+        matches!(&arguments.work, Work::Unpack { purpose: Purpose::Native { .. } | Purpose::Volume, .. });
     for note in sandbox::enter(unpacks) {
         reporter.send(&Report::Note(note));
     }
@@ -113,11 +114,13 @@ async fn run(arguments: Arguments, reporter: &Arc<Reporter>) -> Report {
     let work = arguments.work.clone();
     let end = match Context::new(arguments, Arc::clone(reporter)) {
         Ok(context) => match work {
-            Work::Unpack { image, user, native } => {
-                let user = user.as_deref();
-                let end = match native {
-                    Some(service) => native::run(&context, &image, user, &service).await,
-                    None => unpack::run(&context, &image, user).await,
+            Work::Unpack { image, purpose } => {
+                let end = match &purpose {
+                    Purpose::Container { user } => unpack::run(&context, &image, user.as_deref()).await,
+                    Purpose::Native { user, service } => {
+                        native::run(&context, &image, Some((service, user.as_deref()))).await
+                    }
+                    Purpose::Volume => native::run(&context, &image, None).await,
                 };
                 // However short it was: PID 1 tells how much there was of it.
                 context.reporter.heartbeat();

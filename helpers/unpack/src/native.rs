@@ -1,4 +1,4 @@
-//! Images of containers that PID 1 runs itself: unpacked into folders of Kelson's own, without containerd.
+//! Images of containers that PID 1 runs itself, and of volumes: unpacked into folders of Kelson's own, without containerd.
 
 mod extract;
 mod prune;
@@ -13,12 +13,11 @@ use kelson_image::{Digest, ImageConfig, Reference, Report, Unpacked};
 use tokio::runtime::Handle;
 
 use crate::Context;
-use crate::archive::{Archive, ArchiveError, Config, Found, Layer, ReadError};
+use crate::archive::{Archive, ArchiveError, Config, Found, Hasher, Layer, ReadError};
 use crate::blocking::blocking;
 use crate::chain::chain_ids;
 use crate::error::{LayerOf, UnpackError};
 use crate::judge::judge;
-use crate::reporter::Reporter;
 use crate::unpack::{self, Described};
 pub use extract::ExtractError;
 pub use prune::prune;
@@ -26,12 +25,12 @@ use sink::Sink;
 use store::Record;
 pub use store::Store;
 
-/// Has an image unpacked for a service; what the service's container wrote before goes.
+/// Has an image unpacked for the container of a service, as a user; what that wrote before goes. `None`: for a volume, which
+/// has its files alone.
 pub async fn run(
     context: &Context,
     image: &str,
-    user: Option<&str>,
-    service: &str,
+    container: Option<(&str, Option<&str>)>,
 ) -> Result<Report, UnpackError> {
     let wanted = Reference::parse(image)?;
     let (scan, opened) = context.scan(Some(wanted.clone())).await?;
@@ -40,23 +39,35 @@ pub async fn run(
         let missing = || unpack::no_archive(context, &wanted, &scan);
         let opened = judge(context, &wanted, &scan, opened, missing).await?;
         let store = Store::below(&context.state_dir)?;
-        let (of_service, service_name) = (store.clone(), service.to_owned());
-        blocking(move || of_service.discard(&service_name)).await??;
+        if let Some((service, _)) = container {
+            let (of_service, service_name) = (store.clone(), service.to_owned());
+            blocking(move || of_service.discard(&service_name)).await??;
+        }
         let name = wanted.to_string();
         let found = scan.find(&wanted);
         let record = store.record(&name)?.filter(|record| {
-            found.is_none_or(|found| found.manifest == record.manifest) && store.is_whole(record)
+            found.is_none_or(|found| found.manifest == record.manifest)
+                && store.is_whole(record)
+                && (container.is_none() || !record.is_artifact())
         });
         let (record, was_there) = match (record, found) {
             (Some(record), _) => (record, true),
-            (None, Some(found)) => (bring(context, &store, &wanted, found, opened).await?, false),
+            (None, Some(found)) => {
+                (bring(context, &store, &wanted, found, opened, container.is_some()).await?, false)
+            }
             (None, None) => return Err(missing()),
         };
         context.reporter.begin(record.size, record.chain_ids.len());
         context.reporter.add_bytes(record.size);
         context.reporter.at_layer(record.chain_ids.len());
         let digest = record.manifest.to_string();
-        let config = describe(context, &store, name, record, user, service).await?;
+        let names = record.chain_ids.iter().rev().map(Store::folder_name);
+        let (layers, folder) = (names.collect(), store.layers().display().to_string());
+        let config = match container {
+            Some((service, user)) => describe(context, &store, name, record, user, service).await?,
+            None => ImageConfig { image: name, ..ImageConfig::default() },
+        };
+        let config = ImageConfig { store: folder, layers, ..config };
         Ok(Unpacked { config, digest, was_there, archives: 0 })
     };
     unpack::report(work.await, archives)
@@ -69,6 +80,7 @@ async fn bring(
     wanted: &Reference,
     found: &Found,
     opened: Option<Archive>,
+    is_program: bool,
 ) -> Result<Record, UnpackError> {
     let name = wanted.to_string();
     let (path, wanted, host) = (found.archive.clone(), wanted.clone(), context.host.clone());
@@ -83,29 +95,48 @@ async fn bring(
             Some(archive) => archive,
             None => Archive::open(&path).map_err(&in_image)?,
         };
-        let image = archive.program(&wanted, &host).map_err(&in_image)?;
+        let image = if is_program { archive.program(&wanted, &host) } else { archive.image(&wanted, &host) };
+        let image = image.map_err(&in_image)?;
         reporter.begin(image.size(), image.layers.len());
-        let chain_ids = chain_ids(&image.settings.diff_ids);
-        for (number, layer) in image.layers.iter().enumerate() {
+        let is_artifact = !image.platform.is_some();
+        // The files of an artifact lie beside one another, and often there are many.
+        let (chain_ids, at_once) = if is_artifact {
+            (vec![Hasher::of(format!("artifact {}", image.manifest.digest).as_bytes())], image.layers.len())
+        } else {
+            (chain_ids(&image.settings.diff_ids), 1)
+        };
+        let mut number = 0_usize;
+        for (place, (id, layers)) in chain_ids.iter().zip(image.layers.chunks(at_once.max(1))).enumerate() {
             reporter.at_layer(number.saturating_add(1));
-            let id = chain_ids.get(number).copied().unwrap_or(layer.diff_id);
             // One at a time: the second process finds the layer there.
             let lock = format!("layer-{}", id.hex());
             let _lock = runtime.block_on(locks.take(&lock))?;
-            if store.has(&id) {
-                reporter.add_bytes(layer.blob.size);
+            if store.has(id) {
+                reporter.add_bytes(layers.iter().fold(0, |sum, layer| sum.saturating_add(layer.blob.size)));
+                number = number.saturating_add(layers.len());
                 continue;
             }
-            let below = chain_ids.get(..number).unwrap_or_default();
-            let at = || {
-                Box::new(LayerOf {
-                    image: name.clone(),
-                    layer: number.saturating_add(1),
-                    layers: image.layers.len(),
-                    archive: Some(path.clone()),
-                })
-            };
-            extract(&archive, layer, &store, &reporter, &id, below, &at)?;
+            let (new, below) = (store.begin(id)?, chain_ids.get(..place).unwrap_or_default());
+            for layer in layers {
+                number = number.saturating_add(1);
+                reporter.at_layer(number);
+                let at = || {
+                    Box::new(LayerOf {
+                        image: name.clone(),
+                        layer: number,
+                        layers: image.layers.len(),
+                        archive: Some(path.clone()),
+                    })
+                };
+                let sink = Sink::new(&new, store.folders(below), store.space(), Arc::clone(&reporter));
+                let diff_id = extract(&archive, layer, sink, &at)?;
+                // The digest of its blob is proved, and an artifact tells no other one.
+                if !is_artifact && diff_id != Some(layer.diff_id) {
+                    let found = diff_id.map(|digest| digest.to_string()).unwrap_or_default();
+                    return Err(UnpackError::DiffId { at: at(), expected: layer.diff_id.to_string(), found });
+                }
+            }
+            store.commit(new, id)?;
         }
         let record = Record {
             name: name.clone(),
@@ -122,37 +153,21 @@ async fn bring(
     blocking(work).await?
 }
 
-/// Unpacks one layer.
+/// Unpacks one layer. The digest of its tar, where it is one.
 fn extract(
     archive: &Archive,
     layer: &Layer,
-    store: &Store,
-    reporter: &Arc<Reporter>,
-    id: &Digest,
-    below: &[Digest],
+    mut sink: Sink,
     at: &dyn Fn() -> Box<LayerOf>,
-) -> Result<(), UnpackError> {
-    let new = store.begin(id)?;
-    let mut sink = Sink::new(&new, store.folders(below), store.space(), Arc::clone(reporter));
+) -> Result<Option<Digest>, UnpackError> {
     let read = archive.read(std::slice::from_ref(&layer.blob), &mut sink);
     // What the sink says is nearer to the cause than that it takes no more bytes.
     let unpacked = sink.finish().map_err(|error| UnpackError::Extract { at: at(), error });
     match read {
-        Ok(()) => {}
-        Err(ReadError::Archive(error)) => {
-            return Err(UnpackError::Archive { image: at().image, error });
-        }
-        Err(ReadError::Sink(Some(error))) => {
-            return Err(UnpackError::Layer { at: at(), error: Box::new(error) });
-        }
-        Err(ReadError::Sink(None)) => {}
+        Ok(()) | Err(ReadError::Sink(None)) => unpacked,
+        Err(ReadError::Archive(error)) => Err(UnpackError::Archive { image: at().image, error }),
+        Err(ReadError::Sink(Some(error))) => Err(UnpackError::Layer { at: at(), error: Box::new(error) }),
     }
-    let found = unpacked?;
-    if found != Some(layer.diff_id) {
-        let found = found.map(|digest| digest.to_string()).unwrap_or_default();
-        return Err(UnpackError::DiffId { at: at(), expected: layer.diff_id.to_string(), found });
-    }
-    store.commit(new, id)
 }
 
 async fn describe(
@@ -170,12 +185,8 @@ async fn describe(
     let point = context.folder.join(format!("users-{service}"));
     let account = unpack::account(context, &name, &user, mounts, point).await?;
     let described = Described { name, settings, account };
-    let mut config = described.config().await?;
-    let names = record.chain_ids.iter().rev().map(Store::folder_name);
-    config.layers = names.collect();
-    config.store = store.layers().display().to_string();
-    config.writable = store.writable(service).display().to_string();
-    Ok(config)
+    let writable = store.writable(service).display().to_string();
+    Ok(ImageConfig { writable, ..described.config().await? })
 }
 
 /// The mount that shows layers, the lowest first, to be read alone.

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use kelson_containerd::testing::{Fake, Fault, State};
 use kelson_helper::{BoxFuture, CONTROL, Launched, Launcher, Start};
-use kelson_image::{News, Unpacked, Unpacker, UnpackerOptions};
+use kelson_image::{News, Purpose, Unpacked, Unpacker, UnpackerOptions};
 use kelson_tests::child::{self, Child};
 use tokio::sync::watch;
 
@@ -101,7 +101,7 @@ impl Host {
 
     async fn unpack(&self, image: &str) -> Result<Unpacked, String> {
         let unpacker = self.unpacker();
-        let work = unpacker.unpack(image, None, None, |_| {});
+        let work = unpacker.unpack(image, AS_IT_IS, |_| {});
         tokio::time::timeout(Duration::from_secs(60), work).await.unwrap().map_err(|failure| failure.text)
     }
 
@@ -122,6 +122,9 @@ impl Host {
     }
 }
 
+/// For a container of containerd, with the user of the image.
+const AS_IT_IS: Purpose = Purpose::Container { user: None };
+
 #[tokio::test]
 async fn an_image_is_unpacked_once() {
     let host = Host::new();
@@ -133,7 +136,7 @@ async fn an_image_is_unpacked_once() {
             last = Some(progress);
         }
     };
-    let unpacked = unpacker.unpack("docker.io/demo/web:1", None, None, tell).await.unwrap();
+    let unpacked = unpacker.unpack("docker.io/demo/web:1", AS_IT_IS, tell).await.unwrap();
     assert!(last.is_some(), "a sign of life");
     assert_eq!((unpacked.config.uid, unpacked.config.stop_signal, unpacked.was_there), (33, Some(3), false));
     assert_eq!(unpacked.digest, image.manifest);
@@ -213,7 +216,7 @@ async fn who_is_cancelled_half_way_leaves_nothing_that_breaks_the_next() {
         image::write(&host.archive("a.tar"), "a:1", &[b"one", b"two"]);
         host.fault(call, &[Fault::Hangs]);
         let unpacker = host.unpacker();
-        let work = tokio::spawn(async move { unpacker.unpack("a:1", None, None, |_| {}).await });
+        let work = tokio::spawn(async move { unpacker.unpack("a:1", AS_IT_IS, |_| {}).await });
         host.fake.hanging.notified().await;
         work.abort();
         assert!(work.await.unwrap_err().is_cancelled());

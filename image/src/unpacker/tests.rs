@@ -76,7 +76,7 @@ async fn an_unpack_tells_its_progress_and_its_end() {
         );
     });
     let mut seen = Vec::new();
-    let unpacked = unpacker.unpack("a:1", None, None, |news| seen.push(news)).await.unwrap();
+    let unpacked = unpacker.unpack("a:1", Purpose::Volume, |news| seen.push(news)).await.unwrap();
     let progress = Progress { bytes_done: 1, bytes_total: 2, layer: 1, layers: 1 };
     assert_eq!(
         (unpacked.config.uid, seen),
@@ -89,7 +89,7 @@ async fn an_unpack_tells_its_progress_and_its_end() {
 async fn a_failure_is_told_as_it_is_without_what_moves_a_terminal() {
     let (unpacker, _) =
         unpacker(|mut pipe| send(&mut pipe, &Report::Failed("bad\x1b[2J archive".to_owned())));
-    assert_eq!(unpacker.unpack("a:1", None, None, |_| {}).await.unwrap_err().text, "bad [2J archive");
+    assert_eq!(unpacker.unpack("a:1", Purpose::Volume, |_| {}).await.unwrap_err().text, "bad [2J archive");
 }
 
 #[tokio::test]
@@ -107,7 +107,7 @@ async fn garbage_ends_it() {
 #[tokio::test]
 async fn a_report_that_answers_something_else_ends_it() {
     let (unpacker, fake) = unpacker(|mut pipe| send(&mut pipe, &Report::Done));
-    assert!(unpacker.unpack("a:1", None, None, |_| {}).await.unwrap_err().text.contains("nonsense"));
+    assert!(unpacker.unpack("a:1", Purpose::Volume, |_| {}).await.unwrap_err().text.contains("nonsense"));
     assert!(fake.killed.load(Ordering::SeqCst));
 }
 
@@ -142,7 +142,7 @@ async fn a_flood_ends_it() {
         let bytes = crate::frame::encode(&Report::Progress(Progress::default()));
         while pipe.write_all(&bytes).is_ok() {}
     });
-    assert!(unpacker.unpack("a:1", None, None, |_| {}).await.unwrap_err().text.contains("nonsense"));
+    assert!(unpacker.unpack("a:1", Purpose::Volume, |_| {}).await.unwrap_err().text.contains("nonsense"));
     assert!(fake.killed.load(Ordering::SeqCst));
     let (unpacker, _) = self::unpacker(|mut pipe| {
         let bytes = crate::frame::encode(&Report::Image(ImageRow::default()));
@@ -160,7 +160,7 @@ async fn dropping_the_future_kills_the_process() {
         let _ = held.recv();
         drop(pipe);
     });
-    let work = tokio::spawn(async move { unpacker.unpack("a:1", None, None, |_| {}).await });
+    let work = tokio::spawn(async move { unpacker.unpack("a:1", Purpose::Volume, |_| {}).await });
     start.await.unwrap();
     work.abort();
     assert!(work.await.unwrap_err().is_cancelled());

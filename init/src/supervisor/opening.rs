@@ -14,6 +14,7 @@ use kelson_services::collector::{Collector, Report};
 use kelson_services::events::EventLog;
 use kelson_services::groups::{self, Groups};
 use kelson_services::host::{Host, HostRequest};
+use kelson_services::images::ImageStore;
 use kelson_services::manager::Manager;
 use kelson_services::node_health::{HealthSpecs, NodeHealth};
 use kelson_services::run_end::RunEnd;
@@ -66,8 +67,9 @@ impl Incarnation {
         let probing = Probing::begin(&personalities, &loaded.machine);
         let registry = Registry::default();
         let (volumes, volume_reports) = parts::volumes(options, &personalities, &loaded.machine).unzip();
-        let (containers, images) =
-            parts::containers(options, &personalities, &loaded.machine, &events, &registry).unzip();
+        let parts = parts::containers(options, &personalities, &loaded.machine, &events, &registry);
+        let images = parts.as_ref().map(|parts| parts.images.clone());
+        let (containers, images_api) = parts.map(|parts| (parts.runners, parts.api)).unzip();
         let runners = Arc::new(Runners {
             processes: personalities.processes.clone(),
             binary: Arc::clone(&personalities.binary),
@@ -75,8 +77,14 @@ impl Incarnation {
             probes: probing.probes(),
         });
         let logs = logd::Pipes { collector: collector.clone(), stdout: loaded.machine.stdout };
-        let manager =
-            self.manager(&personalities, &environment, registry, (runners, volumes.clone()), logs, loaded);
+        let manager = self.manager(
+            &personalities,
+            &environment,
+            registry,
+            (runners, volumes.clone(), images),
+            logs,
+            loaded,
+        );
         manager.set_groups(&loaded.groups);
         if let Some(warning) = entrance::closed(&options.runtime_dir) {
             manager.warn(warning);
@@ -105,7 +113,7 @@ impl Incarnation {
         collector.admit_by(Arc::new(move |socket| judge.may_read_logs(socket)));
         let server = ServerOptions {
             manager: manager.clone(),
-            parts: images
+            parts: images_api
                 .into_iter()
                 .chain(parts::of_api(&personalities, &host, timers, volumes.clone()))
                 .collect(),
@@ -188,7 +196,7 @@ impl Incarnation {
         personalities: &Personalities,
         environment: &Environment,
         registry: Registry,
-        (runners, volumes): (Arc<Runners>, Option<Volumes>),
+        (runners, volumes, images): (Arc<Runners>, Option<Volumes>, Option<ImageStore>),
         logs: logd::Pipes,
         loaded: &Loaded,
     ) -> Manager {
@@ -203,7 +211,7 @@ impl Incarnation {
                 runtime: Arc::from(self.options.runtime_dir.as_path()),
                 ..Sources::new(personalities.tasks())
             },
-            runners: self.runners(personalities, volumes, &runners),
+            runners: self.runners(personalities, (volumes, images), &runners),
             logs: Arc::new(logs),
             notify_directory: notify_directory(&self.options.runtime_dir),
             groups,
@@ -220,7 +228,7 @@ impl Incarnation {
     fn runners(
         &self,
         personalities: &Personalities,
-        volumes: Option<Volumes>,
+        (volumes, images): (Option<Volumes>, Option<ImageStore>),
         inner: &Arc<Runners>,
     ) -> Arc<dyn RunnerFactory> {
         let Options { state_dir, runtime_dir, .. } = &self.options;
@@ -234,7 +242,8 @@ impl Incarnation {
             });
         }
         if const { OWN.has(Feature::Units) } {
-            runners = Arc::new(UnitRunners { inner: runners, tasks: personalities.tasks(), volumes });
+            let (tasks, runtime) = (personalities.tasks(), runtime_dir.clone());
+            runners = Arc::new(UnitRunners { inner: runners, tasks, volumes, images, runtime });
         }
         runners
     }

@@ -28,14 +28,22 @@ use super::launchers::Personalities;
 use super::network_runner::NetworkRunners;
 use crate::options::Options;
 
-/// Makes the runners of containers, and the service of the API over their images. `None`: the build lacks the feature.
+/// What containers need.
+pub(super) struct ContainerParts {
+    pub(super) runners: Box<dyn RunnerFactory>,
+    pub(super) images: ImageStore,
+    /// The service of the API over the images.
+    pub(super) api: Part,
+}
+
+/// Makes what containers need. `None`: the build lacks the feature.
 pub(super) fn containers(
     options: &Options,
     personalities: &Personalities,
     machine: &MachineSpec,
     events: &EventLog,
     registry: &Registry,
-) -> Option<(Box<dyn RunnerFactory>, Part)> {
+) -> Option<ContainerParts> {
     if const { OWN.has(Feature::Containerd) } {
         let unpacker = unpacker(options, personalities, machine);
         let images = ImageStore::new(
@@ -57,7 +65,8 @@ pub(super) fn containers(
             runtime: options.runtime_dir.clone(),
             network: machine.container_network.clone(),
         };
-        Some((Box::new(runners), server::images(images)))
+        let api = server::images(images.clone());
+        Some(ContainerParts { runners: Box::new(runners), images, api })
     } else {
         None
     }

@@ -30,6 +30,11 @@ pub(super) trait Provision: Send {
     /// An earlier incarnation of PID 1 has opened it.
     fn resume(&mut self) {}
 
+    /// Waits for other archives of images, if it needs some. See [`Runner::archives_changed`].
+    fn archives_changed(&mut self, _: u32) -> Option<BoxFuture<'_, ()>> {
+        None
+    }
+
     /// Adds what is known of it to a run.
     fn describe(&mut self, running: Running) -> Running {
         running
@@ -122,7 +127,7 @@ impl<P: Provision> Runner for ProvidedRunner<P> {
     }
 
     fn archives_changed(&mut self, archives: u32) -> BoxFuture<'_, ()> {
-        self.inner.archives_changed(archives)
+        self.provision.archives_changed(archives).unwrap_or_else(|| self.inner.archives_changed(archives))
     }
 
     fn warnings(&self) -> &[String] {

@@ -2,6 +2,7 @@
 //! it has stopped.
 
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use kelson_helper::task::VolumeRequest;
@@ -12,6 +13,7 @@ use kelson_runner::{
 use kelson_services::ServicesError;
 use kelson_services::health::network::Network;
 use kelson_services::health::{OwnCheck, Probe};
+use kelson_services::images::ImageStore;
 use kelson_services::service_runner::host_context::{RunnerFactory, RunningProcess};
 use kelson_services::volumes::Volumes;
 use kelson_spec::ServiceSpec;
@@ -20,6 +22,7 @@ use kelson_spec::service::{OwnNamespaces, SocketSpec, Volume, VolumeProbe};
 
 use super::claim_runner::with_claims;
 use super::directory_runner::with_directories;
+use super::image_runner::with_images;
 use super::input_runner::with_input;
 use super::ipc_runner::with_ipc_removed;
 use super::pid_file_runner::with_pid_file;
@@ -36,6 +39,9 @@ pub(super) struct UnitRunners<F: ?Sized> {
     pub(super) tasks: Arc<dyn Launcher>,
     /// `None`: the build lacks the feature.
     pub(super) volumes: Option<Volumes>,
+    /// `None`: the build lacks the feature.
+    pub(super) images: Option<ImageStore>,
+    pub(super) runtime: PathBuf,
     pub(super) inner: Arc<F>,
 }
 
@@ -60,6 +66,7 @@ impl<F: RunnerFactory + ?Sized> RunnerFactory for UnitRunners<F> {
         let runner = with_plugin(runner, spec, &self.tasks);
         // Its folders come before its volumes, and both before the view: each may name those before it.
         let runner = with_directories(with_volumes(runner, spec, &self.tasks), spec, &self.tasks);
+        let runner = with_images(runner, spec, self.images.as_ref(), &self.runtime);
         Ok(with_claims(runner, spec, self.volumes.as_ref()))
     }
 

@@ -105,7 +105,7 @@ impl Provision for Volumes {
         if !self.disks.is_empty() && (!is_made || self.held.is_none()) {
             self.hold().await?;
         }
-        context.found.clone_from(&self.found);
+        context.found.extend_from_slice(&self.found);
         Ok(())
     }
 

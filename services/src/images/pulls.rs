@@ -1,15 +1,16 @@
 //! Images from registries: pulled for the containers that start, and once more where an operator asks for that.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use kelson_image::{Listing, Pulled, Puller, Remote, UnpackFailure};
-use kelson_runner::ImageConfig;
+use kelson_runner::{ImageConfig, RunnerError};
 use kelson_spec::registries::PullPolicy;
-use kelson_spec::service::ContainerSpec;
+use kelson_spec::service::ImageSource;
 use kelson_sys::ordered;
 
 use super::messages::{Messages, PULLING};
-use super::{Busy, ImageStore, ImagesError, image_of, lock, means};
+use super::wanted::{Wanted, images_of, means};
+use super::{Busy, ImageStore, ImagesError, as_error};
 use crate::Manager;
 
 /// In the place of a service: its events are those of the host.
@@ -65,45 +66,61 @@ impl ImageStore {
         Ok(Updated { pulled, services })
     }
 
-    /// The services whose containers run from an image, or are about to.
+    /// The services that run from an image or have it as a volume, or are about to.
     fn users(&self, manager: &Manager, image: &str) -> Vec<String> {
         let row = kelson_image::ImageRow { reference: image.to_owned(), ..Default::default() };
         let services = manager.list().into_iter().filter(|service| !service.state.at_rest());
         let users = services.filter(|service| {
-            image_of(manager, &service.name).is_some_and(|(_, wanted)| means(&wanted, &row))
+            images_of(manager, &service.name).iter().any(|(_, wanted)| means(wanted, &row))
         });
         manager.in_order(&ordered::set(users.map(|service| service.name)))
     }
 
-    /// Has the image of a service pulled where its file wants that, and unpacked.
-    pub(super) async fn provide(
+    /// Has the image of a volume of a service unpacked, and pulled where its source wants that. Returns the folders of its
+    /// layers, the upper ones first. Dropping the future ends the work.
+    ///
+    /// # Errors
+    /// A sentence for the operator, and whether another try can help.
+    pub async fn prepare_volume(
         &self,
         service: &str,
-        container: &ContainerSpec,
-    ) -> Result<ImageConfig, UnpackFailure> {
-        let ContainerSpec { image, pull, .. } = container;
-        let remote = *pull != PullPolicy::Never && Remote::parse(image).is_some();
+        volume: &str,
+        source: &ImageSource,
+    ) -> Result<Vec<PathBuf>, RunnerError> {
+        let wanted = Wanted::by_volume(service, volume, source);
+        let ImageConfig { store, layers, .. } = self.provide(&wanted).await.map_err(as_error)?;
+        Ok(layers.iter().map(|layer| Path::new(&store).join(layer)).collect())
+    }
+
+    /// Has an image pulled where the service's file wants that, and unpacked.
+    pub(super) async fn provide(&self, wanted: &Wanted<'_>) -> Result<ImageConfig, UnpackFailure> {
+        let Wanted { service, image, pull, .. } = *wanted;
+        let remote = pull != PullPolicy::Never && Remote::parse(image).is_some();
         let Some(puller) = self.inner.puller.as_ref().filter(|_| remote) else {
-            return self.unpack(service, container).await;
+            return self.unpack(wanted).await;
+        };
+        let pull_it = async || {
+            self.keep(wanted);
+            self.pull(puller, service, image, false).await
         };
         let mut pulled = None;
-        if *pull == PullPolicy::Always {
-            let result = self.pull(puller, service, image, false).await;
+        if pull == PullPolicy::Always {
+            let result = pull_it().await;
             if let Err(failure) = &result {
                 // It may have been pulled before.
                 self.tell(service, &failure.text);
             }
             pulled = Some(result);
         }
-        match self.unpack(service, container).await {
+        match self.unpack(wanted).await {
             Err(UnpackFailure { absent: true, .. }) => {}
             done => return done,
         }
         match pulled {
             Some(Err(failure)) => return Err(failure),
-            _ => drop(self.pull(puller, service, image, false).await?),
+            _ => drop(pull_it().await?),
         }
-        self.unpack(service, container).await
+        self.unpack(wanted).await
     }
 
     /// Has an image pulled, and reports it as events of the service; with `dry_run` nothing comes.
@@ -116,9 +133,6 @@ impl ImageStore {
     ) -> Result<Pulled, UnpackFailure> {
         let mut messages = Messages::new(&PULLING, image);
         let _permit = self.permit(&self.inner.pulls, service, &messages).await?;
-        if service != OPERATOR {
-            lock(&self.inner.prepared).insert(service.to_owned(), image.to_owned());
-        }
         let _busy = Busy::new(&self.inner.busy, service, image);
         let keep = self.kept();
         messages.begin();

@@ -8,6 +8,7 @@ use super::ServiceSpec;
 use super::confinement::ViewRule;
 use super::csi::CsiSource;
 use super::disk_source::DiskSource;
+use super::image_source::ImageSource;
 use super::overlay_source::OverlaySource;
 use super::path_source::{NewFolder, PathSource};
 use super::workload::{ContainerMount, Workload};
@@ -38,6 +39,8 @@ pub enum VolumeSource {
     Disk(DiskSource),
     /// Folders with one for what is written over them.
     Overlay(OverlaySource),
+    /// The files of an image.
+    Image(ImageSource),
 }
 
 impl VolumeSource {
@@ -54,7 +57,10 @@ impl VolumeSource {
         match self {
             VolumeSource::Path(source) => Some(&source.path),
             VolumeSource::Csi(source) => Some(&source.published),
-            VolumeSource::Tmpfs(_) | VolumeSource::Disk(_) | VolumeSource::Overlay(_) => None,
+            VolumeSource::Tmpfs(_)
+            | VolumeSource::Disk(_)
+            | VolumeSource::Overlay(_)
+            | VolumeSource::Image(_) => None,
         }
     }
 
@@ -70,6 +76,14 @@ impl VolumeSource {
     pub fn overlay(&self) -> Option<&OverlaySource> {
         match self {
             VolumeSource::Overlay(source) => Some(source),
+            _ => None,
+        }
+    }
+
+    /// It, if it is an image.
+    pub fn image(&self) -> Option<&ImageSource> {
+        match self {
+            VolumeSource::Image(source) => Some(source),
             _ => None,
         }
     }
@@ -153,8 +167,24 @@ impl Volume {
                 mount.fs_type.clone_from(&source.fs_type);
                 PathBuf::from(&source.device)
             }
+            VolumeSource::Image(source) => return self.of_folders(source).mount((uid, gid)),
         };
         mount
+    }
+
+    /// The same, made of the folders of its image. One without layers is an empty folder.
+    fn of_folders(&self, image: &ImageSource) -> Volume {
+        let source = match image.layers.as_slice() {
+            [] => VolumeSource::Tmpfs(TmpfsSource::default()),
+            layers => {
+                VolumeSource::Overlay(OverlaySource { lower: layers.to_vec(), ..OverlaySource::default() })
+            }
+        };
+        let mut options = self.options.clone();
+        let missing =
+            ImageSource::ALWAYS.iter().filter(|word| !self.options.iter().any(|known| known == *word));
+        options.extend(missing.map(|word| (*word).to_owned()));
+        Volume { source, read_only: true, options, ..self.clone() }
     }
 
     /// As a rule of the view of a process. What is new in it belongs to this user and group.
@@ -226,6 +256,11 @@ mod tests {
                 upper: Some(Upper { upper: "/u".into(), work: "/w".into() }),
                 ..OverlaySource::default()
             })),
+            volume(VolumeSource::Image(ImageSource {
+                image: "demo/assets:1".to_owned(),
+                layers: vec!["/a".into()],
+                ..ImageSource::default()
+            })),
         ] {
             assert_eq!(Volume::from_word(&volume.to_word()), Some(volume));
         }
@@ -263,6 +298,22 @@ mod tests {
         );
         overlay.upper = Some(Upper { upper: "/u".into(), work: "/w".into() });
         assert_eq!(read_only(&overlay).options, ["ro", "lowerdir=/a:/b", "upperdir=/u", "workdir=/w"]);
+    }
+
+    #[test]
+    fn an_image_is_one_folder_or_several_and_is_never_written_to() {
+        let mount = |layers: &[&str]| {
+            let layers = layers.iter().map(PathBuf::from).collect();
+            let source = VolumeSource::Image(ImageSource { layers, ..ImageSource::default() });
+            let options = vec!["nodev".to_owned(), "noexec".to_owned()];
+            Volume { options, ..volume(source) }.mount((7, 8))
+        };
+        let (none, one, two) = (mount(&[]), mount(&["/l/a"]), mount(&["/l/b", "/l/a"]));
+        assert!(none.is_tmpfs() && none.fs_type.is_empty());
+        assert_eq!((one.source.to_str(), one.fs_type.as_str()), (Some("/l/a"), ""));
+        assert_eq!(one.options, ["nodev", "noexec", "nosuid", "ro"]);
+        assert_eq!((two.source.to_str(), two.fs_type.as_str()), (Some("overlay"), "overlay"));
+        assert_eq!(two.options, ["nodev", "noexec", "nosuid", "ro", "lowerdir=/l/b:/l/a"]);
     }
 
     #[test]

@@ -50,11 +50,15 @@ pub fn container() -> Codec<ContainerSpec> {
     })
 }
 
-fn mapping() -> Mapping<ContainerSpec> {
-    let image = word("reference of an image", r"^\S+$", "demo/nginx:1").but(|image| {
+/// The name of an image.
+pub(super) fn image() -> Codec<String> {
+    word("reference of an image", r"^\S+$", "demo/nginx:1").but(|image| {
         let strange = image.contains(|c: char| c.is_whitespace() || c.is_control());
         strange.then(|| format!("{} is not a reference of an image, such as demo/nginx:1", quoted(image)))
-    });
+    })
+}
+
+fn mapping() -> Mapping<ContainerSpec> {
     let runtimes = [("containerd", ContainerRuntime::Containerd), ("kelson", ContainerRuntime::Kelson)];
     let networks = [
         ("host", ContainerNetwork::Host),
@@ -63,7 +67,7 @@ fn mapping() -> Mapping<ContainerSpec> {
     ];
     keys! {
         Mapping::new("container", ContainerSpec::default);
-        needed "image" image = image, "image: NAME:TAG",
+        needed "image" image = image(), "image: NAME:TAG",
             "the name of an [image](images.md) in an archive, in one of the `images` folders of the [machine \
              file](machine-file.md), or [in a registry](howto/registry.md): `registry.example/app:1.4`";
         means "runtime" runtime = choice(runtimes).optional(), "`containerd` if the host has it, else `kelson`",

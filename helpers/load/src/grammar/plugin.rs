@@ -57,6 +57,9 @@ fn plugin() -> Mapping<CsiPlugin> {
 /// Why the overlays of a container cannot be made.
 fn overlay_mistake(spec: &ServiceSpec) -> Option<&'static str> {
     let container = spec.container()?;
+    if container.user_namespace && spec.volumes.iter().any(|volume| volume.source.image().is_some()) {
+        return Some("the files of an image belong to users of the host here; write userNamespace: false");
+    }
     let overlays = || spec.volumes.iter().filter_map(|volume| Some((volume, volume.source.overlay()?)));
     if container.user_namespace && overlays().next().is_some() {
         return Some(

@@ -4,6 +4,7 @@ use std::path::{Component, Path, PathBuf};
 
 use super::at::At;
 use super::codec::Codec;
+use super::container;
 use super::mapping::{Mapping, keys};
 use super::mount::disk;
 use super::sockets::owner;
@@ -11,9 +12,10 @@ use super::values::{any_word, boolean, choice, duration, four_octal, name, path,
 use super::volume_file::mount_flags;
 use crate::decode::Decoder;
 use crate::tree::Node;
+use kelson_spec::registries::PullPolicy;
 use kelson_spec::service::{
-    Access, Attachment, CsiSource, DiskSource, NewFolder, OverlaySource, PathSource, TmpfsSource, Upper,
-    Usage, Volume, VolumeSource,
+    Access, Attachment, CsiSource, DiskSource, ImageSource, NewFolder, OverlaySource, PathSource,
+    TmpfsSource, Upper, Usage, Volume, VolumeSource,
 };
 
 /// All bits of permissions: chmod(2).
@@ -64,6 +66,13 @@ fn volume() -> Mapping<Volume> {
                 d,
                 "usage",
                 "this is for a volume of a plugin; write source: {csi: VOLUME}, or leave usage out",
+            );
+        }
+        if volume.source.image().is_some() && seen.has("readOnly") && !volume.read_only {
+            seen.wrong_value(
+                d,
+                "readOnly",
+                "nobody writes to an image; leave readOnly out, or write a source such as overlay with a copy of its files",
             );
         }
     })
@@ -122,6 +131,20 @@ fn source() -> Mapping<VolumeSource> {
         |source: &VolumeSource| source.overlay().cloned(),
         |source, overlay| *source = VolumeSource::Overlay(overlay),
     );
+    let image_at = At::new(
+        |source: &VolumeSource| source.image().map(|source| source.image.clone()),
+        |source, image| *source = VolumeSource::Image(ImageSource { image, ..ImageSource::default() }),
+    );
+    let pull_at = At::new(
+        |source: &VolumeSource| {
+            source.image().map(|source| source.pull).filter(|pull| *pull != PullPolicy::default())
+        },
+        |source: &mut VolumeSource, pull| {
+            if let VolumeSource::Image(source) = source {
+                source.pull = pull;
+            }
+        },
+    );
     let volume = name().around(|d, node, inner| {
         let name = inner(d, node)?;
         d.csi.volumes.push(node.at);
@@ -137,6 +160,8 @@ fn source() -> Mapping<VolumeSource> {
             "a volume of a [plugin](#provides): the name of its [file](volume-file.md)";
         alternative "disk" (disk_at) = Mapping::codec(disk_source),
             "the file system of a disk";
+        alternative "image" (image_at) if Containerd = container::image(),
+            "the files of an [image or an artifact](images.md#volumes): its name, as in `container`";
         alternative "overlay" (overlay_at) = Mapping::codec(overlay).around(|d, node, inner| {
             let source = inner(d, node)?;
             d.csi.overlays.push(node.at);
@@ -145,19 +170,27 @@ fn source() -> Mapping<VolumeSource> {
             "folders of the host, with another place for what is written over them";
         means "create" (create_at) = Mapping::codec(new_folder).optional(), "it has to be there",
             "`{}`: a folder is made at `path`, `upper` and `work` where nothing is";
+        means "pull" (pull_at) if Pull = choice(PullPolicy::NAMES), "`ifMissing`",
+            "when the image [is pulled](howto/registry.md#when-kelson-pulls), as in `container`";
     }
-    .one_of(&["path", "tmpfs", "csi", "disk", "overlay"])
+    .one_of(&["path", "tmpfs", "csi", "disk", "overlay", "image"])
     .check(|d, seen, source| {
         let text = match source {
             VolumeSource::Path(_) => return,
             VolumeSource::Tmpfs(_) => "a file system in memory is made at each start; leave create out",
             VolumeSource::Csi(_) => "its plugin has a volume ready; leave create out",
             VolumeSource::Disk(_) => "its file system is there already; leave create out",
+            VolumeSource::Image(_) => "an image has its files already; leave create out",
             VolumeSource::Overlay(OverlaySource { upper: Some(_), .. }) => return,
             VolumeSource::Overlay(_) => "what is written is in memory, made at each start; leave create out",
         };
         if seen.has("create") {
             seen.wrong_key(d, "create", text);
+        }
+    })
+    .check(|d, seen, _| {
+        if seen.has("pull") && !seen.has("image") {
+            seen.wrong_key(d, "pull", "this is for an image; write image: NAME:TAG, or leave pull out");
         }
     })
 }

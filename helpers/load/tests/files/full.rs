@@ -16,7 +16,7 @@ use kelson_spec::network::{
     RuleSpec, VlanSpec,
 };
 use kelson_spec::partitions::{DiskPartitionsSpec, PartitionSpec};
-use kelson_spec::registries::RegistriesSpec;
+use kelson_spec::registries::{PullPolicy, RegistriesSpec};
 use kelson_spec::secrets::{OnChange, SecretUse};
 use kelson_spec::service::*;
 use kelson_spec::sources::{SourceKind, SourcesSpec};
@@ -107,6 +107,7 @@ volumes:
   - {name: archive, source: {disk: {device: LABEL=ARCHIVE, type: xfs, options: [ro], wait: 1m}}, target: /archive}
   - {name: themes, source: {overlay: {lower: [/srv/own, /usr/share/themes], upper: /srv/themes/upper, work: /srv/themes/work}, create: {mode: "0750"}}, target: /themes}
   - {name: scratch, source: {overlay: {lower: [/srv/base], size: 64Mi}}, target: /scratch}
+  - {name: models, source: {image: "registry.example/models:1", pull: always}, target: /models}
 removeIpc: true
 limits: {nofile: 65536, core: unlimited, memlock: {soft: 64Ki, hard: 1Mi}}
 security: {noNewPrivileges: false, readOnlyRoot: true, capabilities: {drop: [all], add: [net_bind_service, CAP_CHOWN]}, seccomp: unconfined, readOnlyPaths: [/etc], writablePaths: [-/var/lib/web], hiddenPaths: [/home], privateTmp: true, privateDevices: true, privateNetwork: true, privateUsers: true, noExecPaths: [/], execPaths: [/usr], bindPaths: [/srv:/mnt], bindReadOnlyPaths: ["-/dev/log:/srv/log"], devices: {usual: false, allow: [/dev/net/tun, "char-rtc:r"]}, protect: [clock, hostname], restrict: [realtime], namespaces: {deny: [user, net]}, addressFamilies: {allow: [unix, inet]}}
@@ -411,6 +412,16 @@ fn every_key_of_a_service_file_is_read() {
                     ..OverlaySource::default()
                 }),
                 target: "/scratch".into(),
+                ..Volume::default()
+            },
+            Volume {
+                name: "models".into(),
+                source: VolumeSource::Image(ImageSource {
+                    image: "registry.example/models:1".into(),
+                    pull: PullPolicy::Always,
+                    layers: Vec::new(),
+                }),
+                target: "/models".into(),
                 ..Volume::default()
             },
         ],

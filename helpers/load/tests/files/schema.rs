@@ -35,7 +35,7 @@ const COMPANY: [(&str, &str, &str); 20] = [
 ];
 
 /// Values that are right by themselves and wrong where the test puts them, with the reason that the decoder gives.
-const WRONG_HERE: [(&str, &str, &str); 23] = [
+const WRONG_HERE: [(&str, &str, &str); 24] = [
     ("conflicts", "db", "starts with the boot too"),
     ("soft", "", "soft is above hard"),
     ("options", "size=", "is an option of a tmpfs"),
@@ -59,6 +59,7 @@ const WRONG_HERE: [(&str, &str, &str); 23] = [
     ("algorithm", "zstd", "algorithm belongs to zram"),
     ("volume", "db", "is none of the volumes of this service"),
     ("freeAtLeast", "", "this is for a check of a volume"),
+    ("pull", "", "this is for an image"),
 ];
 
 /// One place of a file where a mapping stands.

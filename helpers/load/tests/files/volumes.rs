@@ -8,7 +8,7 @@ volumes: [{name: a, target: /a}]
 => 3:11: volumes[0].source: this key is missing; write source: {path: PATH}
 
 volumes: [{name: a, source: {}, target: /a}]
-=> 3:29: volumes[0].source: one of the keys path, tmpfs, csi, disk, overlay is missing
+=> 3:29: volumes[0].source: one of the keys path, tmpfs, csi, disk, overlay, image is missing
 
 volumes: [{name: a, source: {path: /s, tmpfs: {}}, target: /a}]
 => 3:40: volumes[0].source: path and tmpfs exclude each other; keep one
@@ -48,6 +48,21 @@ volumes: [{name: a, source: {overlay: {lower: ["/l,x"]}}, target: /a}]
 
 volumes: [{name: a, source: {overlay: {lower: [/l]}, create: {}}, target: /a}]
 => 3:54: volumes[0].source.create: what is written is in memory, made at each start; leave create out
+
+volumes: [{name: a, source: {image: "a b"}, target: /a}]
+=> 3:37: volumes[0].source.image: "a b" is not a reference of an image, such as demo/nginx:1
+
+volumes: [{name: a, source: {image: a, create: {}}, target: /a}]
+=> 3:40: volumes[0].source.create: an image has its files already; leave create out
+
+volumes: [{name: a, source: {path: /s, pull: always}, target: /a}]
+=> 3:40: volumes[0].source.pull: this is for an image; write image: NAME:TAG, or leave pull out
+
+volumes: [{name: a, source: {image: a, pull: daily}, target: /a}]
+=> 3:46: volumes[0].source.pull: "daily" is not one of ifMissing, always, never
+
+volumes: [{name: a, source: {image: a}, target: /a, readOnly: false}]
+=> 3:63: volumes[0].readOnly: nobody writes to an image; leave readOnly out, or write a source such as overlay with a copy of its files
 
 volumes: [{name: a, source: {csi: Db}, target: /a}]
 => 3:35: volumes[0].source.csi: "Db" is not a name; use small letters, digits and -, no - first, at most 63
@@ -195,4 +210,16 @@ fn a_container_has_the_overlays_that_its_runtime_makes() {
     assert!(mapped[0].contains("an overlay cannot map the owners of its files"), "{mapped:?}");
     let long = said_of("", &format!(", upper: /{}, work: /w", "u".repeat(4000)), "");
     assert!(long[0].contains("longer than the kernel takes for an overlay"), "{long:?}");
+}
+
+#[test]
+fn a_container_with_users_of_its_own_has_no_image_as_a_volume() {
+    let said_of = |container: &str| {
+        said(&format!(
+            "container: {{image: a, runtime: kelson{container}}}\nvolumes: [{{name: a, source: {{image: b}}, target: /a, readOnly: true}}]\n"
+        ))
+    };
+    assert_eq!(said_of(""), [""; 0]);
+    let mapped = said_of(", userNamespace: true");
+    assert!(mapped[0].contains("the files of an image belong to users of the host"), "{mapped:?}");
 }

@@ -55,12 +55,9 @@ struct Layer {
     times: BTreeMap<PathBuf, TimeSpec>,
 }
 
-/// Unpacks a tar into an empty folder.
+/// Unpacks a tar into the folder of a layer.
 pub fn extract(reader: &mut impl Read, folder: &Path, below: Vec<PathBuf>) -> Result<(), ExtractError> {
-    let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-    let root = nix::fcntl::open(folder, flags, Mode::empty())
-        .map_err(|errno| ExtractError::File { path: folder.to_owned(), errno })?;
-    let mut layer = Layer { root, below, times: BTreeMap::new() };
+    let mut layer = Layer::in_folder(folder, below)?;
     layer.look_like_below(Path::new(""))?;
     let mut archive = Archive::new(reader);
     for entry in archive.entries().map_err(ExtractError::Read)? {
@@ -70,6 +67,25 @@ pub fn extract(reader: &mut impl Read, folder: &Path, below: Vec<PathBuf>) -> Re
         layer.set_time(&path, time)?;
     }
     Ok(())
+}
+
+/// Makes an empty file in the folder of a layer, in place of what is there.
+pub fn new_file(folder: &Path, path: &Path) -> Result<File, ExtractError> {
+    let mut layer = Layer::in_folder(folder, Vec::new())?;
+    let path = within(path)?;
+    let (folder, name) = split(&path)?;
+    let at = layer.folder(folder)?;
+    layer.clear(&at, name, &path)?;
+    let file = |errno| ExtractError::File { path: path.clone(), errno };
+    let made = create(&at, name).map_err(file)?;
+    nix::sys::stat::fchmod(&made, Mode::from_bits_truncate(0o644)).map_err(file)?;
+    Ok(made)
+}
+
+/// Creates a file that is not there.
+fn create(at: &OwnedFd, name: &OsStr) -> nix::Result<File> {
+    let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    nix::fcntl::openat(at, name, flags, Mode::from_bits_truncate(0o600)).map(File::from)
 }
 
 /// The path of an entry within the layer; empty for the root.
@@ -92,6 +108,13 @@ fn split(path: &Path) -> Result<(&Path, &OsStr), ExtractError> {
 }
 
 impl Layer {
+    fn in_folder(folder: &Path, below: Vec<PathBuf>) -> Result<Layer, ExtractError> {
+        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        let root = nix::fcntl::open(folder, flags, Mode::empty())
+            .map_err(|errno| ExtractError::File { path: folder.to_owned(), errno })?;
+        Ok(Layer { root, below, times: BTreeMap::new() })
+    }
+
     fn put<R: Read>(&mut self, mut entry: Entry<'_, R>) -> Result<(), ExtractError> {
         let kind = entry.header().entry_type();
         if matches!(kind, EntryType::XGlobalHeader | EntryType::XHeader) {
@@ -117,6 +140,10 @@ impl Layer {
                 return Err(ExtractError::Name(path));
             }
             self.clear(&at, hidden, &folder.join(hidden))?;
+            // Nothing is below the lowest layer, which may be seen without overlayfs.
+            if self.below.is_empty() {
+                return Ok(());
+            }
             return mknodat(&at, hidden, SFlag::S_IFCHR, Mode::empty(), makedev(0, 0)).map_err(file);
         }
         let is_folder = kind == EntryType::Directory;
@@ -153,10 +180,8 @@ impl Layer {
             }
             // A file, also of the kinds that nobody makes any more.
             _ => {
-                let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW;
-                let mode = Mode::from_bits_truncate(0o600);
-                let made = nix::fcntl::openat(&at, name, flags | OFlag::O_CLOEXEC, mode).map_err(file)?;
-                io::copy(&mut entry, &mut File::from(made))
+                let mut made = create(&at, name).map_err(file)?;
+                io::copy(&mut entry, &mut made)
                     .map_err(|error| ExtractError::Write { path: path.clone(), error })?;
             }
         }
@@ -300,5 +325,52 @@ fn set_attribute(at: &OwnedFd, key: &CStr, value: &[u8]) -> nix::Result<()> {
         // A file system without such attributes; programs of the image do without, as they do elsewhere.
         Err(Errno::EOPNOTSUPP) if key != OPAQUE_ATTRIBUTE => Ok(()),
         set => set.map(drop),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of files, without content.
+    fn tar_of(names: &[&str]) -> Vec<u8> {
+        let mut tar = tar::Builder::new(Vec::new());
+        for name in names {
+            let mut header = tar::Header::new_gnu();
+            header.set_size(0);
+            header.set_mode(0o644);
+            header.set_uid(nix::unistd::getuid().as_raw().into());
+            header.set_gid(nix::unistd::getgid().as_raw().into());
+            tar.append_data(&mut header, name, &[][..]).unwrap();
+        }
+        tar.into_inner().unwrap()
+    }
+
+    #[test]
+    fn the_lowest_layer_has_no_whiteouts() {
+        let folder = tempfile::tempdir().unwrap();
+        let tar = tar_of(&["a", "b", ".wh.a", ".wh.never"]);
+        extract(&mut tar.as_slice(), folder.path(), Vec::new()).unwrap();
+        let names: Vec<_> =
+            fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(names, ["b"]);
+    }
+
+    #[test]
+    fn a_file_of_an_artifact_is_made_below_its_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let outside = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink(outside.path(), folder.path().join("link")).unwrap();
+        for _ in 0..2 {
+            let file = new_file(folder.path(), Path::new("./a/b/c")).unwrap();
+            assert_eq!(file.metadata().unwrap().permissions().mode() & 0o7777, 0o644);
+        }
+        assert!(folder.path().join("a/b/c").is_file());
+        // A link of a layer leads to no place outside.
+        let _ = new_file(folder.path(), Path::new("link/d"));
+        assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0);
+        for wrong in ["", "..", "a/../../d"] {
+            assert!(new_file(folder.path(), Path::new(wrong)).is_err(), "{wrong}");
+        }
     }
 }

@@ -38,8 +38,15 @@ pub struct Record {
     pub size: u64,
     /// The lowest first.
     pub chain_ids: Vec<Digest>,
-    /// The bytes of the archive.
+    /// The bytes of the archive; none of an artifact.
     pub config: String,
+}
+
+impl Record {
+    /// Whether it is none that a container could run.
+    pub fn is_artifact(&self) -> bool {
+        self.config.is_empty()
+    }
 }
 
 impl Store {
