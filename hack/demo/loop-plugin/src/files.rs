@@ -2,8 +2,10 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use tokio::process::Command;
+use tokio::sync::Mutex;
 use tonic::Status;
 
 use crate::csi::volume_usage::Unit;
@@ -18,12 +20,30 @@ const SNAPSHOT: &str = ".snapshot";
 #[derive(Clone)]
 pub struct Files {
     folder: PathBuf,
+    /// Of the step under way.
+    turn: Arc<Mutex<()>>,
 }
 
 impl Files {
     pub async fn new(folder: PathBuf) -> std::io::Result<Files> {
         tokio::fs::create_dir_all(&folder).await?;
-        Ok(Files { folder })
+        Ok(Files { folder, turn: Arc::default() })
+    }
+
+    /// Takes a step on this host to its end, one at a time. The tools of a call run on when its caller hangs up, and the
+    /// caller then asks again.
+    pub async fn step<T, F>(&self, step: impl FnOnce(Files) -> F) -> Result<T, Status>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, Status>> + Send + 'static,
+    {
+        let turn = Arc::clone(&self.turn).lock_owned().await;
+        let step = step(self.clone());
+        let taken = tokio::spawn(async move {
+            let _turn = turn;
+            step.await
+        });
+        taken.await.map_err(|error| Status::internal(error.to_string()))?
     }
 
     fn path(&self, id: &str) -> Result<PathBuf, Status> {
@@ -272,4 +292,34 @@ async fn tool(program: &str, arguments: &[&str]) -> Result<String, Status> {
 
 fn internal(error: std::io::Error) -> Status {
     Status::internal(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_step_comes_to_its_end_without_its_caller_and_before_the_next() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let files = Files::new(folder.path().to_owned()).await.expect("a folder");
+        let (begin, begun) = oneshot::channel();
+        let (go_on, wait) = oneshot::channel();
+        let first = files.clone();
+        let caller = tokio::spawn(async move {
+            let step = |files: Files| async move {
+                let _ = begin.send(());
+                let _ = wait.await;
+                std::fs::write(files.folder.join("done"), "").map_err(internal)
+            };
+            first.step(step).await
+        });
+        begun.await.expect("it begins");
+        caller.abort();
+        assert!(caller.await.is_err(), "it was cut short");
+        let second = files.step(|files| async move { Ok(files.folder.join("done").exists()) });
+        let (second, sent) = tokio::join!(second, async { go_on.send(()) });
+        assert!(sent.is_ok() && second.expect("it has its turn"));
+    }
 }

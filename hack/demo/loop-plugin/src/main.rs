@@ -221,8 +221,10 @@ impl Node for Plugin {
         let request = request.into_inner();
         only_file_systems(request.volume_capability.iter())?;
         let (kind, flags) = mount_of(request.volume_capability.as_ref());
-        let staging = Path::new(&request.staging_target_path);
-        self.files.stage(&request.volume_id, staging, &kind, &flags).await?;
+        let staging = PathBuf::from(request.staging_target_path);
+        let stage =
+            move |files: Files| async move { files.stage(&request.volume_id, &staging, &kind, &flags).await };
+        self.files.step(stage).await?;
         Ok(Response::new(csi::NodeStageVolumeResponse {}))
     }
 
@@ -231,7 +233,10 @@ impl Node for Plugin {
         request: Request<csi::NodeUnstageVolumeRequest>,
     ) -> Answer<csi::NodeUnstageVolumeResponse> {
         let request = request.into_inner();
-        self.files.unstage(&request.volume_id, Path::new(&request.staging_target_path)).await?;
+        let staging = PathBuf::from(request.staging_target_path);
+        self.files
+            .step(move |files| async move { files.unstage(&request.volume_id, &staging).await })
+            .await?;
         Ok(Response::new(csi::NodeUnstageVolumeResponse {}))
     }
 
@@ -243,7 +248,10 @@ impl Node for Plugin {
         let request = request.into_inner();
         only_file_systems(request.volume_capability.iter())?;
         let (from, to) = (PathBuf::from(&request.staging_target_path), PathBuf::from(&request.target_path));
-        self.files.publish(&request.volume_id, &from, &to, request.readonly).await?;
+        let publish = move |files: Files| async move {
+            files.publish(&request.volume_id, &from, &to, request.readonly).await
+        };
+        self.files.step(publish).await?;
         Ok(Response::new(csi::NodePublishVolumeResponse {}))
     }
 
@@ -251,7 +259,8 @@ impl Node for Plugin {
         &self,
         request: Request<csi::NodeUnpublishVolumeRequest>,
     ) -> Answer<csi::NodeUnpublishVolumeResponse> {
-        self.files.unpublish(Path::new(&request.into_inner().target_path)).await?;
+        let target = PathBuf::from(request.into_inner().target_path);
+        self.files.step(move |files| async move { files.unpublish(&target).await }).await?;
         Ok(Response::new(csi::NodeUnpublishVolumeResponse {}))
     }
 
@@ -268,7 +277,9 @@ impl Node for Plugin {
         &self,
         request: Request<csi::NodeExpandVolumeRequest>,
     ) -> Answer<csi::NodeExpandVolumeResponse> {
-        let capacity_bytes = self.files.grow(&request.into_inner().volume_id).await?.cast_signed();
+        let id = request.into_inner().volume_id;
+        let capacity_bytes =
+            self.files.step(move |files| async move { files.grow(&id).await }).await?.cast_signed();
         Ok(Response::new(csi::NodeExpandVolumeResponse { capacity_bytes }))
     }
 }
