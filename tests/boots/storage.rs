@@ -1,39 +1,17 @@
 //! A storage plugin that formats, mounts and grows file systems, on a machine with real disks, mounts and reboots.
 
+mod crashes;
+mod machine;
+mod others;
+
 use std::path::Path;
 use std::process::Command;
 
 use kelson_tests::vm::BOOT_PATIENCE;
 use kelson_tests::{Disk, Vm, until};
 
+use self::machine::{FILES, mounts, shell, user};
 use super::{assert_clean, assert_order};
-
-/// Where the plugin has its files.
-const FOLDER: &str = "/var/lib/loop-volumes";
-
-/// A service that adds a line to a file of the volume, and those of further volumes.
-fn user(vm: kelson_tests::VmBuilder, name: &str, more: &str) -> kelson_tests::VmBuilder {
-    vm.runs_with(
-        name,
-        &format!("'append=/data/{name}', serve"),
-        &format!(
-            "volumes: [{{name: data, source: {{csi: data}}, target: /data}}{more}]\nstop: {{timeout: 3s}}"
-        ),
-    )
-}
-
-/// What a program of the machine prints, run by the plugin's service.
-#[track_caller]
-fn run(vm: &Vm, words: &[&str]) -> String {
-    vm.ctl(&[&["exec", "loop", "--"], words].concat()).ok().stdout.trim().to_owned()
-}
-
-/// Where the loop devices are mounted.
-fn mounts(vm: &Vm) -> Vec<String> {
-    let table = run(vm, &["cat", "/proc/1/mounts"]);
-    let of_volumes = table.lines().filter(|line| line.starts_with("/dev/loop"));
-    of_volumes.filter_map(|line| line.split(' ').nth(1).map(str::to_owned)).collect()
-}
 
 /// How large the volume is for its user, in MiB.
 fn size(vm: &Vm) -> u64 {
@@ -45,21 +23,11 @@ fn size(vm: &Vm) -> u64 {
 #[test]
 fn volumes_of_a_plugin_are_used_grown_and_undone_over_crashes_and_reboots() {
     let root = Disk::new("storage");
-    let plugin = format!(
-        "process: {{command: [$DIR/kelson-demo-loop-plugin]}}\nenvironment: {{LOOP_FOLDER: {FOLDER}}}\n\
-         provides: {{csi: {{id: loop}}}}"
-    );
-    let mut vm = Vm::builder("storage")
-        .root_disk(&root.0)
-        .reboots()
-        .machine("modules: [loop]\n")
-        .binary("kelson-demo-loop-plugin")
-        .service("loop", &plugin)
-        .file("volumes/data.yaml", 0o644, "plugin: loop\nmountFlags: [noatime]\n")
-        .file("volumes/missing.yaml", 0o644, "plugin: loop\n");
-    vm = user(vm, "db", "");
-    vm = user(vm, "reader", "");
-    vm = user(vm, "broken", ", {name: missing, source: {csi: missing}, target: /missing}");
+    let data = ("data", "/data");
+    let mut vm = machine::builder("storage", &root).reboots();
+    vm = user(vm, "db", &[data], "");
+    vm = user(vm, "reader", &[data], "");
+    vm = user(vm, "broken", &[data, ("missing", "/missing")], "");
     let mut vm = vm.boot();
     vm.wait_up(&["loop"]);
     until("the plugin to say that there is no volume", BOOT_PATIENCE, || {
@@ -114,7 +82,7 @@ fn volumes_of_a_plugin_are_used_grown_and_undone_over_crashes_and_reboots() {
 
     // The plugin hangs at the end.
     let pid = vm.client().service("loop").pid.expect("it runs").to_string();
-    run(&vm, &["sh", "-c", &format!("kill -STOP {pid}")]);
+    shell(&vm, &format!("kill -STOP {pid}"));
     vm.poweroff();
     assert_order(
         &vm.console(),
@@ -125,7 +93,7 @@ fn volumes_of_a_plugin_are_used_grown_and_undone_over_crashes_and_reboots() {
     );
     assert_clean(&root.0);
     let volume = Disk::new("storage-volume");
-    let dump = format!("dump {FOLDER}/data.img {}", volume.0.display());
+    let dump = format!("dump {FILES}/data.img {}", volume.0.display());
     assert!(Command::new("debugfs").args(["-R", &dump]).arg(&root.0).status().expect("debugfs").success());
     assert!(Path::new(&volume.0).exists());
     assert_clean(&volume.0);
