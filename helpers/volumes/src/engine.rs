@@ -73,7 +73,10 @@ impl Engine {
             Command::Plugin(plugin) => self.plugin(plugin),
             Command::WithoutPlugin(socket) => self.keep_plugins(|plugin, _| plugin.socket != socket),
             Command::Claim(claim) => self.claim(claim, now),
-            Command::Release(number) => self.core.release(&(number.service, number.number), now),
+            Command::Release(claim) => {
+                let uses = claim.volumes.into_iter().flat_map(Use::new).collect();
+                self.core.release((claim.service, claim.number), uses, now);
+            }
             Command::Complete(false) => {
                 self.plugins.iter_mut().for_each(|(_, sent)| *sent = false);
                 self.core.resend();

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use kelson_proto::v1::volumes_command::Command;
 use kelson_proto::v1::volumes_report::Report;
-use kelson_proto::v1::{VolumeClaim, VolumeClaimNumber, VolumePlugin, VolumeUse};
+use kelson_proto::v1::{VolumeClaim, VolumePlugin, VolumeUse};
 use kelson_tests::dice::Dice;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -111,8 +111,8 @@ impl Simulation {
         for service in &self.services {
             match service.state {
                 State::Idle => {}
-                State::Claiming | State::Held => self.helper.send(claim(service)),
-                State::Releasing => self.helper.send(release(service)),
+                State::Claiming | State::Held => self.helper.send(Command::Claim(claim(service))),
+                State::Releasing => self.helper.send(Command::Release(claim(service))),
             }
         }
         self.helper.send(Command::Complete(true));
@@ -182,7 +182,7 @@ impl Simulation {
                     let service = &mut self.services[index];
                     (service.number, service.state, service.uses) =
                         (service.number + 1, State::Claiming, uses);
-                    self.helper.send(claim(&self.services[index]));
+                    self.helper.send(Command::Claim(claim(&self.services[index])));
                 }
             }
             5..9 => {
@@ -190,7 +190,7 @@ impl Simulation {
                 if matches!(service.state, State::Held | State::Claiming) {
                     service.state = State::Releasing;
                     self.check_needed();
-                    self.helper.send(release(&self.services[index]));
+                    self.helper.send(Command::Release(claim(&self.services[index])));
                 }
             }
             9 | 10 => self.restart_helper().await,
@@ -201,8 +201,9 @@ impl Simulation {
                     self.services[index].state = State::Idle;
                 }
                 // It makes a claim of its own: an answer to the one before may still be under way.
-                let claiming = self.services.iter_mut().filter(|service| service.state == State::Claiming);
-                claiming.for_each(|service| service.number += 1);
+                let open =
+                    |service: &&mut Service| matches!(service.state, State::Claiming | State::Releasing);
+                self.services.iter_mut().filter(open).for_each(|service| service.number += 1);
                 self.check_needed();
                 self.send_all();
             }
@@ -248,16 +249,8 @@ impl Simulation {
     }
 }
 
-fn claim(service: &Service) -> Command {
-    Command::Claim(VolumeClaim {
-        service: service.name.clone(),
-        number: service.number,
-        volumes: service.uses.clone(),
-    })
-}
-
-fn release(service: &Service) -> Command {
-    Command::Release(VolumeClaimNumber { service: service.name.clone(), number: service.number })
+fn claim(service: &Service) -> VolumeClaim {
+    VolumeClaim { service: service.name.clone(), number: service.number, volumes: service.uses.clone() }
 }
 
 fn simulate(seed: u64, steps: u32) {

@@ -231,6 +231,46 @@ fn a_new_helper_goes_on_with_the_records() {
 }
 
 #[test]
+fn a_release_that_a_new_incarnation_asks_for_is_answered_once_all_was_tried() {
+    alone("a_release_that_a_new_incarnation_asks_for_is_answered_once_all_was_tried", || {
+        let mut host = Host::new();
+        host.volume("data");
+        let mut helper = host.helper();
+        let claimed = |helper: &mut host::Helper, host: &Host, number| {
+            helper.send(host.claim("db", number, &["data"]));
+            assert_eq!(helper.claimed("db", number), []);
+        };
+        let released = |helper: &mut host::Helper, host: &Host, number| {
+            helper.send(Order::Complete(false));
+            helper.send(Order::Plugin(host.plugin()));
+            let Order::Claim(claim) = host.claim("db", number, &["data"]) else { panic!("no claim") };
+            helper.send(Order::Release(claim));
+            helper.send(Order::Complete(true));
+            helper.released("db", number)
+        };
+        claimed(&mut helper, &host, 1);
+        // It took the helper over.
+        assert_eq!(released(&mut helper, &host, 2), []);
+        assert!(host.mounts().is_empty());
+        claimed(&mut helper, &host, 3);
+        drop(helper);
+        let mut helper = host.start_helper();
+        assert_eq!(released(&mut helper, &host, 4), []);
+        assert!(host.mounts().is_empty());
+        // Of the records, none but the stage is left.
+        claimed(&mut helper, &host, 5);
+        host.faults("NodeUnstageVolume code 13\n");
+        assert_eq!(helper.release("db", 5).len(), 1);
+        drop(helper);
+        let mut helper = host.start_helper();
+        let failures = released(&mut helper, &host, 6);
+        assert_eq!(failures.iter().map(|step| step.step.as_str()).collect::<Vec<_>>(), ["NodeUnstageVolume"]);
+        host.faults("");
+        until(|| host.mounts().is_empty() && host.records().is_empty());
+    });
+}
+
+#[test]
 fn a_volume_whose_plugin_is_absent_waits_and_names_it() {
     alone("a_volume_whose_plugin_is_absent_waits_and_names_it", || {
         let mut host = Host::new();

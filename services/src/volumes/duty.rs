@@ -8,9 +8,7 @@ use kelson_helper::supervisor::{self, Duty, End, Expectations, Next, Order, Repl
 use kelson_helper::transport::Packet;
 use kelson_proto::v1::volumes_command::Command as Message;
 use kelson_proto::v1::volumes_report::Report as Reported;
-use kelson_proto::v1::{
-    VolumeAction, VolumeClaim, VolumeClaimNumber, VolumeStatisticsQuestion, VolumesCommand, VolumesReport,
-};
+use kelson_proto::v1::{VolumeAction, VolumeClaim, VolumeStatisticsQuestion, VolumesCommand, VolumesReport};
 use tokio::time::Instant;
 
 use super::claims::{Claims, Outgoing, Phase, Question};
@@ -57,13 +55,12 @@ impl Duty for Claims {
             }
             Order::Own(Outgoing::Claim(service)) => {
                 let claim = self.claims.get(service)?;
-                let (service, number) = (service.to_string(), claim.number);
-                match claim.phase {
-                    Phase::Releasing => Message::Release(VolumeClaimNumber { service, number }),
-                    Phase::Claiming | Phase::Claimed => {
-                        Message::Claim(VolumeClaim { service, number, volumes: claim.uses.clone() })
-                    }
-                }
+                let (service, number, volumes) = (service.to_string(), claim.number, claim.uses.clone());
+                let message = match claim.phase {
+                    Phase::Releasing => Message::Release,
+                    Phase::Claiming | Phase::Claimed => Message::Claim,
+                };
+                message(VolumeClaim { service, number, volumes })
             }
             Order::Own(Outgoing::Complete) => Message::Complete(true),
             Order::Own(Outgoing::Question(number)) => match self.questions.get(number)? {

@@ -7,7 +7,7 @@ use kelson_helper::{CONTROL, Launched, Start};
 use kelson_proto::v1::volumes_command::Command as Sent;
 use kelson_proto::v1::volumes_report::Report as Reported;
 use kelson_proto::v1::{
-    DeleteVolumeRequest, VolumeAction, VolumeActionDone, VolumeClaimNumber, VolumeStep, VolumesClaimed,
+    DeleteVolumeRequest, VolumeAction, VolumeActionDone, VolumeClaim, VolumeStep, VolumesClaimed,
     VolumesCommand, VolumesList, VolumesReleased, VolumesReport,
 };
 use kelson_sys::descriptor::Watched;
@@ -111,7 +111,10 @@ impl Host {
 
     async fn next_release(&mut self) -> u64 {
         match self.next().await {
-            Sent::Release(VolumeClaimNumber { service, number }) if service == "db" => number,
+            Sent::Release(VolumeClaim { service, number, volumes }) => {
+                assert_eq!((service.as_str(), volumes), ("db", uses("data")));
+                number
+            }
             other => panic!("{other:?}"),
         }
     }

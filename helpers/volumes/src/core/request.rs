@@ -45,8 +45,7 @@ impl Core {
                 State::Undoing { .. } => {}
             }
         }
-        let earlier = (key.0.clone(), 0)..key.clone();
-        let earlier: Vec<Key> = self.claims.range(earlier).map(|(key, _)| key.clone()).collect();
+        let earlier = self.earlier(&key);
         until = until.checked_add(self.limits.claim).unwrap_or(until);
         let state = State::Claiming { next: 0, until };
         let wanted = uses.clone();
@@ -75,33 +74,27 @@ impl Core {
         );
     }
 
-    /// A service uses its volumes no more.
-    pub fn release(&mut self, key: &Key, now: Instant) {
-        if !self.claims.contains_key(key) {
-            // PID 1 need not send a claim again before it releases it: the records have it.
-            let uses = self.recorded(key);
-            if uses.is_empty() {
-                return self.actions.push_back(released(key, Vec::new()));
+    /// A service uses these volumes no more.
+    pub fn release(&mut self, key: Key, uses: Vec<Use>, now: Instant) {
+        if !self.claims.contains_key(&key) {
+            // PID 1 need not send a claim again before it releases it. What is left of it is known by an earlier number.
+            self.earlier(&key).iter().for_each(|key| self.undo(key, Answer::Nothing, None, now));
+            for one in &uses {
+                if let Some(volume) = self.volumes.get_mut(&one.volume)
+                    && !volume.wants.contains_key(&one.target)
+                    && let Some(published) = volume.published.get_mut(&one.target)
+                    && published.key.0 == key.0
+                {
+                    published.key = key.clone();
+                }
             }
-            let state = State::Published;
-            self.claims.insert(key.clone(), Claim { uses, state, sent: true });
+            self.claims.insert(key.clone(), Claim { uses, state: State::Published, sent: true });
         }
-        self.undo(key, Answer::Released, None, now);
+        self.undo(&key, Answer::Released, None, now);
     }
 
-    fn recorded(&self, key: &Key) -> Vec<Use> {
-        let of = |(name, volume): (&String, &Volume)| -> Vec<Use> {
-            let its = volume.published.iter().filter(|(_, one)| one.key == *key);
-            its.map(|(target, one)| Use {
-                name: one.name.clone(),
-                volume: name.clone(),
-                plugin: volume.plugin.clone(),
-                usage: one.usage.clone(),
-                target: target.clone(),
-            })
-            .collect()
-        };
-        self.volumes.iter().flat_map(of).collect()
+    fn earlier(&self, key: &Key) -> Vec<Key> {
+        self.claims.range((key.0.clone(), 0)..key.clone()).map(|(key, _)| key.clone()).collect()
     }
 
     /// A step for a claim has failed, and no other try follows.

@@ -12,9 +12,7 @@ use std::time::{Duration, Instant};
 use kelson_helper::transport::{self, FROM_HELPER, Receiver, TO_HELPER};
 use kelson_proto::v1::volumes_command::Command as Order;
 use kelson_proto::v1::volumes_report::Report;
-use kelson_proto::v1::{
-    VolumeClaim, VolumeClaimNumber, VolumePlugin, VolumeStep, VolumeUse, VolumesCommand, VolumesReport,
-};
+use kelson_proto::v1::{VolumeClaim, VolumePlugin, VolumeStep, VolumeUse, VolumesCommand, VolumesReport};
 use kelson_tests::child::{self, Child};
 use kelson_volumes::{Deadlines, Folders, Limits};
 use tempfile::TempDir;
@@ -155,7 +153,8 @@ impl Helper {
     }
 
     pub fn release(&mut self, service: &str, number: u64) -> Vec<VolumeStep> {
-        self.send(Order::Release(VolumeClaimNumber { service: service.to_owned(), number }));
+        let service_name = service.to_owned();
+        self.send(Order::Release(VolumeClaim { service: service_name, number, volumes: Vec::new() }));
         self.released(service, number)
     }
 
