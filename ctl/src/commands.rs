@@ -25,6 +25,7 @@ mod ending;
 pub mod events;
 pub mod exec;
 pub mod explain;
+pub mod facts;
 #[cfg(feature = "faults")]
 pub mod fault;
 pub mod generate;
@@ -142,6 +143,7 @@ commands! {
     Cpu: cpu,
     Disks: disks,
     Disk: disk,
+    Facts: facts,
     Secret: secret,
     Cgroups: cgroups,
     Time: clock,

@@ -55,6 +55,7 @@ const RELATED: &[(&[&str], &str)] = &[
     (&["free", "mem"], "`kelsonctl memory`"),
     (&["df", "mount"], "`kelsonctl mounts`"),
     (&["lsblk"], "`kelsonctl disks`"),
+    (&["lscpu", "dmidecode", "hostnamectl"], "`kelsonctl facts`"),
     (&["pstree", "pgrep"], "`kelsonctl processes`"),
     (&["uptime", "hostname", "uname", "systemctl"], "`kelsonctl status`, `kelsonctl version`"),
     (&["date", "clock", "timedatectl"], "`kelsonctl time`"),

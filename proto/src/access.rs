@@ -113,6 +113,7 @@ pub const TABLE: &[Access] = &[
     may(Role::Reader, "/kelson.v1.Inspect/Memory"),
     may(Role::Reader, "/kelson.v1.Inspect/Cpu"),
     may(Role::Reader, "/kelson.v1.Inspect/Disks"),
+    may(Role::Reader, "/kelson.v1.Inspect/Facts"),
     may(Role::Reader, "/kelson.v1.Inspect/Network"),
     may(Role::Reader, "/kelson.v1.Inspect/Sockets"),
     may(Role::Reader, "/kelson.v1.Inspect/Cgroups"),

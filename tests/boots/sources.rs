@@ -228,5 +228,10 @@ fn the_metadata_of_a_cloud_are_taken_up_while_the_machine_runs() {
         "{error} {message}"
     );
     assert_eq!(task(&vm, "remember source metadata").1, "instance i-7 is remembered");
+    // The metadata alone make it no machine of that cloud.
+    let facts: Vec<serde_json::Value> = vm.ctl(&["facts", "-o", "json"]).ok().json();
+    let value =
+        |name: &str| facts.iter().find(|fact| fact["name"] == name).and_then(|fact| fact["value"].as_str());
+    assert_eq!((value("virtualization"), value("platform")), (Some("qemu"), Some("qemu")), "{facts:?}");
     vm.poweroff();
 }

@@ -287,3 +287,17 @@ fn v1_whoever_looks_ends_with_the_life_of_pid_1_that_began_it() {
     host.poweroff();
     assert!(began.elapsed() < Duration::from_secs(10), "nothing holds the end up");
 }
+
+#[test]
+fn each_fact_names_what_says_so() {
+    let host = Host::builder().runs("web", "serve").up(&["web"]);
+    let facts = list(&host.ctl(&["facts", "-o", "json"]).ok());
+    let said =
+        |fact: &Value| ["name", "value", "source"].iter().all(|key| fact[key] != "" && fact[key].is_string());
+    assert!(facts.iter().all(said), "{facts:?}");
+    let value = |name: &str| facts.iter().find(|fact| fact["name"] == name).map(|fact| fact["value"].clone());
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").expect("the kernel has one");
+    assert_eq!(value("kernel.release"), Some(release.trim().into()));
+    assert_eq!(value("architecture"), Some(std::env::consts::ARCH.into()));
+    nobody_looks(&host);
+}

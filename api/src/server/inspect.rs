@@ -224,6 +224,13 @@ impl Inspect for InspectApi {
         self.one(Question::Clock(request.into_inner())).await
     }
 
+    async fn facts(
+        &self,
+        request: Request<v1::FactsRequest>,
+    ) -> Result<Response<BoxStream<v1::FactsResponse>>, Status> {
+        self.many(Question::Facts(request.into_inner())).await
+    }
+
     async fn files(
         &self,
         request: Request<v1::FilesRequest>,

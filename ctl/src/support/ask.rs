@@ -16,7 +16,7 @@ use super::pack::{Keep, Missing, Pack};
 use super::redact::Redactor;
 use crate::commands::looking::gather;
 use crate::commands::{
-    cgroups, clock, cpu, disks, dmesg, graph, memory, metrics, mounts, netstat, network, processes,
+    cgroups, clock, cpu, disks, dmesg, facts, graph, memory, metrics, mounts, netstat, network, processes,
 };
 use crate::failure::{Failure, answer, answer_within};
 use crate::output::{Format, Palette, Progress, View, joined, object, some, stream_name, time};
@@ -252,6 +252,7 @@ impl<'a> Asker<'a> {
         self.answer(pack, "network.json", network::ask(client)).await?;
         self.answer(pack, "mounts.json", mounts::ask(client)).await?;
         self.answer(pack, "disks.json", disks::ask(client)).await?;
+        self.answer(pack, "facts.json", facts::ask(client)).await?;
         self.answer(pack, "memory.json", memory::ask(client)).await?;
         let timeout = self.timeout + cpu::INTERVAL;
         if let Some((cpu, _)) = self.ask_within(timeout, "cpu.json", cpu::ask(client, cpu::INTERVAL)).await {

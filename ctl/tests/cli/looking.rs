@@ -10,7 +10,7 @@ use crate::two;
 
 /// Every look, with the words that it needs.
 const ALL: &str =
-    "processes, netstat, network, mounts, memory, cpu, disks, cgroups, time, ls /, read /x, cp /etc -";
+    "processes, netstat, network, mounts, memory, cpu, disks, facts, cgroups, time, ls /, read /x, cp /etc -";
 
 pub fn seen(seen: Seen) -> State {
     State { seen, ..two() }

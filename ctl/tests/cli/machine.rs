@@ -1,7 +1,7 @@
-//! The machine itself: mounts, memory, processors, disks, cgroups, the clock.
+//! The machine itself: mounts, memory, processors, disks, facts, cgroups, the clock.
 
 use kelson_proto::v1::{
-    Advertised, AdvertisedName, Cgroup, CgroupsResponse, ClockResponse, CpuResponse, CpuTimes, Disk,
+    Advertised, AdvertisedName, Cgroup, CgroupsResponse, ClockResponse, CpuResponse, CpuTimes, Disk, Fact,
     LeasedItem, Link, LinkAddress, LinkRoute, MemoryResponse, Mount, NetworkLease, NetworkLease6, Pressure,
 };
 use prost_types::Timestamp;
@@ -229,6 +229,19 @@ fn links() -> Vec<Link> {
     ]
 }
 
+fn facts() -> Vec<Fact> {
+    let fact = |name: &str, value: &str, source: &str| Fact {
+        name: name.to_owned(),
+        value: value.to_owned(),
+        source: source.to_owned(),
+    };
+    vec![
+        fact("cpu.cores", "4", "/sys/devices/system/cpu/cpu*/topology/core_id"),
+        fact("virtualization", "kvm", "CPUID"),
+        fact("platform", "aws", "/sys/class/dmi/id/sys_vendor, http://169.254.169.254"),
+    ]
+}
+
 fn clock() -> ClockResponse {
     ClockResponse {
         time: Some(Timestamp { seconds: 1_795_254_485, nanos: 0 }),
@@ -252,6 +265,7 @@ pub fn all() -> Seen {
         // For two calls.
         cpu: [cpu(), cpu()].concat(),
         disks: disks(),
+        facts: facts(),
         cgroups: cgroups(),
         clock: clock(),
         ..Seen::default()

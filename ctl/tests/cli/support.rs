@@ -95,7 +95,7 @@ fn all_that_helps_and_no_secret() {
     let name = path.file_name().unwrap().to_str().unwrap().to_owned();
     assert!(name.starts_with("kelson-support-edge-1-20") && name.ends_with("Z.tar.gz"), "{name}");
     assert!(
-        made.out.starts_with(&format!("wrote {name} (")) && made.out.contains(": 24 files\n"),
+        made.out.starts_with(&format!("wrote {name} (")) && made.out.contains(": 25 files\n"),
         "{made:?}"
     );
     assert!(made.out.contains("read it before you send it"), "{made:?}");
@@ -103,7 +103,7 @@ fn all_that_helps_and_no_secret() {
     let (top, files) = unpacked(&path);
     assert_eq!(format!("{top}.tar.gz"), name);
     let names: Vec<&str> = files.keys().map(String::as_str).collect();
-    let all = "boot.json cgroups.json cpu.json disks.json dmesg.txt events.json graph.dot graph.txt \
+    let all = "boot.json cgroups.json cpu.json disks.json dmesg.txt events.json facts.json graph.dot graph.txt \
         health.json images.json logs/db.log logs/web.log manifest.json memory.json metrics.txt \
         mounts.json netstat.json network.json processes.json services.json status/db.json status/web.json \
         time.json version.json why/web.json";
@@ -134,7 +134,7 @@ fn all_that_helps_and_no_secret() {
         manifest["removed"],
         json!({"arguments": 3, "assignments": 3, "authorization": 1, "environment": 4, "privateKeys": 1, "urls": 2})
     );
-    assert_eq!(manifest["files"].as_array().unwrap().len(), 24);
+    assert_eq!(manifest["files"].as_array().unwrap().len(), 25);
     assert!(manifest["about"].as_str().unwrap().contains("read it before it goes on"));
     assert!(fake.asked().contains(&"logs tail=Some(2000) last=false".to_owned()), "{:?}", fake.asked());
 }
@@ -149,7 +149,7 @@ fn what_cannot_be_had_is_told_in_the_archive() {
     assert!(top.starts_with("kelson-support-edge-1-"), "{top}");
     let why = "the host does not know this command; `kelsonctl version` tells how old its Kelson is";
     let missing: Vec<Value> =
-        ["processes", "netstat", "network", "mounts", "disks", "memory", "cpu", "cgroups", "time"]
+        ["processes", "netstat", "network", "mounts", "disks", "facts", "memory", "cpu", "cgroups", "time"]
             .iter()
             .map(|name| json!({"name": format!("{name}.json"), "why": why}))
             .collect();

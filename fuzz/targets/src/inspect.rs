@@ -61,6 +61,7 @@ pub fn files(data: &[u8]) {
             Question::Sockets(v1::SocketsRequest { connections: true }),
             Question::Cgroups(v1::CgroupsRequest {}),
             Question::Clock(v1::ClockRequest {}),
+            Question::Facts(v1::FactsRequest {}),
         ];
         for asks in questions {
             let asked = InspectQuestion {

@@ -4,15 +4,15 @@ use std::io::{self, Read, Write};
 
 use kelson_proto::v1::inspect_question::Question;
 use kelson_proto::v1::{
-    CgroupsResponse, DisksResponse, FilesResponse, InspectQuestion, MountsResponse, NetworkResponse,
-    ProcessesResponse, SocketsResponse,
+    CgroupsResponse, DisksResponse, FactsResponse, FilesResponse, InspectQuestion, MountsResponse,
+    NetworkResponse, ProcessesResponse, SocketsResponse,
 };
 use prost::Message as _;
 
 use crate::answer::{Answer, Unanswered};
 use crate::system::System;
 use crate::{
-    cgroups, clock, copy, cpu, disks, files, memory, mounts, network, processes, read, sockets, write,
+    cgroups, clock, copy, cpu, disks, facts, files, memory, mounts, network, processes, read, sockets, write,
 };
 use kelson_helper::inspect::QUESTION_MAX;
 
@@ -78,6 +78,7 @@ fn tell(
             answer.pages(cgroups, |cgroups| CgroupsResponse { root: root.clone(), cgroups })?;
         }
         Question::Clock(_) => answer.message(&clock::read(system))?,
+        Question::Facts(_) => answer.pages(facts::read(system), |facts| FactsResponse { facts })?,
         Question::Files(request) => {
             let files = files::read(&request.path, request.recursive)?;
             answer.pages(files, |files| FilesResponse { files })?;

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{self, Read as _};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -21,15 +22,20 @@ pub struct System {
     pub ticks: u64,
     /// In bytes.
     pub page: u64,
+    /// What the hypervisor says of itself; `None`: the processor says that there is none.
+    pub hypervisor: Option<[u8; 12]>,
+    /// Where clouds answer their machines.
+    pub metadata: SocketAddr,
 }
 
 impl System {
     /// Those of this machine.
     pub fn real() -> System {
-        System::below(Path::new("/"))
+        let metadata = SocketAddr::from(([169, 254, 169, 254], 80));
+        System { hypervisor: hypervisor(), metadata, ..System::below(Path::new("/")) }
     }
 
-    /// `proc` and `sys` in this folder.
+    /// `proc` and `sys` in this folder, of a machine without a hypervisor and a cloud.
     pub fn below(root: &Path) -> System {
         // SAFETY: questions for numbers.
         let ask = |name| u64::try_from(unsafe { libc::sysconf(name) }).unwrap_or(0);
@@ -38,6 +44,8 @@ impl System {
             sys: root.join("sys"),
             ticks: ask(libc::_SC_CLK_TCK).max(1),
             page: ask(libc::_SC_PAGESIZE).max(1),
+            hypervisor: None,
+            metadata: SocketAddr::from(([127, 0, 0, 1], 0)),
         }
     }
 
@@ -56,6 +64,27 @@ impl System {
     pub fn proc(&self, name: &str) -> io::Result<String> {
         whole(&self.proc.join(name))
     }
+}
+
+/// The signature of the hypervisor: 12 bytes of leaf 0x4000_0000, if bit 31 of ECX of leaf 1 says that there is one.
+#[cfg(target_arch = "x86_64")]
+fn hypervisor() -> Option<[u8; 12]> {
+    use std::arch::x86_64::__cpuid;
+    if __cpuid(1).ecx >> 31 == 0 {
+        return None;
+    }
+    let leaf = __cpuid(0x4000_0000);
+    let mut signature = [0; 12];
+    for (part, register) in signature.chunks_exact_mut(4).zip([leaf.ebx, leaf.ecx, leaf.edx]) {
+        part.copy_from_slice(&register.to_le_bytes());
+    }
+    Some(signature)
+}
+
+/// Other processors have no such instruction.
+#[cfg(not(target_arch = "x86_64"))]
+fn hypervisor() -> Option<[u8; 12]> {
+    None
 }
 
 /// A text of the kernel: strange bytes become marks.
@@ -108,8 +137,7 @@ pub mod testing {
     impl Played {
         pub fn new(files: &[(&str, &str)]) -> Played {
             let folder = tempfile::tempdir().unwrap();
-            let at = |name| folder.path().join(name);
-            let system = System { proc: at("proc"), sys: at("sys"), ticks: 100, page: 4096 };
+            let system = System { ticks: 100, page: 4096, ..System::below(folder.path()) };
             let played = Played { folder, system };
             for (name, text) in files {
                 played.write(name, text.as_bytes());

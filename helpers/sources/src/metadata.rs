@@ -89,16 +89,12 @@ fn left(deadline: Instant) -> Duration {
 }
 
 fn attempt(server: SocketAddr) -> Result<Seed, MetadataError> {
-    let token = ask(
-        server,
-        "PUT",
-        "/latest/api/token",
-        &format!("X-aws-ec2-metadata-token-ttl-seconds: {TOKEN_SECONDS}"),
-    )?;
+    let header = format!("X-aws-ec2-metadata-token-ttl-seconds: {TOKEN_SECONDS}");
+    let token = ask(server, "PUT", "/latest/api/token", &header, ANSWER)?;
     let token = token.ok_or(MetadataError::Status { path: "/latest/api/token", status: 404 })?;
     let token = text("/latest/api/token", token)?;
     let header = format!("X-aws-ec2-metadata-token: {token}");
-    let get = |path| ask(server, "GET", path, &header);
+    let get = |path| ask(server, "GET", path, &header, ANSWER);
     let id = "/latest/meta-data/instance-id";
     let instance = text(id, get(id)?.unwrap_or_default())?;
     let name = "/latest/meta-data/local-hostname";
@@ -116,15 +112,23 @@ fn text(path: &'static str, body: Vec<u8>) -> Result<String, MetadataError> {
     }
 }
 
-/// The body of the answer. `None`: the server has nothing at this path.
-fn ask(
+/// The body of the answer to a question with one line of a header. `None`: the server has nothing at this path.
+///
+/// # Errors
+/// No answer came in this time, or one of another kind.
+pub fn ask(
     server: SocketAddr,
     method: &str,
     path: &'static str,
     header: &str,
+    within: Duration,
 ) -> Result<Option<Vec<u8>>, MetadataError> {
-    let bytes = exchange(server, &format!("{method} {path} HTTP/1.1\r\nHost: {}\r\n{header}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n", server.ip()))
-        .map_err(|error| MetadataError::Unreachable(server, error))?;
+    let request = format!(
+        "{method} {path} HTTP/1.1\r\nHost: {}\r\n{header}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n",
+        server.ip()
+    );
+    let bytes =
+        exchange(server, &request, within).map_err(|error| MetadataError::Unreachable(server, error))?;
     let answer = parse(&bytes).map_err(|what| MetadataError::Answer { path, what })?;
     match answer.status {
         200 => Ok(Some(answer.body.to_vec())),
@@ -133,15 +137,15 @@ fn ask(
     }
 }
 
-fn exchange(server: SocketAddr, request: &str) -> io::Result<Vec<u8>> {
+fn exchange(server: SocketAddr, request: &str, within: Duration) -> io::Result<Vec<u8>> {
     let begun = Instant::now();
-    let mut stream = TcpStream::connect_timeout(&server, ANSWER)?;
-    stream.set_write_timeout(Some(ANSWER))?;
+    let mut stream = TcpStream::connect_timeout(&server, within)?;
+    stream.set_write_timeout(Some(within))?;
     stream.write_all(request.as_bytes())?;
     let mut bytes = Vec::new();
     let mut part = [0; 4096];
     loop {
-        let left = ANSWER.saturating_sub(begun.elapsed());
+        let left = within.saturating_sub(begun.elapsed());
         if left.is_zero() {
             return Err(io::ErrorKind::TimedOut.into());
         }

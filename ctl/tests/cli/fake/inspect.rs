@@ -16,6 +16,7 @@ pub struct Seen {
     /// One answer after the other; the last one stays.
     pub cpu: Vec<CpuResponse>,
     pub disks: Vec<Disk>,
+    pub facts: Vec<Fact>,
     pub sockets: Vec<Socket>,
     pub links: Vec<Link>,
     pub cgroups: CgroupsResponse,
@@ -87,6 +88,12 @@ impl Inspect for Shared {
         self.look("disks".to_owned()).await?;
         let all = self.state().seen.disks.clone();
         pages(all, |one| DisksResponse { disks: vec![one] }, None)
+    }
+
+    async fn facts(&self, _: Request<FactsRequest>) -> Answer<BoxStream<FactsResponse>> {
+        self.look("facts".to_owned()).await?;
+        let all = self.state().seen.facts.clone();
+        pages(all, |one| FactsResponse { facts: vec![one] }, None)
     }
 
     async fn sockets(&self, request: Request<SocketsRequest>) -> Answer<BoxStream<SocketsResponse>> {
