@@ -1,4 +1,4 @@
-//! Facts: what a host is. Each names the file or the instruction that said it, and what nothing says is no fact.
+//! Facts: what a host is. Each names the file or the instruction that it comes from, and what has no source is no fact.
 
 use std::collections::BTreeSet;
 use std::fs;

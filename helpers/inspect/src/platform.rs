@@ -1,4 +1,4 @@
-//! The machine that the host runs on: hardware, a hypervisor, a cloud. Each is said only with proof.
+//! The machine that the host runs on: hardware, a hypervisor, a cloud. None is named without proof.
 //!
 //! A cloud is one whose name is in the tables of the firmware, and whose metadata answers too: anybody may write a name.
 
@@ -141,9 +141,9 @@ pub fn read(system: &System) -> Vec<Fact> {
     let strings = strings.map(|(name, file)| fact(name, dmi(system, file), format!("/sys/{DMI}/{file}")));
     let virtualization = virtualization(system);
     let is_hardware = virtualization.as_ref().is_some_and(|(value, _)| value == NO_HYPERVISOR);
-    let said = |name: &'static str| move |(value, source)| fact(name, value, source);
-    let platform = platform(system, is_hardware).map(said("platform"));
-    strings.into_iter().chain(virtualization.map(said("virtualization"))).chain(platform).collect()
+    let named = |name: &'static str| move |(value, source)| fact(name, value, source);
+    let platform = platform(system, is_hardware).map(named("platform"));
+    strings.into_iter().chain(virtualization.map(named("virtualization"))).chain(platform).collect()
 }
 
 /// What the host runs on, and what says so.

@@ -20,7 +20,7 @@ fn rows(page: &str) -> BTreeSet<(String, String, String)> {
 
 #[test]
 fn the_page_tells_each_metric_as_it_is() {
-    let told: BTreeSet<_> = all()
+    let families: BTreeSet<_> = all()
         .map(|family| {
             let (kind, suffix) = match family.kind {
                 Type::Gauge => ("gauge", ""),
@@ -31,8 +31,8 @@ fn the_page_tells_each_metric_as_it_is() {
             (format!("{}{suffix}", family.name), kind.to_owned(), family.labels.join(", "))
         })
         .collect();
-    assert_eq!(told.len(), all().count(), "a name is there twice");
-    assert_eq!(rows(include_str!("../../../../../docs/metrics.md")), told);
+    assert_eq!(families.len(), all().count(), "a name is there twice");
+    assert_eq!(rows(include_str!("../../../../../docs/metrics.md")), families);
 }
 
 #[test]
