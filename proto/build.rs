@@ -27,6 +27,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         "timers",
         "volumes",
         "volume_manager",
+        "fleet",
+        "fleet_member",
     ]
     .map(|name| format!("kelson/v1/{name}.proto"))
     .to_vec();

@@ -89,6 +89,15 @@ pub const BUILTINS: &[Builtin] = &[
         program: Some(devlog),
     },
     Builtin {
+        name: "fleet",
+        about: "registers the host and its services in the store of its [`fleet`](#fleet)",
+        changes: Changes::Resources(
+            "fleet is there as long as the machine file has `fleet` and cannot be changed in this",
+        ),
+        feature: Some(Feature::Fleet),
+        program: None,
+    },
+    Builtin {
         name: "logd",
         about: "collects logs",
         changes: Changes::Resources("logd is always at hand and cannot be changed in this"),

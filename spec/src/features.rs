@@ -13,6 +13,8 @@ pub enum Feature {
     Devices,
     /// Work on disks: checking, formatting, partitions, encryption, growth, swap, disks that come after the boot.
     Disks,
+    /// The membership in a fleet, and what services register: `kelson-fleet`.
+    Fleet,
     /// Looking at the machine over the API: `kelson-inspect`.
     Inspect,
     /// Reboots without the firmware.
@@ -39,11 +41,12 @@ pub enum Feature {
 
 impl Feature {
     /// Sorted by name.
-    pub const ALL: [Feature; 15] = [
+    pub const ALL: [Feature; 16] = [
         Feature::Apid,
         Feature::Containerd,
         Feature::Devices,
         Feature::Disks,
+        Feature::Fleet,
         Feature::Inspect,
         Feature::Kexec,
         Feature::Net,
@@ -64,6 +67,7 @@ impl Feature {
             Feature::Containerd => "containerd",
             Feature::Devices => "devices",
             Feature::Disks => "disks",
+            Feature::Fleet => "fleet",
             Feature::Inspect => "inspect",
             Feature::Kexec => "kexec",
             Feature::Net => "net",
@@ -105,6 +109,7 @@ pub const OWN: Features = Features::NONE
     .and(Feature::Containerd, cfg!(feature = "containerd"))
     .and(Feature::Devices, cfg!(feature = "devices"))
     .and(Feature::Disks, cfg!(feature = "disks"))
+    .and(Feature::Fleet, cfg!(feature = "fleet"))
     .and(Feature::Inspect, cfg!(feature = "inspect"))
     .and(Feature::Kexec, cfg!(feature = "kexec"))
     .and(Feature::Net, cfg!(feature = "net"))
@@ -128,6 +133,7 @@ impl Features {
         .and(Feature::Containerd, true)
         .and(Feature::Devices, true)
         .and(Feature::Disks, true)
+        .and(Feature::Fleet, true)
         .and(Feature::Inspect, true)
         .and(Feature::Kexec, true)
         .and(Feature::Net, true)

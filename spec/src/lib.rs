@@ -13,6 +13,7 @@ pub mod devices;
 pub mod disk;
 pub mod encryption;
 pub mod features;
+pub mod fleet;
 pub mod graph;
 pub mod group;
 pub mod id_range;

@@ -11,6 +11,7 @@ use crate::container_network::ContainerNetworkSpec;
 use crate::devices::DevicesSpec;
 pub use crate::disk::Format;
 use crate::encryption::EncryptionSpec;
+use crate::fleet::FleetSpec;
 use crate::names::CONTAINERD;
 use crate::network::InterfaceSpec;
 use crate::partitions::DiskPartitionsSpec;
@@ -73,6 +74,9 @@ pub struct MachineSpec {
     /// `None`: nothing but the configuration folder counts.
     #[cfg_attr(not(feature = "sources"), serde(skip))]
     pub sources: Option<SourcesSpec>,
+    /// `None`: the host belongs to no fleet.
+    #[cfg_attr(not(feature = "fleet"), serde(skip))]
+    pub fleet: Option<FleetSpec>,
     /// Which images may run; without a rule all may. In the file they are a part of `images`.
     #[cfg_attr(not(feature = "containerd"), serde(skip))]
     pub verify: Vec<VerifyRule>,
@@ -167,6 +171,7 @@ impl Default for MachineSpec {
             kexec: None,
             console: None,
             sources: None,
+            fleet: None,
             verify: Vec::new(),
         }
     }

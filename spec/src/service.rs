@@ -31,6 +31,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::fleet::Registration;
 use crate::secrets::SecretUse;
 
 pub use attributes::Attributes;
@@ -145,6 +146,9 @@ pub struct ServiceSpec {
     /// The plugin for volumes that it is.
     #[cfg_attr(not(feature = "volumes"), serde(skip))]
     pub provides: Option<CsiPlugin>,
+    /// What it registers while it is up.
+    #[cfg_attr(not(feature = "fleet"), serde(skip))]
+    pub register: Option<Registration>,
     /// PID 1 holds them, and each of its runs gets them.
     #[cfg_attr(not(feature = "units"), serde(skip))]
     pub sockets: Vec<SocketSpec>,
@@ -237,6 +241,7 @@ impl ServiceSpec {
             directories: Directories::default(),
             volumes: Vec::new(),
             provides: None,
+            register: None,
             sockets: Vec::new(),
             paths: Vec::new(),
             remove_ipc: false,
