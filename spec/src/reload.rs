@@ -42,6 +42,7 @@ impl MachineSpec {
             kexec,
             console,
             sources,
+            fleet,
             verify,
         } = read;
         let live = [
@@ -71,6 +72,7 @@ impl MachineSpec {
             ("devices", self.devices != *devices),
             ("console", self.console != *console),
             ("sources", self.sources != *sources),
+            ("fleet", self.fleet != *fleet),
         ];
         let changed = |keys: &[(&'static str, bool)]| {
             keys.iter().filter(|(_, changed)| *changed).map(|(key, _)| *key).collect()
