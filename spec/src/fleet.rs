@@ -42,7 +42,7 @@ impl Default for FleetSpec {
 }
 
 /// What a service registers while it is up.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Registration {
     /// The name under which others find it.
@@ -52,16 +52,4 @@ pub struct Registration {
     /// `None`: the address of the host through which it reaches the store.
     pub address: Option<String>,
     pub meta: BTreeMap<String, String>,
-}
-
-impl Default for Registration {
-    fn default() -> Self {
-        Registration {
-            name: String::new(),
-            port: None,
-            tags: Vec::new(),
-            address: None,
-            meta: BTreeMap::new(),
-        }
-    }
 }
