@@ -216,10 +216,9 @@ fn health() -> Mapping<NodeHealthSpec> {
     .check(|d, seen, health| {
         let minimum = seen.has("minimum").then_some(health.minimum);
         let deadline = seen.has("deadline").then_some(health.deadline);
-        *health = match within_deadline(d, seen, "the host", minimum, deadline) {
-            true => NodeHealthSpec::filled(minimum, deadline, &NodeHealthSpec::default()),
-            false => NodeHealthSpec::default(),
-        };
+        if within_deadline(d, seen, "the host", minimum, deadline) {
+            *health = NodeHealthSpec::filled(minimum, deadline, &NodeHealthSpec::default());
+        }
     })
 }
 

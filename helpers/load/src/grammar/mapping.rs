@@ -121,11 +121,12 @@ impl Keys {
             let read = read(d, &seen, &mut *spec);
             usable &= read || !matches!(absent, Presence::Needed(_));
         }
-        if self.strict && d.diagnostics.len() > before {
+        let is_unsound = |d: &Decoder<'_>| self.strict && d.diagnostics.len() > before;
+        if is_unsound(d) {
             return None;
         }
         self.checks.iter().for_each(|check| check(d, &seen, &mut *spec));
-        usable.then_some(spec)
+        (usable && !is_unsound(d)).then_some(spec)
     }
 
     fn encode(&self, spec: &dyn Any, extent: Extent) -> Json {
