@@ -26,10 +26,10 @@ use super::seen::Seen;
 use super::sockets::{self, sockets, start, start_at};
 use super::user::user;
 use super::values::{
-    SHORTEST, boolean, choice, duration_from, name, number, own_name, path, start_timeout, text,
+    SHORTEST, boolean, choice, distinct, duration_from, name, number, own_name, path, start_timeout, text,
 };
 use super::volumes::volumes;
-use crate::decode::{Decoded, Decoder, diagnostic, quoted};
+use crate::decode::{Decoded, Decoder, diagnostic};
 use crate::environment::unique;
 use crate::json::Json;
 use crate::schema::Kind;
@@ -63,19 +63,12 @@ pub fn service(d: &mut Decoder<'_>, file: &Mapping<ServiceSpec>, stem: &str, roo
 /// The names of several services of one file, which its reader has looked at.
 fn instances() -> Codec<Vec<String>> {
     const MOST: usize = 256;
-    let list = name().list_of(1..=MOST, "a list of names such as [a, b]");
-    list.around(|d, node, inner| {
+    distinct(name().list_of(1..=MOST, "a list of names such as [a, b]")).around(|d, node, inner| {
         d.at_most(node, MOST, |count| format!("these are {count} instances; a file has at most {MOST}"))?;
         if node.is_empty_list() {
             return d.refuse(node, "this list is empty; leave it out for one service");
         }
-        let names = inner(d, node)?;
-        let twice =
-            names.iter().enumerate().find(|(place, name)| names.iter().take(*place).any(|one| one == *name));
-        match twice {
-            Some((_, name)) => d.refuse(node, format_args!("{} is in it twice; leave one out", quoted(name))),
-            None => Some(names),
-        }
+        inner(d, node)
     })
 }
 

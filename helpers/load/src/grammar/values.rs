@@ -237,6 +237,20 @@ pub fn start_timeout() -> Codec<Duration> {
     time_limit(&[("none", NEVER)], zero)
 }
 
+/// A list in which no text stands twice.
+pub fn distinct(list: Codec<Vec<String>>) -> Codec<Vec<String>> {
+    list.but(|list| {
+        let stood = |place: usize, text: &String| list.iter().take(place).any(|one| one == text);
+        let (_, twice) = list.iter().enumerate().find(|(place, text)| stood(*place, text))?;
+        Some(format!("{} is in it twice; leave one out", quoted(twice)))
+    })
+}
+
+/// Why texts of this many bytes are too many, if they are. `what` they are.
+pub fn too_many_bytes(size: usize, most: usize, what: &str) -> Option<String> {
+    (size > most).then(|| format!("these {what} have {size} bytes; they may have {most}"))
+}
+
 /// Bytes, at least `least`.
 pub fn size(least: u64) -> Codec<u64> {
     let read = move |text: &str| match units::size(text) {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::codec::Codec;
 use super::mapping::{Mapping, keys};
 use super::secrets::name as secret_name;
-use super::values::{any_word, map, name, own_name, text};
+use super::values::{any_word, map, name, own_name, text, too_many_bytes};
 use crate::decode::Decoder;
 use crate::tree::Node;
 use kelson_spec::volume_file::{Opaque, VolumeFile};
@@ -56,7 +56,7 @@ pub fn volume_file() -> Mapping<VolumeFile> {
 pub fn mount_flags() -> Codec<Vec<String>> {
     any_word("mount option", "noatime").list("a list of mount options such as [noatime]").but(|flags| {
         let size = flags.iter().fold(0_usize, |sum, flag| sum.saturating_add(flag.len()));
-        too_many(size, "options")
+        too_many_bytes(size, MOST_ENTRIES, "options")
     })
 }
 
@@ -73,7 +73,7 @@ fn context() -> Codec<Opaque> {
     let opaque = entries.parsed(
         |entries| {
             let size = entries.iter().flat_map(|(key, value)| [key.len(), value.len()]);
-            match too_many(size.fold(0, usize::saturating_add), "texts") {
+            match too_many_bytes(size.fold(0, usize::saturating_add), MOST_ENTRIES, "texts") {
                 Some(message) => Err(message),
                 None => Ok(Opaque(entries.iter().cloned().collect::<BTreeMap<_, _>>())),
             }
@@ -121,8 +121,4 @@ struct Named {
 
 fn no_key<T>(key: &str, _: &[(String, T)]) -> Option<String> {
     key.is_empty().then(|| "this key is empty".to_owned())
-}
-
-fn too_many(size: usize, what: &str) -> Option<String> {
-    (size > MOST_ENTRIES).then(|| format!("these {what} have {size} bytes; they may have {MOST_ENTRIES}"))
 }
