@@ -22,7 +22,7 @@ fn an_init_lists_its_features() {
     assert_eq!(
         text.lines().nth(1),
         Some(
-            "features: apid, containerd, devices, disks, inspect, kexec, net, probes, pull, reflection, secrets, sources, timesync, units, volumes"
+            "features: apid, containerd, devices, disks, fleet, inspect, kexec, net, probes, pull, reflection, secrets, sources, timesync, units, volumes"
         ),
         "{text}"
     );
@@ -93,7 +93,7 @@ fn long_a_small_init_rejects_by_name_what_needs_a_missing_feature() {
     }
     let text = host.ctl(&["version"]).ok().stdout;
     assert!(
-        text.contains("\nwithout    apid, containerd, devices, disks, inspect, kexec, net, probes, pull, reflection, secrets, sources, timesync, units, volumes\n"),
+        text.contains("\nwithout    apid, containerd, devices, disks, fleet, inspect, kexec, net, probes, pull, reflection, secrets, sources, timesync, units, volumes\n"),
         "{text}"
     );
     host.poweroff();

@@ -13,6 +13,7 @@ use super::console::console;
 use super::devices::devices;
 use super::encryption::{encryption, name_of_two};
 use super::environment::environments;
+use super::fleet::fleet;
 use super::group::{LEAST_DEADLINE, within_deadline};
 use super::hooks::hooks;
 use super::images::{Images, images};
@@ -158,6 +159,8 @@ pub fn machine_file(defaults: &Rc<MachineSpec>) -> Mapping<MachineSpec> {
             "the kernel that [`kelsonctl reboot --kexec`](howto/kexec.md) executes";
         means "sources" sources if Sources = Mapping::codec(sources).optional(), "the configuration folder alone counts",
             "where further configuration [comes from](howto/sources.md)";
+        means "fleet" fleet if Fleet = fleet().optional(), "the host belongs to no fleet",
+            "the [fleet](fleet.md) that the host belongs to: where it registers itself and its services";
         key "logs" stdout = Mapping::codec(machine_logs), "the default of all services for their logs";
     }
 }

@@ -11,6 +11,7 @@ use super::confinement::{limits, logs, resources, security, stop};
 use super::container::container;
 use super::directories::{announce, directories};
 use super::environment::{environments, facts, variables};
+use super::fleet;
 use super::hooks::{hooks, reload, resumed};
 use super::input;
 use super::mapping::{Mapping, keys};
@@ -247,6 +248,8 @@ pub fn service_file() -> Mapping<ServiceSpec> {
             "[folders of the host, file systems of disks and in memory, and volumes of plugins](#volumes) that it sees at paths of its own";
         means "provides" provides if Volumes = plugin::provides().optional(), "nothing",
             "the [plugin for volumes](#provides) that it is";
+        means "register" register if Fleet = fleet::register().optional(), "nothing",
+            "what it [registers in the fleet](#register) while it is up";
         means "sockets" sockets if Units = sockets(), "none",
             "[sockets](#sockets) that PID 1 holds for it, across its restarts and PID 1's own; not for a container";
         means "paths" paths if Units = paths(), "none",
@@ -303,7 +306,7 @@ fn stop_as_written(spec: &ServiceSpec, extent: Extent) -> Json {
 }
 
 /// Keys of what runs.
-const OF_A_PROGRAM: [&str; 38] = [
+const OF_A_PROGRAM: [&str; 39] = [
     "schedule",
     "environment",
     "environmentDefaults",
@@ -336,6 +339,7 @@ const OF_A_PROGRAM: [&str; 38] = [
     "directories",
     "volumes",
     "provides",
+    "register",
     "sockets",
     "paths",
     "removeIpc",
@@ -438,6 +442,9 @@ fn together(d: &mut Decoder<'_>, seen: &Seen<'_, '_>, spec: &mut ServiceSpec) {
     if const { OWN.has(Feature::Volumes) } {
         plugin::check(d, seen, spec);
         check_volumes(d, seen, &spec.health, &spec.volumes);
+    }
+    if const { OWN.has(Feature::Fleet) } {
+        fleet::check(d, seen, spec);
     }
     spec.name.clone_from(&d.stem);
     spec.file = d.file.to_owned();

@@ -7,14 +7,14 @@ use crate::folder::Folder;
 fn folder() -> Folder {
     let folder = Folder::new();
     folder.machine(
-        "api: {listen: [\"0.0.0.0:1\"], ca: /a, certificate: /b, key: /c}\nimages: [/images]\ncontainerNetwork: {}\nregistries: {}\nhostname: small\ntime: {servers: [192.0.2.1]}\nnetwork: [{interface: eth0, dhcp: true}, {interface: br0, bridge: {}}]\ndevices: {}\nsources: {from: [disk]}\n\
+        "api: {listen: [\"0.0.0.0:1\"], ca: /a, certificate: /b, key: /c}\nimages: [/images]\ncontainerNetwork: {}\nregistries: {}\nhostname: small\ntime: {servers: [192.0.2.1]}\nnetwork: [{interface: eth0, dhcp: true}, {interface: br0, bridge: {}}]\ndevices: {}\nsources: {from: [disk]}\nfleet: {endpoints: [\"http://192.0.2.1:2379\"]}\n\
          nftables: /etc/rules\nmounts: [{source: SERIAL=S, target: /srv, type: ext4, format: ifBlank}]\nswap: [{zram: 50}]\npartitions: [{disk: SERIAL=S, create: [{label: A}]}]\nkexec: {kernel: /boot/vmlinuz}\n\
-         builtins: {apid: {required: false}, containerd: {enabled: true}, devlog: {enabled: true}, probe: {resources: {}}}\n",
+         builtins: {apid: {required: false}, containerd: {enabled: true}, devlog: {enabled: true}, fleet: {resources: {}}, probe: {resources: {}}}\n",
     );
     folder.service("box", "name: box\ncontainer: {image: web}\nuser: www\n");
     folder.service(
         "web",
-        "name: web\nuser: www\nprocess: {command: [/bin/web], terminal: {path: /dev/tty1}}\nsecrets: [db]\nexpand: true\nenvironmentFacts: {A: cpus}\nsuccess: [3]\nstop: {hangUp: true}\nreload: {signal: HUP}\numask: \"0027\"\ndirectories: {state: [web]}\nvolumes: [{name: a, source: {tmpfs: {}}, target: /a}, {name: b, source: {image: b, pull: always}, target: /b}]\nremoveIpc: true\nonFailure: [night]\nonSuccess: [night]\nsockets: [{name: a, listen: /run/a}]\npaths: [{exists: /a}]\nsecurity: {hiddenPaths: [/home], privateTmp: true, privateUsers: true, bindPaths: [/srv:/mnt], devices: {}, protect: [clock], systemCalls: {deny: [mount]}}\nhealth: [{tcp: {port: 80}}, {exec: {command: [/bin/ask]}}, {http: {port: 80}}, {csi: /run/csi.sock}, {volume: a, freeAtLeast: 5%}]\n",
+        "name: web\nuser: www\nprocess: {command: [/bin/web], terminal: {path: /dev/tty1}}\nsecrets: [db]\nexpand: true\nenvironmentFacts: {A: cpus}\nsuccess: [3]\nstop: {hangUp: true}\nreload: {signal: HUP}\numask: \"0027\"\ndirectories: {state: [web]}\nvolumes: [{name: a, source: {tmpfs: {}}, target: /a}, {name: b, source: {image: b, pull: always}, target: /b}]\nremoveIpc: true\nregister: {}\nonFailure: [night]\nonSuccess: [night]\nsockets: [{name: a, listen: /run/a}]\npaths: [{exists: /a}]\nsecurity: {hiddenPaths: [/home], privateTmp: true, privateUsers: true, bindPaths: [/srv:/mnt], devices: {}, protect: [clock], systemCalls: {deny: [mount]}}\nhealth: [{tcp: {port: 80}}, {exec: {command: [/bin/ask]}}, {http: {port: 80}}, {csi: /run/csi.sock}, {volume: a, freeAtLeast: 5%}]\n",
     );
     folder.service(
         "night",
@@ -52,6 +52,7 @@ fn each_key_is_rejected_with_the_feature_that_it_needs() {
             without("network[1].bridge", Feature::Net),
             without("devices", Feature::Devices),
             without("sources", Feature::Sources),
+            without("fleet", Feature::Fleet),
             without("nftables", Feature::Net),
             without("mounts[0].format", Feature::Disks),
             without("swap", Feature::Disks),
@@ -59,6 +60,7 @@ fn each_key_is_rejected_with_the_feature_that_it_needs() {
             without("kexec", Feature::Kexec),
             without("builtins.apid", Feature::Apid),
             without("builtins.containerd", Feature::Containerd),
+            without("builtins.fleet", Feature::Fleet),
             without("builtins.probe", Feature::Probes),
             without("container", Feature::Containerd),
             without("provides", Feature::Volumes),
@@ -75,6 +77,7 @@ fn each_key_is_rejected_with_the_feature_that_it_needs() {
             without("directories", Feature::Units),
             without("volumes", Feature::Volumes),
             without("removeIpc", Feature::Units),
+            without("register", Feature::Fleet),
             without("onFailure", Feature::Units),
             without("onSuccess", Feature::Units),
             without("sockets", Feature::Units),

@@ -176,7 +176,7 @@ containerNetwork: {bridge: kelson-1, subnet: 10.88.0.0/30, subnet6: 10.88.0.0/16
             "machine.yaml:18:97: mounts[2].source: \"LABLE=a\" is no name of a disk; did you mean LABEL=?",
             "machine.yaml:19:6: api.key: this key is missing; write key: PATH",
             "machine.yaml:19:16: api.listen[0]: \"localhost:50000\" is not ADDRESS:PORT; write such as 0.0.0.0:50000 or [::]:50000",
-            "machine.yaml:20:12: builtins.containers: this is not one of the built-in services apid, console, containerd, devices, devlog, logd, net, probe, timers, timesync, volumes; did you mean containerd?",
+            "machine.yaml:20:12: builtins.containers: this is not one of the built-in services apid, console, containerd, devices, devlog, fleet, logd, net, probe, timers, timesync, volumes; did you mean containerd?",
             "machine.yaml:20:41: builtins.containerd.limit: this key is not known; did you mean limits? Allowed here: enabled, environment, environmentFiles, depends, restart, required, startTimeout, health, hooks, stop, resources, limits, logs",
             "machine.yaml:20:61: builtins.containerd.enabled: \"maybe\" is not true or false",
             "machine.yaml:20:68: builtins.containerd.user: this is settled for containerd and cannot be changed; allowed here: enabled, environment, environmentFiles, depends, restart, required, startTimeout, health, hooks, stop, resources, limits, logs",

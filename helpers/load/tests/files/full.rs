@@ -7,6 +7,7 @@ use kelson_load::written;
 use kelson_spec::container_network::ContainerNetworkSpec;
 use kelson_spec::devices::{DeviceRule, DevicesSpec};
 use kelson_spec::encryption::{EncryptionSpec, Tpm2Spec};
+use kelson_spec::fleet::{FleetSpec, Registration};
 use kelson_spec::machine::{
     ApiSpec, BuiltinSpec, ConsoleShow, ConsoleSpec, Format, KexecSpec, MachineSpec, MountSpec,
     NodeHealthSpec, SwapPlace, SwapSpec, TimeSpec, WatchdogSpec,
@@ -111,6 +112,7 @@ volumes:
 removeIpc: true
 limits: {nofile: 65536, core: unlimited, memlock: {soft: 64Ki, hard: 1Mi}}
 security: {noNewPrivileges: false, readOnlyRoot: true, capabilities: {drop: [all], add: [net_bind_service, CAP_CHOWN]}, seccomp: unconfined, readOnlyPaths: [/etc], writablePaths: [-/var/lib/web], hiddenPaths: [/home], privateTmp: true, privateDevices: true, privateNetwork: true, privateUsers: true, noExecPaths: [/], execPaths: [/usr], bindPaths: [/srv:/mnt], bindReadOnlyPaths: ["-/dev/log:/srv/log"], devices: {usual: false, allow: [/dev/net/tun, "char-rtc:r"]}, protect: [clock, hostname], restrict: [realtime], namespaces: {deny: [user, net]}, addressFamilies: {allow: [unix, inet]}}
+register: {name: www, port: 443, tags: [blue, "v:2"], address: 192.0.2.7, meta: {path: /shop}}
 api: operator
 logs: {maxSize: 10Mi, maxFiles: 5, rateLimit: 1000, console: true, stdout: prefix}
 "#;
@@ -426,6 +428,13 @@ fn every_key_of_a_service_file_is_read() {
             },
         ],
         provides: None,
+        register: Some(Registration {
+            name: "www".into(),
+            port: Some(443),
+            tags: vec!["blue".into(), "v:2".into()],
+            address: Some("192.0.2.7".into()),
+            meta: [pair("path", "/shop")].into(),
+        }),
         sockets: Vec::new(),
         paths: Vec::new(),
         remove_ipc: true,
@@ -654,6 +663,7 @@ devices:
     - {subsystem: block, mode: 640}
 console: {show: dashboard, tty: tty1}
 sources: {from: [commandLine, disk], wait: 3s, server: "[fd00:ec2::254]:80"}
+fleet: {endpoints: ["https://etcd-1.example:2379", "https://[fd00::2]:2379"], ca: /ca.pem, certificate: /c.pem, key: /k.pem, prefix: /site-1/kelson, name: Edge-1.example, labels: {role: edge, example.com/rack: 7}}
 kexec: {kernel: /boot/vmlinuz, initramfs: /boot/initramfs, commandLine: quiet ro}
 logs: {stdout: only}
 "#,
@@ -872,6 +882,15 @@ logs: {stdout: only}
             from: vec![SourceKind::CommandLine, SourceKind::Disk],
             wait: Duration::from_secs(3),
             server: "[fd00:ec2::254]:80".parse().unwrap(),
+        }),
+        fleet: Some(FleetSpec {
+            endpoints: names(&["https://etcd-1.example:2379", "https://[fd00::2]:2379"]),
+            ca: Some("/ca.pem".into()),
+            certificate: Some("/c.pem".into()),
+            key: Some("/k.pem".into()),
+            prefix: "/site-1/kelson".into(),
+            name: Some("Edge-1.example".into()),
+            labels: [pair("example.com/rack", "7"), pair("role", "edge")].into(),
         }),
         console: Some(ConsoleSpec { show: ConsoleShow::Dashboard, tty: Some("tty1".to_owned()) }),
         kexec: Some(KexecSpec {

@@ -14,6 +14,7 @@ mod directories;
 mod docs;
 mod dynamic_users;
 mod features;
+mod fleet;
 mod folder;
 mod folders;
 mod full;

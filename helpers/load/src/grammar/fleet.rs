@@ -1,0 +1,255 @@
+//! `fleet` of the machine file, and `register` of a service file.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddrV6};
+
+use super::codec::Codec;
+use super::mapping::{Mapping, keys};
+use super::seen::Seen;
+use super::values::{distinct, map, name, number, path, text, too_many_bytes, word};
+use crate::decode::{Decoder, diagnostic, quoted};
+use kelson_spec::fleet::{FleetSpec, Registration};
+use kelson_spec::names::{LONGEST_NAME, is_host_name};
+use kelson_spec::registries::is_registry;
+use kelson_spec::service::{ServiceKind, ServiceSpec};
+
+/// The most members of etcd, which has no more than seven.
+const MOST_ENDPOINTS: usize = 16;
+/// The most labels, tags and entries of `meta`.
+const MOST: usize = 64;
+/// The most bytes of all labels of a host, and of all tags and `meta` of a service: each fits into one packet of its helper.
+const MOST_BYTES: usize = 4 << 10;
+const LONGEST_LABEL: usize = 63;
+const LONGEST_META: usize = 512;
+const LONGEST_PREFIX: usize = 255;
+/// The longest name of a host in DNS, and the longest part of it.
+const LONGEST_HOST: usize = 253;
+const LONGEST_PART: usize = 63;
+const AUTO: &str = "auto";
+
+/// The store of the fleet, and who the host is in it.
+pub fn fleet() -> Codec<FleetSpec> {
+    Mapping::codec(|| {
+        let host = label("name of a host", "edge-1", r"^[A-Za-z0-9][A-Za-z0-9.-]{0,62}$", ".-");
+        keys! {
+            Mapping::new("fleet", FleetSpec::default);
+            needed "endpoints" endpoints = endpoints(), "endpoints: [\"https://etcd-1.example:2379\"]",
+                "the members of etcd. Kelson uses one that answers";
+            means "ca" ca = path().optional(), "none",
+                "a PEM file with the CAs that the certificates of the members must lead to. It is needed with `https`; the CAs \
+                 of the system do not count";
+            means "certificate" certificate = path().optional(), "none",
+                "a PEM file with the certificate of this host, for members that ask for one";
+            means "key" key = path().optional(), "none", "a PEM file with the key of `certificate`";
+            key "prefix" prefix = prefix(), "the beginning of all keys of the fleet";
+            means "name" name = host.optional(), "the name of the host",
+                "the name of this host in the fleet: letters, digits, `-` and `.`, at most 63. No other host of the fleet has it";
+            key "labels" labels = texts("labels", "role", LONGEST_LABEL),
+                "texts by which others choose among hosts: `{role: edge}`";
+        }
+        .strict()
+        .check(|d, seen, fleet| secured(d, seen, fleet))
+    })
+}
+
+/// What a service registers while it is up.
+pub fn register() -> Codec<Registration> {
+    Mapping::codec(|| {
+        keys! {
+            Mapping::new("registration", Registration::default);
+            means "name" name = name(), "the name of the service", "the name under which others find it";
+            means "port" port = number(1..=u16::MAX).optional(), "none", "the port on which it is reached";
+            key "tags" tags = tags(), "words by which others choose among several: `[primary]`";
+            key "address" address = address(),
+                "the address at which it is reached. `auto`: that of the host from which it reaches etcd";
+            key "meta" meta = texts("entries", "version", LONGEST_META), "texts for those who find it: `{version: \"17\"}`";
+        }
+        .check(|d, seen, registration| {
+            if !seen.has("name") {
+                registration.name.clone_from(&d.stem);
+            }
+            let of_meta = registration.meta.iter().flat_map(|(key, text)| [key, text]);
+            let size = registration.tags.iter().chain(of_meta).fold(0, |sum: usize, text| sum.saturating_add(text.len()));
+            if let Some(message) = too_many_bytes(size, MOST_BYTES, "tags and entries of meta") {
+                d.wrong(seen.node.at, message);
+            }
+        })
+    })
+}
+
+/// Warns of a registration that is hardly meant.
+pub fn check(d: &mut Decoder<'_>, seen: &Seen<'_, '_>, spec: &ServiceSpec) {
+    if spec.register.is_some() && spec.kind == ServiceKind::Oneshot {
+        let text = "register: a one-shot is up, and so registered, once it has ended; write type: service if its program answers, \
+                    or leave register out unless something else answers then";
+        d.warnings.push(diagnostic(d.file, seen.position("register"), d.service, text));
+    }
+}
+
+fn endpoints() -> Codec<Vec<String>> {
+    let pattern = r"^https?://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+):[0-9]+$";
+    let endpoint = word("`https://HOST:PORT` or `http://HOST:PORT`", pattern, "https://etcd-1.example:2379")
+        .but(|text| {
+            let wrong = || {
+                format!(
+                    "{} is not an endpoint; write such as https://etcd-1.example:2379, with the port",
+                    quoted(text)
+                )
+            };
+            (!is_endpoint(text)).then(wrong)
+        });
+    let empty = "this list is empty; name a member of etcd, or remove fleet";
+    distinct(endpoint.some("a list of endpoints", empty)).around(|d, node, inner| {
+        let most = |count| format!("these are {count} endpoints; at most {MOST_ENDPOINTS} can stand here");
+        d.at_most(node, MOST_ENDPOINTS, most)?;
+        inner(d, node)
+    })
+}
+
+fn is_endpoint(text: &str) -> bool {
+    let authority = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
+    authority.is_some_and(|authority| match authority.parse::<SocketAddrV6>() {
+        Ok(address) => address.port() > 0 && address.scope_id() == 0,
+        Err(_) => authority.contains(':') && is_registry(authority),
+    })
+}
+
+fn prefix() -> Codec<String> {
+    word("prefix of keys", "^(/[A-Za-z0-9._-]+)+$", "/kelson/v1").but(|text| {
+        let sound = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b));
+        let is_prefix = text.strip_prefix('/').is_some_and(|rest| rest.split('/').all(sound));
+        (!is_prefix || text.len() > LONGEST_PREFIX).then(|| {
+            format!(
+                "{} is not a prefix of keys; write such as /kelson/v1, of letters, digits, ., _ and -, at most {LONGEST_PREFIX}, \
+                 without a / at the end",
+                quoted(text)
+            )
+        })
+    })
+}
+
+/// Checks `ca`, `certificate` and `key` with the endpoints and with each other.
+fn secured(d: &mut Decoder<'_>, seen: &Seen<'_, '_>, fleet: &FleetSpec) {
+    let is_secure = |endpoint: &String| endpoint.starts_with("https:");
+    let secure = fleet.endpoints.iter().filter(|endpoint| is_secure(endpoint)).count();
+    if secure == 0 {
+        for key in ["ca", "certificate", "key"].into_iter().filter(|key| seen.has(key)) {
+            let text = format!(
+                "without TLS there is no certificate; write https:// in endpoints, or leave {key} out"
+            );
+            seen.wrong_key(d, key, text);
+        }
+        return;
+    }
+    if secure < fleet.endpoints.len() {
+        seen.wrong_value(
+            d,
+            "endpoints",
+            "some are https and others http, without TLS; write https:// in all of them",
+        );
+    }
+    if !seen.has("ca") {
+        seen.wrong_key(
+            d,
+            "endpoints",
+            "https needs ca: FILE with the CAs that the certificates of etcd lead to",
+        );
+    }
+    for (key, other) in [("certificate", "key"), ("key", "certificate")] {
+        if seen.has(key) && !seen.has(other) {
+            seen.wrong_key(d, key, format_args!("{other} is missing beside it; write {other}: PATH"));
+        }
+    }
+}
+
+fn tags() -> Codec<Vec<String>> {
+    let tag = label("tag", "primary", r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,62}$", "._:-");
+    distinct(tag.list_of(0..=MOST, "a list of tags such as [primary]")).around(|d, node, inner| {
+        d.at_most(node, MOST, |count| format!("these are {count} tags; a service has at most {MOST}"))?;
+        inner(d, node)
+    })
+}
+
+/// The address of this host is `None`.
+fn address() -> Codec<Option<String>> {
+    word("`auto`, IP address or host name", "^[0-9A-Za-z:][0-9A-Za-z:._-]*$", "192.0.2.7").parsed(
+        |text| match text.as_str() {
+            AUTO => Ok(None),
+            text if is_address(text) => Ok(Some(text.to_owned())),
+            text => Err(format!(
+                "nothing is reached at {}; write auto, or such as 192.0.2.7, 2001:db8::7 or db.example, without a port",
+                quoted(text)
+            )),
+        },
+        |address| address.as_deref().unwrap_or(AUTO).to_owned(),
+    )
+}
+
+/// Whether it is an address or a name of one host. A name that ends with a number is an address that was written wrongly.
+fn is_address(text: &str) -> bool {
+    if let Ok(address) = text.parse::<IpAddr>() {
+        return !address.is_unspecified() && !address.is_multicast();
+    }
+    let is_number = |part: &str| part.bytes().all(|b| b.is_ascii_digit());
+    text.len() <= LONGEST_HOST
+        && is_host_name(text, LONGEST_PART, b"_")
+        && !text.rsplit('.').next().is_some_and(is_number)
+}
+
+/// Texts by keys, each of at most `longest` characters. `what` they are, and the key of `sample`.
+fn texts(what: &'static str, sample: &'static str, longest: usize) -> Codec<BTreeMap<String, String>> {
+    const ALSO: &str = "._/-";
+    let value = text().but(move |text| {
+        if text.chars().any(char::is_control) {
+            return Some("a control character cannot stand here; write one line of text".to_owned());
+        }
+        let count = text.chars().count();
+        (count > longest)
+            .then(|| format!("this text has {count} characters; at most {longest} can stand here"))
+    });
+    let mistake =
+        |key: &str, _: &[(String, String)]| (!is_label(key, ALSO)).then(|| no_label(key, "key", ALSO));
+    let entries = map(
+        ("key", "^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}$", sample),
+        "write \"\" for an empty text",
+        mistake,
+        value,
+    );
+    entries.parsed(
+        move |entries| {
+            let count = entries.len();
+            if count > MOST {
+                return Err(format!("these are {count} {what}; at most {MOST} can stand here"));
+            }
+            let sizes = entries.iter().flat_map(|(key, text)| [key.len(), text.len()]);
+            let size = sizes.fold(0, usize::saturating_add);
+            too_many_bytes(size, MOST_BYTES, what).map_or_else(|| Ok(entries.iter().cloned().collect()), Err)
+        },
+        |texts: &BTreeMap<String, String>| texts.clone().into_iter().collect(),
+    )
+}
+
+/// A word of letters and digits, and of the characters of `also` but not first.
+fn label(
+    what: &'static str,
+    sample: &'static str,
+    pattern: &'static str,
+    also: &'static str,
+) -> Codec<String> {
+    word(what, pattern, sample).but(move |text| (!is_label(text, also)).then(|| no_label(text, what, also)))
+}
+
+fn is_label(text: &str, also: &str) -> bool {
+    let sound = |byte: u8| byte.is_ascii_alphanumeric() || also.as_bytes().contains(&byte);
+    text.len() <= LONGEST_NAME
+        && text.starts_with(|first: char| first.is_ascii_alphanumeric())
+        && text.bytes().all(sound)
+}
+
+fn no_label(text: &str, what: &str, also: &str) -> String {
+    format!(
+        "{} is not a {what}; use letters, digits and {}, a letter or digit first, at most {LONGEST_NAME}",
+        quoted(text),
+        also.chars().map(String::from).collect::<Vec<_>>().join(" ")
+    )
+}
