@@ -8,6 +8,7 @@
 pub mod answer;
 pub mod inspect;
 mod launch;
+pub mod link;
 pub mod log;
 pub mod notify;
 pub mod places;

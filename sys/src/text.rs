@@ -13,6 +13,14 @@ pub fn harmless(text: &str, instead: Option<char>) -> impl DoubleEndedIterator<I
     text.chars().filter_map(move |c| if is_harmful(c) { instead } else { Some(c) })
 }
 
+/// The words of the system for an error: "connection refused".
+pub fn of_error(error: &std::io::Error) -> String {
+    match error.raw_os_error() {
+        Some(number) => nix::errno::Errno::from_raw(number).desc().to_lowercase(),
+        None => error.to_string(),
+    }
+}
+
 /// The first bytes of a text, at most `most`, cut where a character ends.
 pub fn start_of(text: &str, most: usize) -> &str {
     let mut end = text.len().min(most);
@@ -50,6 +58,13 @@ pub fn first_of_many<T: std::fmt::Display>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn errors_have_the_words_of_the_system() {
+        let text = |number| of_error(&std::io::Error::from_raw_os_error(number));
+        assert_eq!(text(111), "connection refused");
+        assert_eq!(text(2), "no such file or directory");
+    }
 
     #[test]
     fn of_many_the_first_are_named() {

@@ -1,14 +1,12 @@
 //! A connection to a plugin, for one call: what answers belongs to the service that provides the plugin.
 
-use std::io;
 use std::path::Path;
 
 use hyper::body::Incoming;
 use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use kelson_proto::v1::VolumePlugin;
-use kelson_sys::process;
-use nix::errno::Errno;
+use kelson_sys::{process, text};
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use prost::bytes::{Buf as _, BufMut as _};
 use tokio::net::UnixStream;
@@ -32,8 +30,8 @@ impl Connection {
     /// A sentence with the error of the system, or with the process that has the socket in the plugin's place.
     pub async fn new(plugin: &VolumePlugin) -> Result<Connection, String> {
         let (socket, service) = (&plugin.socket, &plugin.service);
-        let failed = |text: &str| format!("{socket} of the service {service}: {text}");
-        let stream = UnixStream::connect(socket).await.map_err(|error| failed(&text(&error)))?;
+        let failed = |why: &str| format!("{socket} of the service {service}: {why}");
+        let stream = UnixStream::connect(socket).await.map_err(|error| failed(&text::of_error(&error)))?;
         check_owner(&stream, plugin).map_err(|error| failed(&error))?;
         let handshake = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await;
         let (sender, connection) = handshake.map_err(|error| failed(&error.to_string()))?;
@@ -115,14 +113,6 @@ impl Decoder for Bytes {
     }
 }
 
-/// The words of the system: "connection refused".
-pub fn text(error: &io::Error) -> String {
-    match error.raw_os_error() {
-        Some(libc_number) => Errno::from_raw(libc_number).desc().to_lowercase(),
-        None => error.to_string(),
-    }
-}
-
 /// After a re-exec of PID 1, or an end of the service, the socket may belong to another process.
 fn check_owner(stream: &UnixStream, plugin: &VolumePlugin) -> Result<(), String> {
     if plugin.cgroup.is_empty() {
@@ -168,11 +158,5 @@ mod tests {
         ] {
             assert_eq!(is_within(membership, "/kelson/nfs"), is, "{membership:?}");
         }
-    }
-
-    #[test]
-    fn errors_have_the_words_of_the_system() {
-        assert_eq!(text(&io::Error::from_raw_os_error(111)), "connection refused");
-        assert_eq!(text(&io::Error::from_raw_os_error(2)), "no such file or directory");
     }
 }

@@ -1,7 +1,7 @@
 //! The process `kelson-volumes`: claims, stages and publishes the volumes of storage plugins for services, and undoes it.
 //!
 //! One thread, and others for calls of the system that may hang. The [`core`] decides what comes next for each volume;
-//! the [`world`] does it, by calls of the plugins; the [`engine`] connects both, and the [`link`] is the socket to PID 1.
+//! the [`world`] does it, by calls of the plugins; the [`engine`] connects both.
 //! Each step is [recorded](record) before it is done, so this process may end at any instant: the next one continues.
 
 #![cfg_attr(
@@ -22,7 +22,6 @@ mod csi;
 mod engine;
 mod gauges;
 mod job;
-mod link;
 mod path;
 mod place;
 mod plugins;
@@ -43,16 +42,16 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use kelson_helper::transport;
+use kelson_helper::{link, transport};
 use kelson_proto::v1::volumes_command::Command;
 use kelson_proto::v1::volumes_report::Report;
+use kelson_proto::v1::{VolumesCommand, VolumesReport};
 use kelson_spec::sources;
 use kelson_sys::process;
 
 use crate::core::Core;
 pub use crate::core::Limits;
 use engine::Engine;
-use link::Link;
 use place::Places;
 pub use plugins::Deadlines;
 use plugins::Plugins;
@@ -63,6 +62,10 @@ const USAGE: &str = "kelson-volumes has the volumes of storage plugins for init,
 
 /// The folder of the records in the state folder.
 const RECORDS: &str = "volumes";
+/// Steps beyond these are not kept while PID 1 takes nothing: its answers are.
+const STEPS_MAX: usize = 4096;
+
+type Link = link::Link<VolumesCommand, VolumesReport>;
 
 /// Runs it until PID 1 asks it to end or is gone; gives the exit status. Descriptor 3 is the socket to PID 1; the words
 /// are the state folder, the runtime folder and that of the configuration.
@@ -126,26 +129,35 @@ pub fn serve(folders: Folders, deadlines: Deadlines, limits: Limits) -> io::Resu
 async fn run(control: OwnedFd, host: Host, limits: Limits) -> io::Result<()> {
     let mut link = Link::new(control)?;
     let (records, troubles) = host.records.read();
-    troubles.into_iter().for_each(|trouble| link.report(Report::Trouble(trouble)));
+    troubles.into_iter().for_each(|trouble| report(&mut link, Report::Trouble(trouble)));
     let core = Core::new(records, process::boot_id().unwrap_or_default(), limits);
     let mut engine = Engine::new(Arc::new(host), core);
     loop {
         loop {
             match link.read() {
-                Ok(Some(Command::Stop(_))) => return Ok(()),
-                Ok(Some(command)) => engine.command(command),
+                Ok(Some(VolumesCommand { command: Some(Command::Stop(_)) })) => return Ok(()),
+                Ok(Some(VolumesCommand { command })) => {
+                    command.into_iter().for_each(|one| engine.command(one))
+                }
                 Ok(None) => break,
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
                 Err(error) => return Err(error),
             }
         }
-        while let Some(report) = engine.report() {
-            link.report(report);
+        while let Some(one) = engine.report() {
+            report(&mut link, one);
         }
         link.flush()?;
         tokio::select! {
             () = link.ready() => {}
             () = engine.wait() => {}
         }
+    }
+}
+
+fn report(link: &mut Link, report: Report) {
+    let is_step = matches!(report, Report::Step(_) | Report::Trouble(_));
+    if !is_step || link.unsent() < STEPS_MAX {
+        link.report(VolumesReport { report: Some(report) });
     }
 }

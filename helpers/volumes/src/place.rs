@@ -11,8 +11,8 @@ use std::time::Duration;
 use kelson_spec::service::Attachment;
 use kelson_sys::mountinfo;
 use kelson_sys::room::Room;
+use kelson_sys::text::of_error;
 
-use crate::connection::text;
 use crate::job::{Failure, Place};
 use crate::path::HostPath;
 
@@ -36,7 +36,7 @@ impl Places {
             fs::DirBuilder::new().recursive(true).mode(0o700).create(folder.as_path())
         });
         made.await?.map_err(|error| {
-            Failure::before(&format!("{folder} cannot be made: {}", text(&error))).of("mkdir")
+            Failure::before(&format!("{folder} cannot be made: {}", of_error(&error))).of("mkdir")
         })
     }
 
@@ -71,9 +71,9 @@ impl Places {
         match error.kind() {
             io::ErrorKind::DirectoryNotEmpty | io::ErrorKind::NotADirectory => Ok(Some(format!(
                 "{path} of a volume that is not published any more is left as it is: {}; remove it if nobody needs it",
-                text(&error)
+                of_error(&error)
             ))),
-            _ => Err(Failure::after(&format!("{path} cannot be removed: {}", text(&error))).of("rmdir")),
+            _ => Err(Failure::after(&format!("{path} cannot be removed: {}", of_error(&error))).of("rmdir")),
         }
     }
 
@@ -84,7 +84,7 @@ impl Places {
         }
         // The kernel's table is in memory and does not hang, but is long on a host with many volumes.
         let mounts = mountinfo::read()
-            .map_err(|error| Failure::before(&format!("/proc/self/mountinfo: {}", text(&error))))?;
+            .map_err(|error| Failure::before(&format!("/proc/self/mountinfo: {}", of_error(&error))))?;
         Ok(mountinfo::topmost(&mounts, path.as_path()).is_some())
     }
 

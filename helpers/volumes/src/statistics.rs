@@ -5,11 +5,11 @@ use std::sync::Arc;
 use kelson_proto::v1::{VolumePlugin, VolumeStatistics};
 use kelson_spec::service::Attachment;
 use kelson_sys::room::Room;
+use kelson_sys::text::of_error;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
-use crate::connection::text;
 use crate::csi::v1 as csi;
 use crate::csi::v1::node_service_capability::rpc::Type as Capability;
 use crate::csi::v1::volume_usage::Unit;
@@ -111,7 +111,7 @@ impl Host {
         let target = &subject.place.target;
         let room = self.rooms.room(target).await.map_err(|failure| failure.of("statvfs"))?;
         let room =
-            room.map_err(|error| Failure::before(&format!("{target}: {}", text(&error))).of("statvfs"))?;
+            room.map_err(|error| Failure::before(&format!("{target}: {}", of_error(&error))).of("statvfs"))?;
         let Room { size, used, available, inodes, inodes_used } = room;
         Ok(VolumeStatistics { size, used, available, inodes, inodes_used, ..VolumeStatistics::default() })
     }

@@ -1,30 +1,33 @@
-//! The socket to PID 1: its commands, and reports to it.
+//! A helper's end of its socket to PID 1, for a helper that waits on a runtime: messages of PID 1, and reports to it.
 
 use std::collections::VecDeque;
 use std::io;
+use std::marker::PhantomData;
 use std::os::fd::{AsFd as _, OwnedFd};
 
-use kelson_helper::transport::{self, FROM_HELPER, Receiver, TO_HELPER};
-use kelson_proto::v1::volumes_command::Command;
-use kelson_proto::v1::volumes_report::Report;
-use kelson_proto::v1::{VolumesCommand, VolumesReport};
 use kelson_sys::descriptor::Watched;
+use prost::Message;
 use tokio::io::Interest;
 
-/// Steps beyond these are not kept while PID 1 takes nothing: its answers are.
-const STEPS_MAX: usize = 4096;
+use crate::transport::{self, FROM_HELPER, Receiver, TO_HELPER};
 
-pub struct Link {
+/// Takes messages `M`, and keeps reports `R` until PID 1 takes them.
+pub struct Link<M, R> {
     socket: Watched<OwnedFd>,
     receiver: Receiver,
-    unsent: VecDeque<VolumesReport>,
+    unsent: VecDeque<R>,
+    message: PhantomData<fn() -> M>,
 }
 
-impl Link {
+impl<M: Message + Default, R: Message> Link<M, R> {
     /// Must be called on the runtime.
-    pub fn new(control: OwnedFd) -> io::Result<Link> {
+    ///
+    /// # Errors
+    /// When the kernel refuses to watch the socket.
+    pub fn new(control: OwnedFd) -> io::Result<Link<M, R>> {
         let socket = Watched::new(control, Interest::READABLE | Interest::WRITABLE)?;
-        Ok(Link { socket, receiver: Receiver::new(TO_HELPER), unsent: VecDeque::new() })
+        let (receiver, unsent) = (Receiver::new(TO_HELPER), VecDeque::new());
+        Ok(Link { socket, receiver, unsent, message: PhantomData })
     }
 
     /// Until something can be read, or written where that is waited for.
@@ -40,21 +43,18 @@ impl Link {
     /// The next message of PID 1. `None`: there is none now.
     ///
     /// # Errors
-    /// `UnexpectedEof`: PID 1 is gone. Others: what came is none of our messages.
-    pub fn read(&mut self) -> io::Result<Option<Command>> {
-        while let Some(packet) = self.receiver.next::<VolumesCommand>(&self.socket)? {
-            if packet.message.command.is_some() {
-                return Ok(packet.message.command);
-            }
-        }
-        Ok(None)
+    /// `UnexpectedEof`: PID 1 is gone. Others: what came is none of the messages.
+    pub fn read(&mut self) -> io::Result<Option<M>> {
+        Ok(self.receiver.next::<M>(&self.socket)?.map(|packet| packet.message))
     }
 
-    pub fn report(&mut self, report: Report) {
-        let is_step = matches!(report, Report::Step(_) | Report::Trouble(_));
-        if !is_step || self.unsent.len() < STEPS_MAX {
-            self.unsent.push_back(VolumesReport { report: Some(report) });
-        }
+    /// How many reports PID 1 has not taken yet.
+    pub fn unsent(&self) -> usize {
+        self.unsent.len()
+    }
+
+    pub fn report(&mut self, report: R) {
+        self.unsent.push_back(report);
     }
 
     /// Sends what PID 1 takes.
