@@ -136,6 +136,11 @@ fetch_containerd() {
     fetch "containerd-$version" "$from" containerd,runc containerd containerd-shim-runc-v2 ctr runc
 }
 
+# etcd of Debian, and its client: the store of fleets in tests.
+fetch_etcd() {
+    fetch etcd-3.4 bookworm etcd-server,etcd-client etcd etcdctl
+}
+
 # An initramfs on stdout, of what hack/image has laid out, this version of containerd or none, this configuration and
 # this folder of images (may be empty), and with nft if $nft says so: pack CONTAINERD CONFIG IMAGES [OPTION OF MKSQUASHFS…]
 pack() {

@@ -109,13 +109,9 @@ fn programs_of(version: &str) -> PathBuf {
         panic!(
             "there is no containerd {version} in {}: run `make image`, which fetches 1.6, or hack/chaos, or name a folder with containerd, \
              containerd-shim-runc-v2, ctr and runc in KELSON_CONTAINERD_BIN",
-            cache().display()
+            paths::cache().display()
         )
     })
-}
-
-fn cache() -> PathBuf {
-    paths::top().join("out/cache")
 }
 
 #[track_caller]
@@ -129,17 +125,7 @@ fn find(version: &str) -> Option<PathBuf> {
         );
         return Some(folder);
     }
-    let mut found: Vec<PathBuf> = std::fs::read_dir(cache())
-        .into_iter()
-        .flatten()
-        .flatten()
-        .filter(|entry| entry.file_name().to_string_lossy().starts_with(&format!("containerd-{version}-")))
-        .map(|entry| entry.path().join("usr/bin"))
-        .filter(|folder| folder.join("containerd").exists())
-        .collect();
-    // Of several the newest: the others are from before a change of hack/.
-    found.sort_by_key(|folder| std::fs::metadata(folder).and_then(|folder| folder.modified()).ok());
-    found.pop()
+    paths::fetched(&format!("containerd-{version}"), "containerd")
 }
 
 /// Links to the programs of this version, below a host's folder.

@@ -52,6 +52,26 @@ pub fn small_init() -> PathBuf {
     path
 }
 
+/// What `make image` has fetched.
+pub fn cache() -> PathBuf {
+    top().join("out/cache")
+}
+
+/// The folder of programs that `hack/lib.sh` has fetched under this name; `None` without this program in it.
+pub fn fetched(name: &str, program: &str) -> Option<PathBuf> {
+    let mut found: Vec<PathBuf> = std::fs::read_dir(cache())
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter(|entry| entry.file_name().to_string_lossy().starts_with(&format!("{name}-")))
+        .map(|entry| entry.path().join("usr/bin"))
+        .filter(|folder| folder.join(program).exists())
+        .collect();
+    // Of several the newest: the others are from before a change of hack/.
+    found.sort_by_key(|folder| std::fs::metadata(folder).and_then(|folder| folder.modified()).ok());
+    found.pop()
+}
+
 /// The top of the repository.
 pub fn top() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests/ is in the repository")
