@@ -99,6 +99,8 @@ const PERSONALITIES: &[(&CStr, Main)] = &[
     (c"kelson-pull", |_| kelson_pull::main()),
     #[cfg(feature = "devices")]
     (c"kelson-devices", kelson_devices::main),
+    #[cfg(feature = "fleet")]
+    (c"kelson-fleet", kelson_fleet::main),
     #[cfg(feature = "inspect")]
     (c"kelson-inspect", |_| kelson_inspect::main()),
     #[cfg(feature = "net")]

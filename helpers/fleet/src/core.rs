@@ -1,0 +1,337 @@
+//! Decides what is done next in the store. Pure: [`Core::decide`] gives one [`Step`], [`Core::done`] takes what came of it.
+//!
+//! Nothing is remembered that the store can say: after each connection the core looks what the store has, and the step
+//! that follows is the difference to what should be.
+
+mod decision;
+mod difference;
+mod removal;
+mod report;
+mod state;
+mod truth;
+
+#[cfg(test)]
+mod tests;
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use kelson_helper::random::Random;
+use kelson_proto::v1::fleet_command::Command;
+use kelson_spec::fleet::FleetSpec;
+
+use crate::clock::{Moment, Now};
+use crate::key::{Key, Keys, is_host};
+use crate::limits::Limits;
+use crate::step::{Change, Decision, Looked, Outcome, Step, Stored, Transaction};
+use removal::Removals;
+use report::Reports;
+use truth::Truth;
+
+/// What a process knows of itself.
+#[derive(Debug, Clone)]
+pub struct Host {
+    pub id: String,
+    pub boot_id: String,
+    /// The name where the settings have none.
+    pub name: String,
+    /// The lease of the helper before this one.
+    pub lease: Option<i64>,
+}
+
+pub struct Core {
+    limits: Limits,
+    random: Random,
+    host: Host,
+    fleet: Option<Fleet>,
+    truth: Truth,
+    removals: Removals,
+    reports: Reports,
+    /// The step under way, and since when.
+    under_way: Option<(Step, Now)>,
+    connection: Connection,
+    store: Store,
+    lease: Option<Lease>,
+    problem: String,
+}
+
+/// The settings.
+struct Fleet {
+    spec: FleetSpec,
+    keys: Keys,
+    /// The key of the host.
+    key: Key,
+    name: String,
+}
+
+#[derive(Default)]
+struct Connection {
+    is_open: bool,
+    /// The address of the host, as the last connection had it.
+    address: Option<IpAddr>,
+    endpoint: usize,
+    /// Not before this.
+    retry: Moment,
+    /// Since it all was as it should be.
+    failures: u32,
+}
+
+/// What the store has, as far as it is known.
+#[derive(Default)]
+struct Store {
+    looked: Looked,
+    /// It was read over this connection.
+    is_read: bool,
+    /// Nothing but what `looked` has can be there of this host's.
+    is_certain: bool,
+    /// When it is read again.
+    look: Moment,
+    /// Without a lease: not before this.
+    grant: Moment,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Lease {
+    id: i64,
+    ttl: Duration,
+    /// The last request that the store has confirmed it to.
+    confirmed: Option<Now>,
+    renew: Moment,
+    /// All has been registered with it by this process.
+    is_used: bool,
+}
+
+impl Core {
+    pub fn new(host: Host, limits: Limits, now: Now) -> Core {
+        let lease = host.lease.map(|id| Lease {
+            id,
+            ttl: limits.ttl,
+            confirmed: None,
+            renew: now.at,
+            is_used: false,
+        });
+        Core {
+            limits,
+            random: Random::seeded(),
+            host,
+            fleet: None,
+            truth: Truth::default(),
+            removals: Removals::default(),
+            reports: Reports::default(),
+            under_way: None,
+            connection: Connection::default(),
+            // Without a lease there is nothing that this boot has registered.
+            store: Store { is_certain: lease.is_none(), ..Store::default() },
+            lease,
+            problem: String::new(),
+        }
+    }
+
+    /// Takes what PID 1 wants, except questions.
+    pub fn command(&mut self, command: Command, now: Now) {
+        match command {
+            Command::Register(register) => {
+                self.removals.take_back(&register.service);
+                self.truth.services.insert(register.service.clone(), register);
+            }
+            Command::Remove(remove) => {
+                self.truth.services.remove(&remove.service);
+                self.removals.add(remove, now.at.saturating_add(self.limits.removal));
+                self.connection.retry = now.at;
+            }
+            Command::Complete(is_complete) => self.truth.is_complete = is_complete,
+            Command::Health(health) => self.truth.health = Some(health),
+            Command::Leave(true) => {
+                self.removals.leave(now.at.saturating_add(self.limits.removal));
+                self.connection.retry = now.at;
+            }
+            _ => {}
+        }
+        self.settle(now);
+    }
+
+    /// Takes the settings. They do not change while the process runs.
+    pub fn set(&mut self, spec: FleetSpec, now: Now) {
+        let name = spec.name.clone().unwrap_or_else(|| self.host.name.clone());
+        let keys = Keys::new(&spec.prefix);
+        if !is_host(&name) {
+            self.problem =
+                format!("{name:?} is no name for a host of a fleet; set fleet.name in the machine file");
+        }
+        // Hosts begin with different members.
+        self.connection.endpoint = self.number_below(spec.endpoints.len());
+        self.fleet = Some(Fleet { key: keys.host(&name), keys, name, spec });
+        self.settle(now);
+    }
+
+    pub fn spec(&self) -> Option<&FleetSpec> {
+        self.fleet.as_ref().map(|fleet| &fleet.spec)
+    }
+
+    pub fn lease(&self) -> Option<i64> {
+        self.lease.map(|lease| lease.id)
+    }
+
+    /// Why there is no connection, for an operator.
+    pub fn problem(&self) -> &str {
+        match self.problem.as_str() {
+            "" => "it is not connected with the store yet",
+            problem => problem,
+        }
+    }
+
+    /// The step that comes next; none while one is under way.
+    pub fn step(&mut self, now: Now) -> Option<Step> {
+        if self.under_way.is_some() {
+            return None;
+        }
+        let Decision::Do(step) = self.decide(now) else { return None };
+        self.under_way = Some((step.clone(), now));
+        Some(step)
+    }
+
+    /// When to ask for a step again, although nothing comes.
+    pub fn wake(&self, now: Now) -> Option<Moment> {
+        let next = match self.under_way {
+            Some(_) => None,
+            None => match self.decide(now) {
+                Decision::Do(_) => Some(now.at),
+                Decision::Wait(until) => until,
+            },
+        };
+        let lost = self.reports.is_connected().then(|| self.lost_at()).flatten();
+        next.into_iter().chain(self.removals.wake()).chain(lost).min()
+    }
+
+    /// Takes note of the time.
+    pub fn tick(&mut self, now: Now) {
+        self.settle(now);
+    }
+
+    /// Takes what came of the step under way.
+    pub fn done(&mut self, outcome: Outcome, now: Now) {
+        let Some((step, began)) = self.under_way.take() else { return };
+        match (step, outcome) {
+            (step, Outcome::Failed(problem)) => {
+                // It may have been done nevertheless.
+                self.store.is_certain &= !matches!(step, Step::Commit(_));
+                self.failed(problem, now.at);
+            }
+            (_, Outcome::Connected(address)) => {
+                (self.connection.is_open, self.connection.address) = (true, Some(address));
+            }
+            (_, Outcome::Renewed) => {
+                let third = self.third();
+                if let Some(lease) = &mut self.lease {
+                    (lease.confirmed, lease.renew) = (Some(began), began.at.saturating_add(third));
+                }
+            }
+            (_, Outcome::Granted { lease, ttl }) => {
+                let (confirmed, is_used) = (Some(began), false);
+                self.lease = Some(Lease { id: lease, ttl, confirmed, renew: began.at, is_used });
+                let third = self.third();
+                if let Some(lease) = &mut self.lease {
+                    lease.renew = began.at.saturating_add(third);
+                }
+            }
+            (_, Outcome::Looked(looked)) => self.looked(looked, now.at),
+            (_, Outcome::Conflict) => self.store.is_read = false,
+            (Step::Commit(done), Outcome::Committed { revision }) => self.committed(done, revision),
+            (_, Outcome::Revoked) => self.forget_lease(),
+            (_, Outcome::LeaseGone) => {
+                if self.lease.is_some_and(|lease| lease.is_used) {
+                    self.store.grant = now.at.saturating_add(self.random.part_of(self.limits.spread));
+                    self.problem =
+                        "the lease of the host has expired; it registers again within seconds".into();
+                }
+                self.forget_lease();
+            }
+            _ => {}
+        }
+        self.settle(now);
+    }
+
+    fn failed(&mut self, problem: String, now: Moment) {
+        let limits = &self.limits;
+        let longest = limits.first_retry.saturating_mul(1 << self.connection.failures.min(8));
+        self.connection.retry = now.saturating_add(self.random.part_of(longest.min(limits.last_retry)));
+        self.connection.failures = self.connection.failures.saturating_add(1);
+        let members = self.fleet.as_ref().map_or(1, |fleet| fleet.spec.endpoints.len().max(1));
+        self.connection.endpoint =
+            self.connection.endpoint.saturating_add(1).checked_rem(members).unwrap_or_default();
+        if self.connection.failures == 1 && self.reports.is_connected() {
+            self.reports.trouble(problem.clone());
+        }
+        self.problem = problem;
+        (self.connection.is_open, self.store.is_read) = (false, false);
+    }
+
+    fn looked(&mut self, looked: Looked, now: Moment) {
+        self.store.looked = looked;
+        (self.store.is_read, self.store.is_certain) = (true, true);
+        let until = match self.taken() {
+            Some(problem) => {
+                self.problem = problem;
+                self.third()
+            }
+            None => self.limits.look,
+        };
+        self.store.look = now.saturating_add(until);
+    }
+
+    fn committed(&mut self, done: Transaction, revision: i64) {
+        let Transaction { host: (host, _), lease, changes } = done;
+        for change in changes {
+            match change {
+                Change::Put(key, value) if key == host => {
+                    self.store.looked.host = Some((Stored { value, lease }, revision));
+                }
+                Change::Put(key, value) => {
+                    self.store.looked.entries.insert(key, Stored { value, lease });
+                }
+                Change::Delete(key) => drop(self.store.looked.entries.remove(&key)),
+            }
+        }
+    }
+
+    /// The store has removed it with all its keys.
+    fn forget_lease(&mut self) {
+        let Some(lease) = self.lease.take() else { return };
+        let looked = &mut self.store.looked;
+        looked.entries.retain(|_, stored| stored.lease != lease.id);
+        if looked.host.as_ref().is_some_and(|(stored, _)| stored.lease == lease.id) {
+            looked.host = None;
+        }
+        self.store.is_read = false;
+    }
+
+    /// A third of the TTL, with 10 % more or less.
+    fn third(&mut self) -> Duration {
+        let ttl = self.lease.map_or(self.limits.ttl, |lease| lease.ttl);
+        let third = ttl.checked_div(3).unwrap_or_default();
+        let tenth = third.checked_div(10).unwrap_or_default();
+        third.saturating_sub(tenth).saturating_add(self.random.part_of(tenth.saturating_mul(2)))
+    }
+
+    fn number_below(&mut self, count: usize) -> usize {
+        let span = Duration::from_nanos(1024 * 1024);
+        let drawn = usize::try_from(self.random.part_of(span).as_nanos()).unwrap_or_default();
+        drawn.checked_rem(count).unwrap_or_default()
+    }
+
+    /// When the store may have removed the keys of the host, unless it confirms the lease before.
+    fn lost_at(&self) -> Option<Moment> {
+        let lease = self.lease?;
+        Some(lease.confirmed?.at.saturating_add(lease.ttl))
+    }
+
+    /// Reports what has changed.
+    fn settle(&mut self, now: Now) {
+        if self.is_settled(now) {
+            self.connection.failures = 0;
+            self.problem.clear();
+            self.lease = self.lease.map(|lease| Lease { is_used: true, ..lease });
+        }
+        self.report(now);
+    }
+}

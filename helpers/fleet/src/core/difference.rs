@@ -1,0 +1,113 @@
+//! The difference between what should be in the store and what is there.
+
+use std::collections::BTreeSet;
+
+use kelson_proto::v1::FleetRegister;
+
+use super::{Core, Fleet, Lease};
+use crate::clock::Now;
+use crate::entry::{self, Entry, HostEntry, ServiceEntry};
+use crate::key::Key;
+use crate::step::{Change, Stored, Transaction};
+
+/// The store takes at most 128 changes at once.
+const CHANGES_MAX: usize = 100;
+/// And 1.5 MiB.
+const BYTES_MAX: usize = 512 << 10;
+/// Instead of an address: that of the host.
+const AUTO: &str = "auto";
+
+impl Core {
+    /// The next changes that the store lacks.
+    pub(super) fn transaction(&self, fleet: &Fleet, lease: Lease, now: Now) -> Option<Transaction> {
+        let looked = &self.store.looked;
+        let wanted: BTreeSet<Key> =
+            self.truth.services.values().map(|register| self.key_of(fleet, register)).collect();
+        let deletes = looked.entries.keys().filter(|key| self.is_stale(fleet, &wanted, key));
+        let deletes = deletes.map(|key| Change::Delete(key.clone()));
+        let services = self.truth.services.values().filter_map(|register| {
+            let key = self.key_of(fleet, register);
+            let value = changed(looked.entries.get(&key), lease, self.service_entry(register), now)?;
+            Some(Change::Put(key, value))
+        });
+        let stored = looked.host.as_ref().map(|(stored, _)| stored);
+        let host = changed(stored, lease, self.host_entry(fleet), now);
+        let host = host.map(|value| Change::Put(fleet.key.clone(), value));
+        // A store that is full still takes what makes room.
+        let deletes_alone = self.connection.failures > 0 && deletes.clone().next().is_some();
+        let mut bytes: usize = 0;
+        let changes: Vec<Change> = deletes
+            .chain(host.into_iter().chain(services).take_while(|_| !deletes_alone))
+            .take(CHANGES_MAX)
+            .take_while(|change| {
+                let is_first = bytes == 0;
+                bytes = bytes.saturating_add(match change {
+                    Change::Put(key, value) => key.len().saturating_add(value.len()),
+                    Change::Delete(key) => key.len(),
+                });
+                is_first || bytes <= BYTES_MAX
+            })
+            .collect();
+        let revision = looked.host.as_ref().map_or(0, |(_, revision)| *revision);
+        let host = (fleet.key.clone(), revision);
+        (!changes.is_empty()).then_some(Transaction { host, lease: lease.id, changes })
+    }
+
+    pub(super) fn key_of(&self, fleet: &Fleet, register: &FleetRegister) -> Key {
+        fleet.keys.service(&register.name, &fleet.name, &register.service)
+    }
+
+    /// Whether a key of the host's lease has to go.
+    fn is_stale(&self, fleet: &Fleet, wanted: &BTreeSet<Key>, key: &Key) -> bool {
+        let is_known = || {
+            let place = fleet.keys.parse_service(key).filter(|place| place.host == fleet.name);
+            place.is_some_and(|place| {
+                self.truth.services.contains_key(&place.service) || self.removals.has(&place.service)
+            })
+        };
+        !wanted.contains(key) && (self.truth.is_complete || is_known())
+    }
+
+    fn host_entry(&self, fleet: &Fleet) -> HostEntry {
+        // Before PID 1 has sent it, what the helper before this one wrote is right.
+        let known = || self.own_entry().map(|(entry, _)| entry.health);
+        HostEntry {
+            id: self.host.id.clone(),
+            boot_id: self.host.boot_id.clone(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            health: self.truth.health.clone().or_else(known).unwrap_or_default(),
+            addresses: self.connection.address.iter().map(ToString::to_string).collect(),
+            labels: fleet.spec.labels.clone(),
+            since: String::new(),
+        }
+    }
+
+    pub(super) fn service_entry(&self, register: &FleetRegister) -> ServiceEntry {
+        ServiceEntry {
+            address: self.address_of(register),
+            port: register.port,
+            tags: register.tags.clone(),
+            meta: register.meta.iter().map(|(key, value)| (key.clone(), value.clone())).collect(),
+            since: String::new(),
+        }
+    }
+
+    /// The address under which a service is registered. Empty: it is not known yet.
+    pub(super) fn address_of(&self, register: &FleetRegister) -> String {
+        match register.address.as_str() {
+            AUTO | "" => self.connection.address.map(|address| address.to_string()).unwrap_or_default(),
+            address => address.to_owned(),
+        }
+    }
+}
+
+/// The value to put. `None`: what the store has is right, whatever it says about since when.
+fn changed<E: Entry>(stored: Option<&Stored>, lease: Lease, mut entry: E, now: Now) -> Option<Vec<u8>> {
+    let old = stored.filter(|stored| stored.lease == lease.id).and_then(|stored| E::read(&stored.value).ok());
+    let Some(mut old) = old else {
+        *entry.since() = entry::time(now.wall);
+        return Some(entry.to_value());
+    };
+    old.since().clone_into(entry.since());
+    (old != entry).then(|| entry.to_value())
+}

@@ -1,0 +1,13 @@
+//! What PID 1 wants to be registered.
+
+use std::collections::BTreeMap;
+
+use kelson_proto::v1::FleetRegister;
+
+#[derive(Default)]
+pub struct Truth {
+    pub services: BTreeMap<String, FleetRegister>,
+    /// All of them have been sent.
+    pub is_complete: bool,
+    pub health: Option<String>,
+}

@@ -1,0 +1,138 @@
+//! Connects the [`Core`] with the store: performs its steps, one after the other, and answers questions beside them.
+
+use std::collections::VecDeque;
+use std::io;
+use std::path::Path;
+
+use etcd_client::KvClient;
+use kelson_helper::supervisor;
+use kelson_proto::v1::fleet_command::Command;
+use kelson_proto::v1::fleet_report::Report;
+use kelson_proto::v1::{FleetPage, FleetQuestion};
+use kelson_spec::wire;
+use kelson_sys::process;
+use tokio::task::JoinSet;
+
+use crate::clock::{Alarm, Now};
+use crate::core::{Core, Host};
+use crate::identity::{self, LeaseFile};
+use crate::key::Keys;
+use crate::limits::Limits;
+use crate::list;
+use crate::session::{Performed, Session, Steps, perform};
+
+/// Questions at a time. PID 1 limits them, too.
+const QUESTIONS_MAX: usize = 16;
+
+pub struct Engine {
+    core: Core,
+    limits: Limits,
+    alarm: Alarm,
+    lease: LeaseFile,
+    session: Option<Session>,
+    /// For questions, as long as there is a session.
+    reader: Option<KvClient>,
+    /// Has the session meanwhile.
+    step: Option<kelson_helper::BoxFuture<'static, Performed>>,
+    questions: JoinSet<Vec<FleetPage>>,
+    reports: VecDeque<Report>,
+}
+
+impl Engine {
+    /// Must be called on the runtime.
+    ///
+    /// # Errors
+    /// When no descriptor is free.
+    pub fn new(state: &Path, runtime: &Path, limits: Limits) -> io::Result<Engine> {
+        let (id, trouble) = identity::id(state, runtime);
+        let lease = LeaseFile::new(runtime);
+        let name = nix::unistd::gethostname().map(|name| name.to_string_lossy().into_owned());
+        let host = Host {
+            id,
+            boot_id: process::boot_id().unwrap_or_default(),
+            name: name.unwrap_or_default(),
+            lease: lease.lease(),
+        };
+        Ok(Engine {
+            core: Core::new(host, limits, Now::read()),
+            limits,
+            alarm: Alarm::new()?,
+            lease,
+            session: None,
+            reader: None,
+            step: None,
+            questions: JoinSet::new(),
+            reports: trouble.into_iter().map(Report::Trouble).collect(),
+        })
+    }
+
+    /// The next message to PID 1.
+    pub fn report(&mut self) -> Option<Report> {
+        self.reports.pop_front().or_else(|| self.core.next_report())
+    }
+
+    /// Takes a message of PID 1.
+    pub fn command(&mut self, command: Command) {
+        match command {
+            Command::Ping(ping) => self.reports.push_back(Report::Pong(supervisor::pong(&ping))),
+            Command::Settings(bytes) => match wire::decode(&bytes) {
+                Ok(spec) => self.core.set(spec, Now::read()),
+                Err(error) => self.reports.push_back(Report::Trouble(error.to_string())),
+            },
+            Command::Question(question) => self.ask(question),
+            command => self.core.command(command, Now::read()),
+        }
+    }
+
+    fn ask(&mut self, question: FleetQuestion) {
+        let problem = match (&self.reader, self.core.spec()) {
+            (Some(reader), Some(spec)) if self.questions.len() < QUESTIONS_MAX => {
+                let (reader, keys) = (reader.clone(), Keys::new(&spec.prefix));
+                self.questions.spawn(kelson_sys::boxed(list::answer(reader, keys, question)));
+                return;
+            }
+            (Some(_), _) => "too many questions are under way; ask again",
+            (None, _) => self.core.problem(),
+        };
+        let refusal = list::refusal(question.number, problem.to_owned());
+        self.reports.push_back(Report::Page(refusal));
+    }
+
+    /// Begins the step that comes next.
+    pub fn act(&mut self) {
+        let now = Now::read();
+        self.core.tick(now);
+        if self.step.is_none()
+            && let Some(step) = self.core.step(now)
+            && let Some(spec) = self.core.spec()
+        {
+            let limits = Steps { call: self.limits.call, ttl: self.limits.ttl };
+            self.step = Some(Box::pin(perform(self.session.take(), step, spec.clone(), limits)));
+        }
+    }
+
+    /// Waits for the end of a step, for an answer, or for a time that has come. Without a loss when it is dropped.
+    pub async fn wait(&mut self) {
+        let wake = self.core.wake(Now::read());
+        let step = async {
+            match &mut self.step {
+                Some(step) => step.await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            (session, outcome) = step => {
+                self.step = None;
+                self.reader = session.as_ref().map(Session::reader);
+                self.session = session;
+                self.core.done(outcome, Now::read());
+                self.lease.set(self.core.lease());
+            }
+            Some(pages) = self.questions.join_next() => {
+                // A task that panicked has ended this process, except in tests.
+                self.reports.extend(pages.unwrap_or_default().into_iter().map(Report::Page));
+            }
+            () = self.alarm.at(wake) => {}
+        }
+    }
+}

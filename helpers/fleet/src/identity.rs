@@ -1,0 +1,117 @@
+//! What outlives the process: the id of the host, and its lease.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use kelson_sys::{process, removed, replace};
+
+/// The folder in the state folder and in the runtime folder.
+const FOLDER: &str = "fleet";
+const ID: &str = "id";
+const LEASE: &str = "lease";
+
+/// The id that tells this host from another of the same name. It is made once.
+///
+/// # Errors
+/// With the id, why it will be another one after a reboot.
+pub fn id(state: &Path, runtime: &Path) -> (String, Option<String>) {
+    let (state, runtime) = (state.join(FOLDER), runtime.join(FOLDER));
+    let known = [&state, &runtime].into_iter().find_map(|folder| read(folder, ID).filter(|id| is_id(id)));
+    let id = known.or_else(|| process::kernel("random/uuid").ok()).unwrap_or_default();
+    if read(&state, ID).as_deref() == Some(&id) {
+        return (id, None);
+    }
+    let trouble = write(&state, ID, &id).err().map(|error| {
+        let path = state.join(ID);
+        format!("{}: {error}; after a reboot the host waits until its own lease has expired", path.display())
+    });
+    // The next helper of this boot has the same id.
+    let _ = write(&runtime, ID, &id);
+    (id, trouble)
+}
+
+fn is_id(text: &str) -> bool {
+    text.len() == 36 && text.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-')
+}
+
+fn read(folder: &Path, name: &str) -> Option<String> {
+    Some(fs::read_to_string(folder.join(name)).ok()?.trim_end().to_owned())
+}
+
+fn write(folder: &Path, name: &str, text: &str) -> io::Result<()> {
+    fs::create_dir_all(folder)?;
+    let path = folder.join(name);
+    replace(&path, &path.with_extension("new"), 0o600, format!("{text}\n").as_bytes())
+}
+
+/// The file with the lease of the host: the next helper continues with it.
+pub struct LeaseFile {
+    folder: PathBuf,
+    /// What it says.
+    written: Option<i64>,
+}
+
+impl LeaseFile {
+    pub fn new(runtime: &Path) -> LeaseFile {
+        let folder = runtime.join(FOLDER);
+        let written = read(&folder, LEASE).and_then(|text| text.parse().ok());
+        LeaseFile { folder, written }
+    }
+
+    pub fn lease(&self) -> Option<i64> {
+        self.written
+    }
+
+    /// Without the file, the next helper puts the keys once more.
+    pub fn set(&mut self, lease: Option<i64>) {
+        if self.written == lease {
+            return;
+        }
+        self.written = lease;
+        let _ = match lease {
+            Some(lease) => write(&self.folder, LEASE, &lease.to_string()),
+            None => removed(fs::remove_file(self.folder.join(LEASE))),
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_id_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let (state, runtime) = (folder.path().join("state"), folder.path().join("run"));
+        let (made, trouble) = id(&state, &runtime);
+        assert!(is_id(&made) && trouble.is_none(), "{made} {trouble:?}");
+        assert_eq!(id(&state, &runtime), (made.clone(), None));
+        // What a disk has damaged is no id.
+        fs::write(state.join("fleet/id"), "").unwrap();
+        assert_eq!(id(&state, &runtime), (made.clone(), None));
+        fs::remove_dir_all(folder.path().join("run")).unwrap();
+        assert_eq!(id(&state, &runtime), (made, None));
+    }
+
+    #[test]
+    fn without_a_disk_the_id_stays_until_a_reboot() {
+        let folder = tempfile::tempdir().unwrap();
+        let (state, runtime) = (folder.path().join("state"), folder.path().join("run"));
+        fs::write(&state, "not a folder").unwrap();
+        let (made, trouble) = id(&state, &runtime);
+        assert!(trouble.unwrap().contains("state/fleet/id: "));
+        assert_eq!(id(&state, &runtime).0, made);
+    }
+
+    #[test]
+    fn the_next_helper_knows_the_lease() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut file = LeaseFile::new(folder.path());
+        assert_eq!(file.lease(), None);
+        file.set(Some(77));
+        assert_eq!(LeaseFile::new(folder.path()).lease(), Some(77));
+        file.set(None);
+        assert_eq!(LeaseFile::new(folder.path()).lease(), None);
+    }
+}

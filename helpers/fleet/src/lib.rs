@@ -1,0 +1,116 @@
+//! The process `kelson-fleet`: registers the host and its services in etcd, and answers questions about the fleet.
+//!
+//! One thread. The [`core`] decides what comes next, the [`session`] does it in the store, and the [`engine`] connects
+//! both. This process may end at any instant: the lease outlives it, and the next one continues with it.
+
+#![cfg_attr(
+    test,
+    allow(
+        clippy::arithmetic_side_effects,
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing
+    )
+)]
+
+mod clock;
+mod connection;
+mod core;
+mod engine;
+mod entry;
+mod identity;
+mod key;
+mod limits;
+mod list;
+#[cfg(test)]
+mod scale;
+mod session;
+mod step;
+
+use std::ffi::OsString;
+use std::io::{self, Write as _};
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+
+use kelson_helper::{link, transport};
+use kelson_proto::v1::fleet_command::Command;
+use kelson_proto::v1::{FleetCommand, FleetReport};
+
+use engine::Engine;
+pub use limits::Limits;
+
+const USAGE: &str = "kelson-fleet registers the host in its fleet for init, which starts it.";
+
+/// Reports beyond these mean that PID 1 takes none: it gets them all from the next helper.
+const REPORTS_MAX: usize = 65_536;
+
+/// Runs it until PID 1 asks it to end or is gone; gives the exit status. Descriptor 3 is the socket to PID 1; the words
+/// are the state folder and the runtime folder.
+pub fn main(words: &[OsString]) -> i32 {
+    let ended = match words {
+        [state, runtime] => {
+            let folders = Folders { state: state.into(), runtime: runtime.into() };
+            serve(&folders, Limits::default())
+        }
+        _ => Err(io::Error::other(USAGE)),
+    };
+    match ended {
+        Ok(()) => 0,
+        Err(error) => {
+            // For a person who started it by hand; nobody may be there.
+            let _ = writeln!(io::stderr(), "kelson-fleet: {error}");
+            1
+        }
+    }
+}
+
+/// What the words of the process name.
+#[derive(Debug, Clone)]
+pub struct Folders {
+    /// With the id of the host.
+    pub state: PathBuf,
+    /// With its lease.
+    pub runtime: PathBuf,
+}
+
+/// Serves PID 1 with these times.
+///
+/// # Errors
+/// When descriptor 3 is no socket to PID 1.
+pub fn serve(folders: &Folders, limits: Limits) -> io::Result<()> {
+    let control = transport::control()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
+    let ended = runtime.block_on(run(control, folders, limits));
+    // A read of a certificate may hang; nobody waits for it.
+    runtime.shutdown_background();
+    ended
+}
+
+async fn run(control: OwnedFd, folders: &Folders, limits: Limits) -> io::Result<()> {
+    let mut link = link::Link::<FleetCommand, FleetReport>::new(control)?;
+    let mut engine = Engine::new(&folders.state, &folders.runtime, limits)?;
+    loop {
+        loop {
+            match link.read() {
+                Ok(Some(FleetCommand { command: Some(Command::Stop(_)) })) => return Ok(()),
+                Ok(Some(FleetCommand { command })) => command.into_iter().for_each(|one| engine.command(one)),
+                Ok(None) => break,
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+        engine.act();
+        while let Some(report) = engine.report() {
+            link.report(FleetReport { report: Some(report) });
+        }
+        link.flush()?;
+        if link.unsent() > REPORTS_MAX {
+            return Err(io::Error::other("PID 1 takes no reports"));
+        }
+        tokio::select! {
+            () = link.ready() => {}
+            () = engine.wait() => {}
+        }
+    }
+}

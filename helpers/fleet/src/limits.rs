@@ -1,0 +1,35 @@
+//! How long the helper waits for what.
+
+use std::time::Duration;
+
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// After so long without a renewal the store removes all keys of the host. Whole seconds.
+    pub ttl: Duration,
+    /// Of each call.
+    pub call: Duration,
+    /// Until PID 1 gets an answer about a removal.
+    pub removal: Duration,
+    /// A host whose lease has expired while it was cut off registers again within this time, at random: hosts that were
+    /// cut off together do not return together.
+    pub spread: Duration,
+    /// After the first failure the helper waits at most so long, then twice as long and so on.
+    pub first_retry: Duration,
+    pub last_retry: Duration,
+    /// What the store has is read again after so long, even when nothing has failed.
+    pub look: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            ttl: Duration::from_secs(30),
+            call: Duration::from_secs(5),
+            removal: Duration::from_secs(5),
+            spread: Duration::from_secs(20),
+            first_retry: Duration::from_secs(1),
+            last_retry: Duration::from_secs(15),
+            look: Duration::from_secs(300),
+        }
+    }
+}

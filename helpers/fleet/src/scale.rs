@@ -1,0 +1,210 @@
+//! 10,000 hosts against one etcd: what a fleet costs the store. The hosts are in a few processes, which are this test binary
+//! started again, since one may not open so many files everywhere.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use etcd_client::{Client, EventType, GetOptions, WatchOptions};
+use kelson_proto::v1::FleetRegister;
+use kelson_proto::v1::fleet_command::Command as Order;
+use kelson_spec::fleet::FleetSpec;
+use kelson_spec::wire;
+use kelson_sys::process;
+use kelson_tests::Etcd;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use crate::engine::Engine;
+use crate::limits::Limits;
+
+const HOSTS: usize = 10_000;
+const PROCESSES: usize = 4;
+/// The host and one service.
+const KEYS: usize = 2 * HOSTS;
+const PART: &str = "KELSON_TEST_HOSTS";
+/// For all hosts to be in the store.
+const SOON: Duration = Duration::from_secs(60);
+
+#[test]
+#[ignore = "not a test: a part of the hosts"]
+fn part() {
+    let Ok(words) = std::env::var(PART) else { return };
+    let [part, endpoint, folder] = words.split('\n').collect::<Vec<_>>()[..] else { panic!("{words:?}") };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let mut hosts = JoinSet::new();
+        for number in 0..HOSTS / PROCESSES {
+            let folder = Path::new(folder).join(number.to_string());
+            let name = format!("host-{part}-{number}");
+            hosts.spawn(run(host(name, endpoint, &folder)));
+        }
+        hosts.join_all().await;
+    });
+}
+
+fn host(name: String, endpoint: &str, folder: &Path) -> Engine {
+    let mut engine = Engine::new(&folder.join("state"), &folder.join("run"), Limits::default()).unwrap();
+    let spec = FleetSpec { endpoints: vec![endpoint.to_owned()], name: Some(name), ..FleetSpec::default() };
+    engine.command(Order::Settings(wire::encode(&spec).unwrap()));
+    engine.command(Order::Health("healthy".into()));
+    let (service, name) = ("nginx".to_owned(), "web".to_owned());
+    engine.command(Order::Register(FleetRegister { service, name, port: 80, ..FleetRegister::default() }));
+    engine.command(Order::Complete(true));
+    engine
+}
+
+async fn run(mut engine: Engine) {
+    loop {
+        engine.act();
+        while engine.report().is_some() {}
+        engine.wait().await;
+    }
+}
+
+/// All hosts; they end with the value.
+struct Hosts(Vec<Child>);
+
+impl Hosts {
+    /// `folder`: for the files of the hosts.
+    fn start(etcd: &Etcd, folder: &Path) -> Hosts {
+        let start = |part: usize| {
+            let folder = folder.join(part.to_string());
+            Command::new(std::env::current_exe().unwrap())
+                .args(["--exact", "scale::part", "--ignored", "--nocapture"])
+                .env(PART, format!("{part}\n{}\n{}", etcd.endpoint(), folder.display()))
+                .stdout(Stdio::null())
+                .spawn()
+                .unwrap()
+        };
+        Hosts((0..PROCESSES).map(start).collect())
+    }
+
+    fn signal(&self, signal: Signal) {
+        let pid = |child: &Child| Pid::from_raw(i32::try_from(child.id()).unwrap());
+        self.0.iter().for_each(|child| kill(pid(child), signal).unwrap());
+    }
+}
+
+impl Drop for Hosts {
+    fn drop(&mut self) {
+        self.0.iter_mut().for_each(|child| {
+            let _ = child.kill();
+            let _ = child.wait();
+        });
+    }
+}
+
+/// What is in the store, for a client beside the hosts.
+struct Store {
+    client: Client,
+    /// What came before does not count.
+    revision: i64,
+}
+
+impl Store {
+    async fn new(etcd: &Etcd, revision: i64) -> Store {
+        Store { client: Client::connect([etcd.endpoint()], None).await.unwrap(), revision }
+    }
+
+    async fn count(&mut self) -> usize {
+        let options = GetOptions::new().with_prefix().with_count_only();
+        let answer = self.client.get("/kelson/v1/", Some(options)).await.unwrap();
+        usize::try_from(answer.count()).unwrap()
+    }
+
+    async fn revision(&mut self) -> i64 {
+        self.client.get("/", None).await.unwrap().header().unwrap().revision()
+    }
+
+    /// Waits until all hosts and services are there.
+    async fn all(&mut self) -> Duration {
+        let began = Instant::now();
+        loop {
+            let count = self.count().await;
+            if count == KEYS {
+                return began.elapsed();
+            }
+            assert!(began.elapsed() < 10 * SOON, "{count} of {KEYS} keys are there");
+            sleep(Duration::from_millis(200)).await;
+        }
+    }
+
+    /// For each number of deletes and puts that a key had, the number of such keys.
+    async fn changes(&mut self) -> BTreeMap<(usize, usize), usize> {
+        let until = self.revision().await;
+        let mut keys = BTreeMap::<Vec<u8>, (usize, usize)>::new();
+        let options = WatchOptions::new().with_start_revision(self.revision + 1).with_all_keys();
+        let mut stream = self.client.watch("", Some(options)).await.unwrap();
+        let mut last = self.revision;
+        while last < until {
+            for event in stream.message().await.unwrap().unwrap().events() {
+                let value = event.kv().unwrap();
+                let (deletes, puts) = keys.entry(value.key().to_vec()).or_default();
+                match event.event_type() {
+                    EventType::Put => *puts += 1,
+                    EventType::Delete => *deletes += 1,
+                }
+                last = value.mod_revision();
+            }
+        }
+        let mut counts = BTreeMap::new();
+        keys.into_values().for_each(|change| *counts.entry(change).or_default() += 1);
+        counts
+    }
+}
+
+/// What etcd has computed, in seconds.
+fn computed(etcd: &Etcd) -> f32 {
+    let ticks = |stat: &process::Stat<'_>| Some(stat.field::<u64>(14)? + stat.field::<u64>(15)?);
+    Duration::from_millis(10 * process::stat(etcd.pid(), ticks).unwrap().unwrap()).as_secs_f32()
+}
+
+#[test]
+fn long_10_000_hosts() {
+    let Some(mut etcd) = Etcd::start() else { return };
+    // The files of 10,000 hosts are on one disk here.
+    let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let mut store = Store::new(&etcd, 0).await;
+        let hosts = Hosts::start(&etcd, folder.path());
+        let took = store.all().await;
+        println!("all registered in {:.1} s; etcd computed {:.1} s", took.as_secs_f32(), computed(&etcd));
+        assert!(took < SOON);
+
+        // Until the renewals of hosts that came together are spread.
+        sleep(Duration::from_secs(40)).await;
+        let revision = store.revision().await;
+        let before = computed(&etcd);
+        sleep(Duration::from_secs(60)).await;
+        let share = (computed(&etcd) - before) / 60.0;
+        println!("at rest etcd computes {:.1} % of a core", 100.0 * share);
+        assert_eq!(store.revision().await, revision);
+        assert!(share < 0.2);
+
+        etcd.stop();
+        sleep(Duration::from_secs(20)).await;
+        etcd.restart();
+        sleep(Duration::from_secs(60)).await;
+        let mut store = Store::new(&etcd, revision).await;
+        let changes = store.revision().await - revision;
+        println!("an outage of 20 s: {changes} changes");
+        assert_eq!(changes, 0);
+
+        hosts.signal(Signal::SIGSTOP);
+        sleep(Duration::from_secs(120)).await;
+        assert_eq!(store.count().await, 0);
+        let before = computed(&etcd);
+        hosts.signal(Signal::SIGCONT);
+        let took = store.all().await;
+        let computed = computed(&etcd) - before;
+        println!("cut off for 2 min: all back in {:.1} s; etcd computed {computed:.1} s", took.as_secs_f32());
+        assert!(took < SOON);
+        sleep(Duration::from_secs(10)).await;
+        assert_eq!(store.changes().await, BTreeMap::from([((1, 1), KEYS)]));
+    });
+}
