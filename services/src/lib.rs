@@ -23,6 +23,8 @@ pub mod prober;
 pub mod run_end;
 pub mod runners;
 pub mod service_runner;
+#[cfg(test)]
+mod stand_in;
 pub mod state_store;
 pub mod timers;
 pub mod volumes;

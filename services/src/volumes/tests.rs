@@ -1,80 +1,46 @@
-use std::io;
-use std::os::fd::{AsFd as _, OwnedFd};
-use std::sync::Mutex;
-
-use kelson_helper::transport::{self, FROM_HELPER, Packet, Receiver, TO_HELPER};
-use kelson_helper::{CONTROL, Launched, Start};
 use kelson_proto::v1::volumes_command::Command as Sent;
 use kelson_proto::v1::volumes_report::Report as Reported;
 use kelson_proto::v1::{
-    DeleteVolumeRequest, VolumeAction, VolumeActionDone, VolumeClaim, VolumeStep, VolumesClaimed,
+    DeleteVolumeRequest, HelperPong, VolumeAction, VolumeActionDone, VolumeClaim, VolumeStep, VolumesClaimed,
     VolumesCommand, VolumesList, VolumesReleased, VolumesReport,
 };
-use kelson_sys::descriptor::Watched;
-use tokio::io::Interest;
 
 use super::*;
+use crate::stand_in::{self, StandIn, Words};
 
-/// Stands for `kelson-volumes`: it answers pings, and the test answers the rest.
-struct Stand {
-    sent: mpsc::UnboundedSender<Sent>,
-    now: Mutex<Option<(OwnedFd, oneshot::Sender<()>)>>,
+type Stand = StandIn<VolumesWords>;
+
+struct VolumesWords;
+
+impl Words for VolumesWords {
+    type Command = VolumesCommand;
+    type Report = VolumesReport;
+    type Own = Sent;
+
+    fn sent(command: VolumesCommand) -> stand_in::Sent<Sent> {
+        match command.command.unwrap() {
+            Sent::Ping(ping) => stand_in::Sent::Ping(ping),
+            Sent::Stop(_) => stand_in::Sent::Stop,
+            own => stand_in::Sent::Own(own),
+        }
+    }
+
+    fn pong(pong: HelperPong) -> VolumesReport {
+        VolumesReport { report: Some(Reported::Pong(pong)) }
+    }
 }
 
 impl Stand {
-    fn report(&self, report: Reported) {
-        let now = self.now.lock().unwrap();
-        let (socket, _) = now.as_ref().unwrap();
-        let message = VolumesReport { report: Some(report) };
-        transport::send(socket.as_fd(), &message, FROM_HELPER, &[]).unwrap();
+    fn says(&self, report: Reported) {
+        self.report(&VolumesReport { report: Some(report) });
     }
 
     fn claimed(&self, number: u64, failures: Vec<VolumeStep>) {
-        self.report(Reported::Claimed(VolumesClaimed { service: "db".to_owned(), number, failures }));
+        self.says(Reported::Claimed(VolumesClaimed { service: "db".to_owned(), number, failures }));
     }
 
     fn released(&self, number: u64, failures: Vec<VolumeStep>) {
-        self.report(Reported::Released(VolumesReleased { service: "db".to_owned(), number, failures }));
-    }
-
-    fn crash(&self) {
-        self.now.lock().unwrap().take().unwrap().1.send(()).unwrap();
-    }
-}
-
-impl Launcher for Stand {
-    fn launch(&self, mut start: Start) -> BoxFuture<'static, io::Result<Launched>> {
-        let socket = start.take(CONTROL).unwrap();
-        let (crash, crashes) = oneshot::channel();
-        *self.now.lock().unwrap() = Some((socket.try_clone().unwrap(), crash));
-        let sent = self.sent.clone();
-        let serve = async move {
-            let socket = Watched::reading(socket).unwrap();
-            let mut receiver = Receiver::new(TO_HELPER);
-            loop {
-                let packet: Packet<VolumesCommand> = socket
-                    .async_io(Interest::READABLE, |socket| receiver.receive(socket.as_fd()))
-                    .await
-                    .unwrap()
-                    .unwrap();
-                match packet.message.command.unwrap() {
-                    Sent::Ping(ping) => {
-                        let report = VolumesReport { report: Some(Reported::Pong(supervisor::pong(&ping))) };
-                        transport::send(socket.as_fd(), &report, FROM_HELPER, &[]).unwrap();
-                    }
-                    Sent::Stop(_) => return,
-                    command => sent.send(command).unwrap(),
-                }
-            }
-        };
-        let exit = async move {
-            tokio::select! {
-                () = serve => "stopped as asked".to_owned(),
-                _ = crashes => "was killed by SIGKILL".to_owned(),
-            }
-        };
-        let launched = Launched { pid: 7, start_time: 7, exit: Box::pin(exit), kill: Box::new(|| {}) };
-        Box::pin(std::future::ready(Ok(launched)))
+        self.says(Reported::Released(VolumesReleased { service: "db".to_owned(), number, failures }));
     }
 }
 
@@ -87,8 +53,7 @@ struct Host {
 
 impl Host {
     fn new() -> Host {
-        let (sender, sent) = mpsc::unbounded_channel();
-        let stand = Arc::new(Stand { sent: sender, now: Mutex::default() });
+        let (stand, sent) = Stand::new();
         let (volumes, driver, reports) = Volumes::new(Arc::clone(&stand) as Arc<dyn Launcher>, false);
         tokio::spawn(driver);
         Host { stand, sent, volumes, reports }
@@ -252,7 +217,7 @@ async fn an_action_is_asked_again_of_the_next_helper() {
     let Sent::Action(VolumeAction { number, action }) = host.next().await else { panic!() };
     assert_eq!(action, Some(delete()));
     let busy = failure("DeleteVolume", "service db uses it");
-    host.stand.report(Reported::Done(VolumeActionDone { number, failure: Some(busy), answer: None }));
+    host.stand.says(Reported::Done(VolumeActionDone { number, failure: Some(busy), answer: None }));
     let failed = acting.await.unwrap().unwrap_err();
     assert_eq!(failed.message, "volume data: DeleteVolume of plugin nfs: service db uses it");
 }
@@ -271,7 +236,7 @@ async fn a_list_comes_in_parts_and_is_empty_without_plugins() {
     };
     let part = |name: &str, more| {
         let volumes = vec![Volume { name: name.to_owned(), ..Volume::default() }];
-        host.stand.report(Reported::List(VolumesList { number, volumes, more }));
+        host.stand.says(Reported::List(VolumesList { number, volumes, more }));
     };
     part("a", true);
     part("b", false);
@@ -286,7 +251,7 @@ async fn the_helper_stays_while_something_is_not_undone() {
     let mut host = Host::new();
     let claim = host.claim();
     let number = host.next_claim().await;
-    host.stand.report(Reported::Left(true));
+    host.stand.says(Reported::Left(true));
     host.stand.claimed(number, Vec::new());
     assert_eq!(claim.await.unwrap(), Ok(()));
     host.arrange();
@@ -297,6 +262,6 @@ async fn the_helper_stays_while_something_is_not_undone() {
     assert!(release.await.unwrap().is_err());
     let mut status = host.volumes.status();
     assert!(status.borrow().wanted, "no service is a plugin or uses one, and the volume is staged");
-    host.stand.report(Reported::Left(false));
+    host.stand.says(Reported::Left(false));
     status.wait_for(|status| !status.wanted && status.helper.pid.is_none()).await.unwrap();
 }
