@@ -2,6 +2,7 @@
 
 pub mod apid;
 pub mod containerd;
+pub mod fleet;
 mod helper;
 pub mod logd;
 pub mod probe;

@@ -13,6 +13,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 use crate::error::ServicesError;
+use crate::fleet::Fleet;
 use crate::volumes::Volumes;
 
 /// How the run of the host is to end.
@@ -208,6 +209,8 @@ pub struct Host {
     pub started: SystemTime,
     /// `None`: the build lacks the feature `volumes`.
     pub volumes: Option<Volumes>,
+    /// `None`: the build lacks the feature `fleet`.
+    pub fleet: Option<Fleet>,
     /// How often PID 1 has re-executed itself since.
     pub reexecs: u32,
     /// How often it has crashed, and gone on.

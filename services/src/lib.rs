@@ -6,6 +6,7 @@ pub mod builtins;
 pub mod collector;
 mod error;
 pub mod events;
+pub mod fleet;
 pub mod groups;
 pub mod health;
 pub mod helpers;

@@ -88,6 +88,7 @@ impl Incarnation {
         context.tell_of(&self.boot_reason);
         context.begin(loaded).await;
         context.configuration.arrange_volumes(&context.manager);
+        context.begin_fleet();
         match &failure {
             Some(failure) => context.manager.host_event(&failure.to_string()),
             None => {

@@ -10,6 +10,7 @@ use kelson_services::manager::Manager;
 use kelson_services::node_health::NodeHealth;
 use kelson_services::prober::Prober;
 use kelson_services::state_store::{Kind, StateStore};
+use kelson_services::fleet::{self, Fleet};
 use kelson_services::timers::Timers;
 use kelson_services::volumes::Volumes;
 use kelson_spec::Loaded;
@@ -50,6 +51,7 @@ pub(super) struct Context {
     pub(super) prober: Option<Prober>,
     pub(super) timers: Option<&'static Timers>,
     pub(super) volumes: Option<Volumes>,
+    pub(super) fleet: Fleet,
     pub(super) intents: Intents,
     pub(super) requests: mpsc::Receiver<HostRequest>,
     /// The configuration files, while the host runs.
@@ -107,6 +109,13 @@ impl Context {
                 self.manager.host_event(&report::backtrace(crash));
             }
             boot_reason.reported();
+        }
+    }
+
+    /// From now on what is up is registered.
+    pub(super) fn begin_fleet(&self) {
+        if fleet::SUPPORTED {
+            self.fleet.begin(&self.health);
         }
     }
 

@@ -12,6 +12,7 @@ use kelson_services::admission::Admission;
 use kelson_services::builtins::{self, apid, logd};
 use kelson_services::collector::{Collector, Report};
 use kelson_services::events::EventLog;
+use kelson_services::fleet::{self, Fleet};
 use kelson_services::groups::{self, Groups};
 use kelson_services::host::{Host, HostRequest};
 use kelson_services::images::ImageStore;
@@ -67,6 +68,7 @@ impl Incarnation {
         let probing = Probing::begin(&personalities, &loaded.machine);
         let registry = Registry::default();
         let (volumes, volume_reports) = parts::volumes(options, &personalities, &loaded.machine).unzip();
+        let (fleet, fleet_reports) = parts::fleet(options, &personalities, &loaded.machine, &registry);
         let parts = parts::containers(options, &personalities, &loaded.machine, &events, &registry);
         let images = parts.as_ref().map(|parts| parts.images.clone());
         let (containers, images_api) = parts.map(|parts| (parts.runners, parts.api)).unzip();
@@ -81,7 +83,7 @@ impl Incarnation {
             &personalities,
             &environment,
             registry,
-            (runners, volumes.clone(), images),
+            (runners, volumes.clone(), images, fleet.clone()),
             logs,
             loaded,
         );
@@ -99,9 +101,12 @@ impl Incarnation {
         if let (Some(volumes), Some(reports)) = (volumes.clone(), volume_reports) {
             builtins::volumes::show(&manager, &events, volumes, reports);
         }
+        if let Some(reports) = fleet_reports {
+            builtins::fleet::show(&manager, &events, fleet.clone(), reports);
+        }
         let timers = parts::timers(options, &personalities, &loaded.machine, &manager, &events);
 
-        let (host, requests) = self.host(volumes.clone());
+        let (host, requests) = self.host(volumes.clone(), fleet.clone());
         let socket = options.runtime_dir.join("init.sock");
         let group = socket_group(loaded);
         let has_folder = options.runtime_place != RuntimePlace::Nowhere;
@@ -115,7 +120,7 @@ impl Incarnation {
             manager: manager.clone(),
             parts: images_api
                 .into_iter()
-                .chain(parts::of_api(&personalities, &host, timers, volumes.clone()))
+                .chain(parts::of_api(&personalities, &host, timers, volumes.clone(), &fleet))
                 .collect(),
             health: health.clone(),
             host,
@@ -180,6 +185,7 @@ impl Incarnation {
             prober,
             timers,
             volumes,
+            fleet,
             intents: self.intents.clone(),
             requests,
             renewing: Arc::default(),
@@ -196,7 +202,7 @@ impl Incarnation {
         personalities: &Personalities,
         environment: &Environment,
         registry: Registry,
-        (runners, volumes, images): (Arc<Runners>, Option<Volumes>, Option<ImageStore>),
+        (runners, volumes, images, fleet): (Arc<Runners>, Option<Volumes>, Option<ImageStore>, Fleet),
         logs: logd::Pipes,
         loaded: &Loaded,
     ) -> Manager {
@@ -211,7 +217,7 @@ impl Incarnation {
                 runtime: Arc::from(self.options.runtime_dir.as_path()),
                 ..Sources::new(personalities.tasks())
             },
-            runners: self.runners(personalities, (volumes, images), &runners),
+            runners: self.runners(personalities, (volumes, images, fleet), &runners),
             logs: Arc::new(logs),
             notify_directory: notify_directory(&self.options.runtime_dir),
             groups,
@@ -228,7 +234,7 @@ impl Incarnation {
     fn runners(
         &self,
         personalities: &Personalities,
-        (volumes, images): (Option<Volumes>, Option<ImageStore>),
+        (volumes, images, fleet): (Option<Volumes>, Option<ImageStore>, Fleet),
         inner: &Arc<Runners>,
     ) -> Arc<dyn RunnerFactory> {
         let Options { state_dir, runtime_dir, .. } = &self.options;
@@ -243,13 +249,13 @@ impl Incarnation {
         }
         if const { OWN.has(Feature::Units) } {
             let (tasks, runtime) = (personalities.tasks(), runtime_dir.clone());
-            runners = Arc::new(UnitRunners { inner: runners, tasks, volumes, images, runtime });
+            runners = Arc::new(UnitRunners { inner: runners, tasks, volumes, images, fleet, runtime });
         }
         runners
     }
 
     /// Opens the host's side of the API: its facts, and the requests to it.
-    fn host(&self, volumes: Option<Volumes>) -> (Host, mpsc::Receiver<HostRequest>) {
+    fn host(&self, volumes: Option<Volumes>, fleet: Fleet) -> (Host, mpsc::Receiver<HostRequest>) {
         let (sender, requests) = mpsc::channel(16);
         let age = self.sequence.elapsed().saturating_add(reexec::suspended());
         let boot: watch::Receiver<_> = self.sequence.report();
@@ -260,6 +266,7 @@ impl Incarnation {
             features: OWN,
             started: SystemTime::now().checked_sub(age).unwrap_or_else(SystemTime::now),
             volumes,
+            fleet: fleet::SUPPORTED.then_some(fleet),
             reexecs: self.reexec_state.count,
             crashes: self.reexec_state.crashes,
         };

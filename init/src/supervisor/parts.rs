@@ -8,6 +8,7 @@ use kelson_image::{Puller, PullerOptions, Unpacker, UnpackerOptions};
 use kelson_runner::{CgroupRoot, Containerd};
 use kelson_services::builtins::{self, containerd, probe, timers};
 use kelson_services::events::EventLog;
+use kelson_services::fleet::{self, Fleet};
 use kelson_services::host::Host;
 use kelson_services::images::{ImageStore, PULLS, UNPACK};
 use kelson_services::inspect::{INSPECT, Inspector};
@@ -172,12 +173,30 @@ pub(super) fn volumes(
     }
 }
 
+/// Registers the host and its services, where the machine file has a fleet; its reports are shown later.
+pub(super) fn fleet(
+    options: &Options,
+    personalities: &Personalities,
+    machine: &MachineSpec,
+    registry: &Registry,
+) -> (Fleet, Option<mpsc::Receiver<fleet::Report>>) {
+    if fleet::SUPPORTED && let Some(spec) = machine.fleet.clone() {
+        let kind = builtins::fleet::kind(machine, &options.state_dir, &options.runtime_dir);
+        let (fleet, (driver, reports)) = Fleet::new(spec, personalities.helpers(kind), registry.clone());
+        kelson_sys::spawn(driver);
+        (fleet, Some(reports))
+    } else {
+        (Fleet::none(registry.clone()), None)
+    }
+}
+
 /// Makes the other services of the API that the build has.
 pub(super) fn of_api(
     personalities: &Personalities,
     host: &Host,
     timers: Option<&'static Timers>,
     volumes: Option<Volumes>,
+    fleet: &Fleet,
 ) -> Vec<Part> {
     let mut parts = Vec::new();
     if const { OWN.has(Feature::Inspect) } {
@@ -192,6 +211,9 @@ pub(super) fn of_api(
     }
     if volumes::SUPPORTED {
         parts.extend(volumes.map(server::volumes));
+    }
+    if fleet::SUPPORTED {
+        parts.push(server::fleet(fleet.clone()));
     }
     if const { OWN.has(Feature::Reflection) } {
         parts.extend(server::reflection());

@@ -72,6 +72,7 @@ impl Incarnation {
         }
         context.configuration.arrange_volumes(&context.manager);
         context.health.recovered();
+        context.begin_fleet();
         for child in making {
             processes.forget(child);
         }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use kelson_services::builtins::program;
+use kelson_services::fleet;
 use kelson_services::timers::SUPPORTED;
 use kelson_services::volumes;
 use tokio::sync::mpsc;
@@ -53,7 +54,7 @@ pub(super) async fn serve(
     }
     let (manager, collector, prober) =
         (context.manager.clone(), context.collector.clone(), context.prober.clone());
-    let (timers, volumes) = (context.timers, context.volumes.clone());
+    let (timers, volumes, fleet) = (context.timers, context.volumes.clone(), context.fleet.clone());
     let stopping = async {
         let last: Vec<&str> = program::last().collect();
         let stopped = manager.stop_all(deadline, &last).await;
@@ -67,6 +68,9 @@ pub(super) async fn serve(
             && let Some(volumes) = volumes
         {
             volumes.shutdown(Instant::now().checked_add(PROBE_TIMEOUT).unwrap_or(deadline)).await;
+        }
+        if fleet::SUPPORTED {
+            fleet.shutdown(Instant::now().checked_add(PROBE_TIMEOUT).unwrap_or(deadline)).await;
         }
         // All checks have ended with their runs.
         if let Some(prober) = prober {

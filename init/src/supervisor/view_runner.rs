@@ -11,6 +11,7 @@ use kelson_runner::{
     BoxFuture, ExecRequest, Executing, Executor, Namespaces, RunContext, Runner, RunnerError,
 };
 use kelson_services::ServicesError;
+use kelson_services::fleet::{self, Fleet};
 use kelson_services::health::network::Network;
 use kelson_services::health::{OwnCheck, Probe};
 use kelson_services::images::ImageStore;
@@ -39,6 +40,7 @@ pub(super) struct UnitRunners<F: ?Sized> {
     pub(super) tasks: Arc<dyn Launcher>,
     /// `None`: the build lacks the feature.
     pub(super) volumes: Option<Volumes>,
+    pub(super) fleet: Fleet,
     /// `None`: the build lacks the feature.
     pub(super) images: Option<ImageStore>,
     pub(super) runtime: PathBuf,
@@ -113,6 +115,14 @@ impl<F: RunnerFactory + ?Sized> RunnerFactory for UnitRunners<F> {
 
     fn remove_sockets(&self, sockets: Vec<SocketSpec>) -> BoxFuture<'static, Result<(), RunnerError>> {
         Box::pin(super::sockets::remove(Arc::clone(&self.tasks), sockets))
+    }
+
+    fn withdraw(&self, spec: &Arc<ServiceSpec>) -> Option<BoxFuture<'static, Option<String>>> {
+        if !fleet::SUPPORTED || spec.register.is_none() {
+            return None;
+        }
+        let (fleet, service) = (self.fleet.clone(), Arc::from(spec.name.as_str()));
+        Some(Box::pin(async move { fleet.withdraw(&service).await }))
     }
 
     fn own_check(&self, spec: &Arc<ServiceSpec>) -> Option<OwnCheck> {

@@ -95,6 +95,13 @@ pub trait RunnerFactory: Send + Sync {
         Box::pin(std::future::ready(Ok(())))
     }
 
+    /// Has what a service registers removed, before its stop begins. What is to be said of a failure. `None`: it registers
+    /// nothing.
+    fn withdraw(&self, spec: &Arc<ServiceSpec>) -> Option<BoxFuture<'static, Option<String>>> {
+        let _ = spec;
+        None
+    }
+
     /// The check that a built-in service brings with it, besides those of its spec.
     fn own_check(&self, spec: &Arc<ServiceSpec>) -> Option<OwnCheck> {
         let _ = spec;

@@ -32,6 +32,7 @@ pub fn rules() -> Rules {
         has_checks: false,
         checks_restart: false,
         hooks: Default::default(),
+        registers: false,
         scheduled: false,
         on_demand: false,
         memory_max: None,

@@ -55,15 +55,21 @@ impl ServiceState {
         }
     }
 
-    /// No longer up: `preStop`, then `stop.delay`, then the signal.
+    /// No longer up: not registered any more, `preStop`, then `stop.delay`, then the signal.
     pub(super) fn begin_stop(&mut self, active: Active, after: After, text: String, at: &mut Moment) {
         // Nobody was sent to one that was not up, so nobody has to be given time to go.
         let was_up = self.up(at.rules) || at.rules.kind == ServiceKind::Oneshot;
         let delays = was_up || !matches!(after, After::Decide(_));
         self.go_down(after, State::Stopping);
         self.set_stage(Stage::PreStop { delays, pid: active.pid });
-        if at.rules.hooks.pre_stop {
-            self.tell(format!("{text}; its preStop hooks first"), at);
+        let first = match (at.rules.registers, at.rules.hooks.pre_stop) {
+            (true, true) => Some("its registration and its preStop hooks"),
+            (true, false) => Some("its registration"),
+            (false, true) => Some("its preStop hooks"),
+            (false, false) => None,
+        };
+        if let Some(first) = first {
+            self.tell(format!("{text}; {first} first"), at);
             at.work(Work::PreStop);
             return;
         }

@@ -25,6 +25,8 @@ pub struct Rules {
     pub checks_restart: bool,
     /// Which hooks it has.
     pub hooks: HookKinds,
+    /// It registers something, which is removed before its `preStop` hooks.
+    pub registers: bool,
     /// The clock starts it.
     pub scheduled: bool,
     /// It waits to be demanded before each run.

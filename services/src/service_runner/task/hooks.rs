@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use kelson_runner::BoxFuture;
+use kelson_spec::features::{Feature, OWN};
 use kelson_spec::service::Reload;
 
 use super::Core;
@@ -21,9 +22,19 @@ impl Core {
         }
     }
 
-    /// The `preStop` hooks; the texts tell of those that failed.
+    /// The removal of what it registers, and the `preStop` hooks; the texts tell of what failed.
     pub(super) fn pre_stop(&self) -> BoxFuture<'static, Vec<String>> {
-        Box::pin(self.hooks().pre_stop(self.executor_of_run()))
+        let hooks = self.hooks().pre_stop(self.executor_of_run());
+        let withdrawal = match const { OWN.has(Feature::Fleet) } {
+            true => self.host_context.runners.withdraw(&self.spec),
+            false => None,
+        };
+        let Some(withdrawal) = withdrawal else { return Box::pin(hooks) };
+        Box::pin(async move {
+            let mut failures: Vec<String> = withdrawal.await.into_iter().collect();
+            failures.extend(hooks.await);
+            failures
+        })
     }
 
     /// Sends the signal of `resumed` to the run; its hooks are left to the caller, who may drop them.

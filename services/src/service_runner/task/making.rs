@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use kelson_runner::Runner;
 use kelson_spec::ServiceSpec;
+use kelson_spec::features::{Feature, OWN};
 use kelson_spec::service::{RestartPolicy, ServiceKind};
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -165,6 +166,7 @@ pub(super) fn rules(spec: &ServiceSpec, own_check: bool) -> Rules {
             post: !spec.hooks.post.is_empty(),
             undo: !spec.hooks.undo.is_empty(),
         },
+        registers: const { OWN.has(Feature::Fleet) } && spec.register.is_some(),
         scheduled: spec.schedule().is_some(),
         on_demand: spec.on_demand,
         memory_max: spec.resources.memory_max,

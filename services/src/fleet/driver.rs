@@ -1,0 +1,87 @@
+//! The loop of PID 1's side of a fleet.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kelson_helper::Launcher;
+use kelson_helper::supervisor::{AnswerTimes, Policy, Status, Supervisor, Wake};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use super::NOTHING;
+use super::members::{Command, Members};
+use super::registered;
+use crate::service_runner::gate::Registry;
+use crate::service_runner::registry::Changes;
+
+const POLICY: Policy = Policy {
+    answer: AnswerTimes { usual: Duration::from_secs(10), first: Duration::from_secs(10) },
+    pause: Duration::ZERO,
+    tolerated: 0,
+    longest_alive: Duration::from_secs(5),
+};
+
+struct Helper(Supervisor<Members>);
+
+impl Drop for Helper {
+    fn drop(&mut self) {
+        self.0.kill();
+    }
+}
+
+/// Serves the handles until they are dropped.
+pub async fn run(
+    launcher: Arc<dyn Launcher>,
+    mut members: Members,
+    registry: Registry,
+    mut commands: mpsc::UnboundedReceiver<Command>,
+) {
+    let mut helper = Helper(Supervisor::new(launcher, POLICY, Status::new(NOTHING), NOTHING));
+    let helper = &mut helper.0;
+    let mut changes: Option<Changes> = None;
+    loop {
+        let changed = async {
+            match &mut changes {
+                Some(changes) => changes.next().await,
+                None => std::future::pending().await,
+            }
+        };
+        let mut wake = Wake::Ready;
+        let mut outgoing = Vec::new();
+        tokio::select! {
+            biased;
+            // Before commands: what an operator asks is asked of a service that is known.
+            names = changed => {
+                for name in names {
+                    outgoing.extend(members.follow(&name, registered(&registry, &name)));
+                }
+            }
+            command = commands.recv() => match command {
+                Some(Command::Begin) => {
+                    changes.get_or_insert_with(|| registry.follow());
+                    for name in registry.names() {
+                        outgoing.extend(members.follow(&name, registered(&registry, &name)));
+                    }
+                    outgoing.extend(members.complete());
+                    if helper.want(&mut members, Instant::now()) {
+                        helper.publish("being started", &mut members);
+                    }
+                }
+                Some(Command::Restart) => helper.stop(&mut members, Instant::now()),
+                Some(Command::Shutdown { deadline, done }) => {
+                    members.close();
+                    helper.shut_down(deadline, Some(done), &mut members, Instant::now());
+                }
+                Some(command) => outgoing.extend(members.take(command, helper.is_up())),
+                None => return,
+            },
+            next = helper.next(&members, None) => wake = next,
+        }
+        let now = Instant::now();
+        if !outgoing.is_empty() {
+            helper.expect(now);
+        }
+        outgoing.into_iter().for_each(|order| helper.enqueue(order));
+        helper.advance(wake, &mut members, now);
+    }
+}

@@ -1,0 +1,270 @@
+//! What is to be registered of this host, and what the helper reported of it.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use kelson_helper::supervisor::Status;
+use kelson_proto::v1;
+use kelson_spec::fleet::{FleetSpec, Registration};
+use tokio::sync::{mpsc, oneshot, watch};
+
+/// What is asked of the driver.
+pub enum Command {
+    Begin,
+    /// The health of the host, in a word.
+    Health(&'static str),
+    /// `done` gets the problem, if there is one.
+    Withdraw { service: Arc<str>, done: oneshot::Sender<Option<String>> },
+    Ask { question: Question, done: oneshot::Sender<v1::FleetPage> },
+    Restart,
+    /// The host stops.
+    Leave(oneshot::Sender<()>),
+    Shutdown { deadline: tokio::time::Instant, done: oneshot::Sender<()> },
+}
+
+/// What an operator asks of the store.
+#[derive(Clone)]
+pub enum Question {
+    Hosts(v1::FleetHostsRequest),
+    Instances(v1::FleetInstancesRequest),
+}
+
+/// Something that an operator should know.
+pub struct Report {
+    /// `None`: of the membership itself.
+    pub service: Option<Arc<str>>,
+    pub message: String,
+}
+
+/// The helper as the built-in service `fleet` shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FleetStatus {
+    pub helper: Status,
+    pub closing: bool,
+}
+
+/// What the helper reported last.
+#[derive(Default)]
+pub struct Table {
+    pub states: BTreeMap<Arc<str>, v1::FleetServiceState>,
+    pub connection: v1::FleetConnection,
+}
+
+pub type SharedTable = Arc<Mutex<Table>>;
+
+/// What the helper is to know. It becomes a message when it is sent, by what is true then.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outgoing {
+    Settings,
+    Health,
+    Register(Arc<str>),
+    Remove(Arc<str>),
+    Complete,
+    Question(u64),
+    Leave,
+}
+
+/// A removal that the helper has not confirmed.
+pub(super) struct Removal {
+    pub(super) number: u64,
+    waiting: Vec<oneshot::Sender<Option<String>>>,
+}
+
+/// A question, and the parts of its answer.
+pub(super) struct Asked {
+    pub(super) question: Question,
+    pub(super) page: v1::FleetPage,
+    done: oneshot::Sender<v1::FleetPage>,
+}
+
+/// What is to be registered, and who waits for what.
+pub struct Members {
+    pub(super) spec: Arc<FleetSpec>,
+    table: SharedTable,
+    /// Of services that are up.
+    pub(super) wanted: BTreeMap<Arc<str>, Registration>,
+    pub(super) removals: BTreeMap<Arc<str>, Removal>,
+    pub(super) questions: BTreeMap<u64, Asked>,
+    /// Of the last removal or question.
+    number: u64,
+    pub(super) health: &'static str,
+    /// No service is missing here that an earlier incarnation of PID 1 has started.
+    pub(super) is_complete: bool,
+    /// They wait until nothing of the host is registered.
+    leaving: Option<Vec<oneshot::Sender<()>>>,
+    pub(super) publish: watch::Sender<FleetStatus>,
+    reports: mpsc::Sender<Report>,
+}
+
+impl Members {
+    pub fn new(
+        spec: Arc<FleetSpec>,
+        table: SharedTable,
+        publish: watch::Sender<FleetStatus>,
+        reports: mpsc::Sender<Report>,
+    ) -> Members {
+        Members {
+            spec,
+            table,
+            wanted: BTreeMap::new(),
+            removals: BTreeMap::new(),
+            questions: BTreeMap::new(),
+            number: 0,
+            health: "",
+            is_complete: false,
+            leaving: None,
+            publish,
+            reports,
+        }
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn is_leaving(&self) -> bool {
+        self.leaving.is_some()
+    }
+
+    fn next_number(&mut self) -> u64 {
+        self.number = self.number.saturating_add(1);
+        self.number
+    }
+
+    /// A service registers this from now on; `None`: nothing.
+    pub fn follow(&mut self, service: &Arc<str>, registration: Option<Registration>) -> Option<Outgoing> {
+        match registration {
+            Some(registration) => {
+                if self.wanted.get(service) == Some(&registration) {
+                    return None;
+                }
+                // A removal that nobody has confirmed is overtaken.
+                self.removals.remove(service);
+                self.wanted.insert(Arc::clone(service), registration);
+                Some(Outgoing::Register(Arc::clone(service)))
+            }
+            None => self.wanted.contains_key(service).then(|| self.remove(service, None)),
+        }
+    }
+
+    fn remove(&mut self, service: &Arc<str>, done: Option<oneshot::Sender<Option<String>>>) -> Outgoing {
+        self.wanted.remove(service);
+        let number = self.next_number();
+        let removal = self.removals.entry(Arc::clone(service));
+        let removal = removal.or_insert_with(|| Removal { number, waiting: Vec::new() });
+        removal.waiting.extend(done);
+        Outgoing::Remove(Arc::clone(service))
+    }
+
+    pub fn complete(&mut self) -> Option<Outgoing> {
+        (!std::mem::replace(&mut self.is_complete, true)).then_some(Outgoing::Complete)
+    }
+
+    /// Takes up a request, and returns what a running helper has to be sent for it.
+    pub fn take(&mut self, command: Command, helper_is_up: bool) -> Option<Outgoing> {
+        match command {
+            Command::Health(health) => {
+                self.health = health;
+                Some(Outgoing::Health)
+            }
+            // One that was never up in this incarnation may be registered by an earlier one.
+            Command::Withdraw { service, done } => Some(self.remove(&service, Some(done))),
+            Command::Ask { question, done } => {
+                let number = self.next_number();
+                self.questions.insert(number, Asked { question, page: v1::FleetPage::default(), done });
+                Some(Outgoing::Question(number))
+            }
+            Command::Leave(done) => {
+                self.wanted.clear();
+                // None that runs could register anything; the lease of an earlier one ends by itself.
+                if !helper_is_up {
+                    let _ = done.send(());
+                    return None;
+                }
+                self.leaving.get_or_insert_default().push(done);
+                Some(Outgoing::Leave)
+            }
+            Command::Begin | Command::Restart | Command::Shutdown { .. } => None,
+        }
+    }
+
+    /// The host stops, and all services have.
+    pub fn close(&mut self) {
+        self.wanted.clear();
+        self.removals.clear();
+        self.questions.clear();
+        self.publish.send_modify(|status| status.closing = true);
+    }
+
+    pub(super) fn report(&self, service: Option<Arc<str>>, message: String) {
+        // The receiver is slow or gone; the status has the message too.
+        let _ = self.reports.try_send(Report { service, message });
+    }
+
+    pub(super) fn connection(&self, connection: v1::FleetConnection) {
+        let before = std::mem::replace(&mut self.table().connection, connection.clone());
+        let is_news = before.connected != connection.connected
+            || (before.problem.is_empty() && !connection.problem.is_empty());
+        if !is_news {
+            return;
+        }
+        let message = match connection.connected {
+            true => "the host is registered in the store of its fleet".to_owned(),
+            false => format!("the host is not registered in the store of its fleet: {}", connection.problem),
+        };
+        self.report(None, message);
+    }
+
+    pub(super) fn state(&self, state: v1::FleetServiceState) {
+        let service: Arc<str> = Arc::from(state.service.as_str());
+        let problem = state.problem.clone();
+        let before = match state.state.as_str() {
+            "absent" => self.table().states.remove(&service),
+            _ => self.table().states.insert(Arc::clone(&service), state),
+        };
+        if !problem.is_empty() && before.is_none_or(|before| before.problem != problem) {
+            self.report(Some(service), format!("not registered as it should be: {problem}"));
+        }
+    }
+
+    pub(super) fn removed(&mut self, removed: v1::FleetRemoved) {
+        if removed.number == 0 {
+            for done in self.leaving.iter_mut().flat_map(std::mem::take) {
+                let _ = done.send(());
+            }
+            return;
+        }
+        let is_it = |(_, removal): &(&Arc<str>, &Removal)| removal.number == removed.number;
+        let Some(service) = self.removals.iter().find(is_it).map(|(service, _)| Arc::clone(service)) else {
+            return;
+        };
+        let problem = (!removed.problem.is_empty()).then_some(removed.problem);
+        for done in self.removals.remove(&service).into_iter().flat_map(|removal| removal.waiting) {
+            let _ = done.send(problem.clone());
+        }
+    }
+
+    pub(super) fn page(&mut self, part: v1::FleetPage) {
+        let (number, more) = (part.number, part.more);
+        if let Some(asked) = self.questions.get_mut(&number) {
+            asked.page.hosts.extend(part.hosts);
+            asked.page.instances.extend(part.instances);
+            (asked.page.rest, asked.page.problem, asked.page.cursor) = (part.rest, part.problem, part.cursor);
+        }
+        if !more && let Some(asked) = self.questions.remove(&number) {
+            // The one who asked may be gone.
+            let _ = asked.done.send(asked.page);
+        }
+    }
+
+    /// The next helper answers from the start, and reports all states again.
+    pub(super) fn ended(&mut self, how: Option<&str>) {
+        self.questions.values_mut().for_each(|asked| asked.page = v1::FleetPage::default());
+        if let Some(how) = how {
+            self.report(None, format!("replaced: {how}; no registration is lost"));
+        }
+        for done in self.leaving.iter_mut().flat_map(std::mem::take) {
+            let _ = done.send(());
+        }
+    }
+}
