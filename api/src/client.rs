@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use kelson_proto::v1::configuration_client::ConfigurationClient;
 use kelson_proto::v1::exec_client::ExecClient;
+use kelson_proto::v1::fleet_client::FleetClient;
 use kelson_proto::v1::health_client::HealthClient;
 use kelson_proto::v1::images_client::ImagesClient;
 use kelson_proto::v1::inspect_client::InspectClient;
@@ -136,6 +137,10 @@ impl Client {
 
     pub fn volumes(&self) -> VolumesClient<Link> {
         VolumesClient::with_origin(self.init.clone(), origin()).max_decoding_message_size(ANSWER_MAX)
+    }
+
+    pub fn fleet(&self) -> FleetClient<Link> {
+        FleetClient::with_origin(self.init.clone(), origin()).max_decoding_message_size(ANSWER_MAX)
     }
 
     pub fn images(&self) -> ImagesClient<Link> {

@@ -15,6 +15,7 @@ mod events;
 mod exec;
 #[cfg(feature = "faults")]
 mod faults;
+mod fleet;
 mod health;
 mod images;
 mod inspect;
@@ -36,6 +37,7 @@ use std::future::Future;
 use std::os::unix::net::UnixListener;
 
 use kelson_proto::call::MESSAGE_MAX;
+use kelson_proto::v1::fleet_server::FleetServer;
 use kelson_proto::v1::images_server::ImagesServer;
 use kelson_proto::v1::inspect_server::InspectServer;
 use kelson_proto::v1::secrets_server::SecretsServer;
@@ -43,6 +45,7 @@ use kelson_proto::v1::timers_server::TimersServer;
 use kelson_proto::v1::volumes_server::VolumesServer;
 use kelson_services::Manager;
 use kelson_services::admission::Admission;
+use kelson_services::fleet::Fleet;
 use kelson_services::host::Host;
 use kelson_services::images::ImageStore;
 use kelson_services::inspect::Inspector;
@@ -54,6 +57,7 @@ use tokio::sync::{mpsc, watch};
 
 use crate::error::ApiError;
 pub use audit::{Audit, NAME as AUDIT_LOG};
+use fleet::FleetApi;
 use images::ImagesApi;
 use inspect::InspectApi;
 pub use route::Route;
@@ -101,6 +105,11 @@ pub fn timers(timers: &'static Timers) -> Part {
     Box::new(move |_, _| {
         Route::to(TimersServer::new(TimersApi { timers }).max_decoding_message_size(MESSAGE_MAX))
     })
+}
+
+/// The service Fleet.
+pub fn fleet(fleet: Fleet) -> Part {
+    Box::new(|_, _| Route::to(FleetServer::new(FleetApi { fleet }).max_decoding_message_size(MESSAGE_MAX)))
 }
 
 /// The service Volumes.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use hyper::body::Incoming;
 use kelson_proto::v1::configuration_server::ConfigurationServer;
 use kelson_proto::v1::exec_server::ExecServer;
+use kelson_proto::v1::fleet_server::FleetServer;
 use kelson_proto::v1::health_server::HealthServer as NodeHealthServer;
 use kelson_proto::v1::images_server::ImagesServer;
 use kelson_proto::v1::inspect_server::InspectServer;
@@ -31,6 +32,7 @@ use super::audit::{self, Audit};
 use super::caller;
 use super::configuration::ConfigurationApi;
 use super::exec::ExecApi;
+use super::fleet::FleetApi;
 use super::health::HealthApi;
 use super::images::ImagesApi;
 use super::inspect::InspectApi;
@@ -48,7 +50,8 @@ use kelson_proto::call::MESSAGE_MAX;
 use kelson_services::spec::{Feature, MissingFeature};
 
 /// Services that only a build with this feature has.
-const NEEDS: [(&str, Feature); 7] = [
+const NEEDS: [(&str, Feature); 8] = [
+    (FleetServer::<FleetApi>::NAME, Feature::Fleet),
     (ImagesServer::<ImagesApi>::NAME, Feature::Containerd),
     (InspectServer::<InspectApi>::NAME, Feature::Inspect),
     (SecretsServer::<SecretsApi>::NAME, Feature::Secrets),

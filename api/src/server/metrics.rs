@@ -4,6 +4,7 @@
 //! all that is shared by those who ask within the same second.
 
 mod families;
+mod fleet_families;
 mod volume_families;
 
 use kelson_sys::ordered;
@@ -16,6 +17,7 @@ use futures_util::Stream;
 use kelson_proto::v1;
 use kelson_proto::v1::metrics_server::Metrics;
 use kelson_services::Manager;
+use kelson_services::fleet;
 use kelson_services::host::{BootReport, Host};
 use kelson_services::metrics::{Reading, Readings, ServiceFigures};
 use kelson_services::node_health::NodeHealth;
@@ -25,7 +27,7 @@ use tokio::task::JoinHandle;
 use tonic::codegen::BoxStream;
 use tonic::{Request, Response, Status};
 
-use self::families::{FAMILIES, Family, Figures, HealthFigures, Of, Samples};
+use self::families::{FAMILIES, Family, Figures, FleetFigures, HealthFigures, Of, Samples};
 use super::model;
 use super::services::few;
 
@@ -56,6 +58,7 @@ struct Pages {
     reading: Arc<Reading>,
     health: HealthFigures,
     volumes: VolumeFigures,
+    fleet: FleetFigures,
     boot: BootReport,
     mode: &'static str,
     started: SystemTime,
@@ -85,9 +88,9 @@ impl Iterator for Pages {
             match family.of {
                 Of::Host(_) if !self.names.is_empty() => {}
                 Of::Host(tell) => {
-                    let Pages { reading, health, volumes, boot, mode, started, .. } = self;
+                    let Pages { reading, health, volumes, fleet, boot, mode, started, .. } = self;
                     let started = *started;
-                    tell(&Figures { reading, health, volumes, boot, mode, started }, &mut samples);
+                    tell(&Figures { reading, health, volumes, fleet, boot, mode, started }, &mut samples);
                 }
                 Of::Service(tell) => {
                     while let Some(service) = self.reading.services.get(self.service) {
@@ -114,10 +117,11 @@ impl Iterator for Pages {
     }
 }
 
-/// All in the order of the answer. A build without volumes has none of theirs.
+/// All in the order of the answer. A build without volumes or fleets has none of theirs.
 fn family(place: usize) -> Option<&'static Family> {
     let of_volumes = if volumes::SUPPORTED { volume_families::FAMILIES } else { &[] };
-    FAMILIES.iter().chain(of_volumes).nth(place)
+    let of_fleet = if fleet::SUPPORTED { fleet_families::FAMILIES } else { &[] };
+    FAMILIES.iter().chain(of_volumes).chain(of_fleet).nth(place)
 }
 
 /// A reader's place and what it reads, until the time is up.
@@ -196,10 +200,15 @@ impl Metrics for MetricsApi {
             Some(volumes) if volumes::SUPPORTED && names.is_empty() => volumes.figures().await,
             _ => VolumeFigures::default(),
         };
+        let fleet = match &self.host.fleet {
+            Some(fleet) if fleet::SUPPORTED && names.is_empty() => FleetFigures::now(fleet),
+            _ => FleetFigures::default(),
+        };
         let boot = self.host.boot.borrow().clone();
         let Host { mode, started, .. } = self.host;
         let health = HealthFigures::now(&self.health);
-        let pages = Pages { reading, health, volumes, boot, mode, started, names, family: 0, service: 0 };
+        let pages =
+            Pages { reading, health, volumes, fleet, boot, mode, started, names, family: 0, service: 0 };
         Ok(Response::new(Box::pin(Sending::new(pages, place))))
     }
 }

@@ -107,6 +107,7 @@ pub fn host(requests: mpsc::Sender<HostRequest>, boot: watch::Receiver<BootRepor
         features: Features::ALL,
         started: SystemTime::now(),
         volumes: None,
+        fleet: None,
         reexecs: 0,
         crashes: 0,
     }

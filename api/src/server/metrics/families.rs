@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime};
 use kelson_proto::v1;
 use kelson_proto::v1::metric_family::Type::{self, Counter, Gauge, Summary};
 use kelson_proto::v1::metric_sample::Value;
+use kelson_services::fleet::Fleet;
 use kelson_services::health::CheckFigures;
 use kelson_services::host::BootReport;
 use kelson_services::metrics::{Reading, ServiceFigures};
@@ -21,6 +22,7 @@ pub struct Figures<'a> {
     pub reading: &'a Reading,
     pub health: &'a HealthFigures,
     pub volumes: &'a VolumeFigures,
+    pub fleet: &'a FleetFigures,
     pub boot: &'a BootReport,
     pub mode: &'static str,
     pub started: SystemTime,
@@ -37,6 +39,20 @@ impl HealthFigures {
         let is = |state| state == HealthState::Healthy;
         let groups = health.group_states().into_iter().map(|(name, state)| (name, is(state)));
         HealthFigures { node: is(health.node_state()), groups: groups.collect() }
+    }
+}
+
+/// What of the host is registered, and whether its store confirms it.
+#[derive(Default)]
+pub struct FleetFigures {
+    pub connection: Option<v1::FleetConnection>,
+    pub registrations: Vec<v1::FleetRegistration>,
+}
+
+impl FleetFigures {
+    pub fn now(fleet: &Fleet) -> FleetFigures {
+        let connection = fleet.membership().map(|membership| membership.connection.unwrap_or_default());
+        FleetFigures { connection, registrations: fleet.registrations() }
     }
 }
 
@@ -104,13 +120,13 @@ impl Samples {
         }
     }
 
-    fn flag(&mut self, labels: &[&str], holds: impl Into<Option<bool>>) {
+    pub fn flag(&mut self, labels: &[&str], holds: impl Into<Option<bool>>) {
         if let Some(holds) = holds.into() {
             self.number(labels, if holds { 1.0 } else { 0.0 });
         }
     }
 
-    fn span(&mut self, labels: &[&str], span: impl Into<Option<Duration>>) {
+    pub fn span(&mut self, labels: &[&str], span: impl Into<Option<Duration>>) {
         if let Some(span) = span.into() {
             self.number(labels, span.as_secs_f64());
         }

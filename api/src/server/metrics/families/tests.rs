@@ -1,10 +1,10 @@
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::server::metrics::volume_families;
+use crate::server::metrics::{fleet_families, volume_families};
 
 fn all() -> impl Iterator<Item = &'static Family> {
-    FAMILIES.iter().chain(volume_families::FAMILIES)
+    FAMILIES.iter().chain(volume_families::FAMILIES).chain(fleet_families::FAMILIES)
 }
 
 /// As docs/metrics.md has it: name, type, labels.
