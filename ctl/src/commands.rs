@@ -28,6 +28,7 @@ pub mod explain;
 pub mod facts;
 #[cfg(feature = "faults")]
 pub mod fault;
+pub mod fleet;
 pub mod generate;
 pub mod get;
 pub mod graph;
@@ -53,6 +54,7 @@ pub mod question;
 pub mod read;
 pub mod reboot;
 pub mod reexec;
+pub mod registry;
 pub mod reload;
 pub mod restart;
 pub mod resumed;
@@ -124,6 +126,8 @@ commands! {
     Wait: wait,
     Timers: timers,
     Volumes: volumes,
+    Registry: registry,
+    Fleet: fleet,
     Health: health,
     Why: why,
     Graph: graph,

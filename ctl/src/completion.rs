@@ -15,6 +15,10 @@ pub enum Wanted {
     Contexts,
     /// Names of contexts, with commas, or `all`.
     Nodes,
+    /// The name of a host of the fleet.
+    Hosts,
+    /// A name under which services of the fleet are registered.
+    Registered,
     /// Nothing that is known here: a file, a number.
     Nothing,
 }
@@ -121,6 +125,8 @@ fn values(argument: &Arg) -> Wanted {
         "group" => return Wanted::Groups,
         "context" | "known" => return Wanted::Contexts,
         "nodes" => return Wanted::Nodes,
+        "hosts" => return Wanted::Hosts,
+        "registered" => return Wanted::Registered,
         "signal" => {
             return Wanted::Words(
                 kelson_spec::signal_names().map(|name| (name.to_owned(), String::new())).collect(),
@@ -194,6 +200,9 @@ mod tests {
         assert_eq!(ask("start -n edge,").wanted, Wanted::Nodes);
         assert_eq!(ask("logs --since ").wanted, Wanted::Nothing);
         assert_eq!(ask("health --watch ").wanted, Wanted::Groups);
+        assert_eq!(ask("fleet hosts -l role=edge ed").wanted, Wanted::Hosts);
+        assert_eq!(ask("fleet services ").wanted, Wanted::Registered);
+        assert_eq!(ask("fleet services --tag ").wanted, Wanted::Nothing);
     }
 
     #[test]

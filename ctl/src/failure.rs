@@ -189,11 +189,19 @@ pub async fn explain_names(failure: Failure, client: &client::Client, names: &[S
 pub async fn all_known(client: &client::Client, names: &[String]) -> Result<(), Failure> {
     let Ok(all) = answer(client.services().list(ListRequest::default())).await else { return Ok(()) };
     let known: Vec<String> = all.services.into_iter().map(|service| service.name).collect();
-    unknown_names(names, &known).map_or(Ok(()), |said| Err(Failure::Unknown(said)))
+    unknown_names(&SERVICES, names, &known).map_or(Ok(()), |said| Err(Failure::Unknown(said)))
 }
 
+/// Things that have names, and the command that lists them.
+pub struct Kind {
+    pub noun: &'static str,
+    pub all: &'static str,
+}
+
+const SERVICES: Kind = Kind { noun: "service", all: "kelsonctl services" };
+
 /// The sentence about those of `names` that are not `known`; `None` where all are.
-fn unknown_names(names: &[String], known: &[String]) -> Option<String> {
+pub fn unknown_names(kind: &Kind, names: &[String], known: &[String]) -> Option<String> {
     let mut meant = Vec::new();
     let unknown: Vec<String> = names
         .iter()
@@ -207,10 +215,10 @@ fn unknown_names(names: &[String], known: &[String]) -> Option<String> {
         return None;
     }
     let next = match meant.as_slice() {
-        [] => "`kelsonctl services` lists all".to_owned(),
+        [] => format!("`{}` lists all", kind.all),
         meant => format!("did you mean {}?", list(meant)),
     };
-    Some(format!("no service {}; {next}", list(&unknown)))
+    Some(format!("no {} {}; {next}", kind.noun, list(&unknown)))
 }
 
 #[cfg(test)]
@@ -246,7 +254,7 @@ mod tests {
     fn unknown_names_are_named_with_what_was_meant() {
         let known = ["web", "db"].map(str::to_owned);
         let said = |names: &[&str]| {
-            unknown_names(&names.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>(), &known)
+            unknown_names(&SERVICES, &names.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>(), &known)
         };
         assert_eq!(said(&["web"]), None);
         assert_eq!(said(&["wbe"]).unwrap(), "no service \"wbe\"; did you mean \"web\"?");

@@ -56,6 +56,8 @@ const RELATED: &[(&[&str], &str)] = &[
     (&["df", "mount"], "`kelsonctl mounts`"),
     (&["lsblk"], "`kelsonctl disks`"),
     (&["lscpu", "dmidecode", "hostnamectl"], "`kelsonctl facts`"),
+    (&["members", "hosts", "peers"], "`kelsonctl fleet hosts`"),
+    (&["catalog", "consul", "etcdctl", "discover"], "`kelsonctl registry`, `kelsonctl fleet services`"),
     (&["pstree", "pgrep"], "`kelsonctl processes`"),
     (&["uptime", "hostname", "uname", "systemctl"], "`kelsonctl status`, `kelsonctl version`"),
     (&["date", "clock", "timedatectl"], "`kelsonctl time`"),

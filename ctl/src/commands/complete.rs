@@ -1,9 +1,11 @@
 //! `complete`: what the completion scripts ask; one candidate a line, a tab, what it is.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use kelson_proto::v1::{HealthReport, ListHealthRequest, ListRequest, Service};
+use kelson_proto::v1::{FleetHost, HealthReport, ListHealthRequest, ListRequest, Service};
 
+use super::fleet;
 use crate::call::{Call, Global, Run};
 use crate::completion::{Wanted, wanted};
 use crate::failure::Failure;
@@ -41,6 +43,8 @@ impl Run for Arguments {
             Wanted::Words(words) => words,
             Wanted::Services => services(&call).await.unwrap_or_default(),
             Wanted::Groups => groups(&call).await.unwrap_or_default(),
+            Wanted::Hosts => hosts(&call).await.unwrap_or_default(),
+            Wanted::Registered => registered(&call).await.unwrap_or_default(),
             Wanted::Contexts => call.choice.names(),
             Wanted::Nodes => several(call.choice.names(), begun),
             Wanted::Nothing => Vec::new(),
@@ -82,4 +86,19 @@ async fn groups(call: &Call) -> Option<Vec<(String, String)>> {
     let answer = tokio::time::timeout(TIMEOUT, health.list(ListHealthRequest {})).await.ok()?.ok()?;
     let named = |report: &HealthReport| (report.group.clone(), health_name(report.state()).to_owned());
     Some(answer.into_inner().groups.iter().map(named).collect())
+}
+
+/// The names of all hosts of the fleet, each with its health.
+async fn hosts(call: &Call) -> Option<Vec<(String, String)>> {
+    let hosts = fleet::hosts::all(&call.client().ok()?, TIMEOUT).await.ok()?;
+    let named = |host: FleetHost| (host.name, host.health);
+    Some(hosts.into_iter().map(named).collect())
+}
+
+/// The names under which services of the fleet are registered, each with how often.
+async fn registered(call: &Call) -> Option<Vec<(String, String)>> {
+    let instances = fleet::services::all(&call.client().ok()?, String::new(), TIMEOUT).await.ok()?;
+    let mut names = BTreeMap::<String, usize>::new();
+    instances.into_iter().for_each(|one| *names.entry(one.name).or_default() += 1);
+    Some(names.into_iter().map(|(name, count)| (name, format!("{count} registered"))).collect())
 }

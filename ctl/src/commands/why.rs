@@ -9,6 +9,7 @@ use kelson_proto::v1::{Reason, State, StatusRequest, WhyRequest};
 
 use super::last_lines::last_lines;
 use super::newer_secrets::newer_secrets;
+use super::registry;
 use crate::call::{Call, Run};
 use crate::failure::{Failure, answer, answer_about};
 use crate::output::tree::{Branch, render};
@@ -23,7 +24,7 @@ const COLUMNS: usize = 160;
 struct Beside {
     palette: Palette,
     now: SystemTime,
-    /// Below which service which lines stand: of its log, and of its secrets.
+    /// Below which service which lines stand: of its log, of its secrets, and of its registration.
     logs: HashMap<String, Vec<Branch>>,
 }
 
@@ -55,13 +56,10 @@ impl Run for Arguments {
             for service in failed(name, &reason).into_iter().take(SERVICES) {
                 logs.insert(service.to_owned(), log(&client, service).await);
             }
-            if reason.state() == State::Running
-                && let Some(line) = newer_secrets(&client, name).await
-            {
-                logs.insert(
-                    name.clone(),
-                    vec![Branch { line: escape(&line).into_owned(), below: Vec::new() }],
-                );
+            if reason.state() == State::Running {
+                let found = [newer_secrets(&client, name).await, registry::problem(&client, name).await];
+                let leaf = |line: String| Branch { line: escape(&line).into_owned(), below: Vec::new() };
+                logs.insert(name.clone(), found.into_iter().flatten().map(leaf).collect());
             }
             let beside = Beside { palette: call.terminal.palette, now: SystemTime::now(), logs };
             shown = render(&branch(name, &reason, &beside), call.terminal.unicode);

@@ -16,7 +16,8 @@ use super::pack::{Keep, Missing, Pack};
 use super::redact::Redactor;
 use crate::commands::looking::gather;
 use crate::commands::{
-    cgroups, clock, cpu, disks, dmesg, facts, graph, memory, metrics, mounts, netstat, network, processes,
+    cgroups, clock, cpu, disks, dmesg, facts, fleet, graph, memory, metrics, mounts, netstat, network,
+    processes, registry,
 };
 use crate::failure::{Failure, answer, answer_within};
 use crate::output::{Format, Palette, Progress, View, joined, object, some, stream_name, time};
@@ -253,6 +254,8 @@ impl<'a> Asker<'a> {
         self.answer(pack, "mounts.json", mounts::ask(client)).await?;
         self.answer(pack, "disks.json", disks::ask(client)).await?;
         self.answer(pack, "facts.json", facts::ask(client)).await?;
+        self.answer(pack, "registry.json", registry::ask(client)).await?;
+        self.answer(pack, "fleet.json", fleet::status::ask(client)).await?;
         self.answer(pack, "memory.json", memory::ask(client)).await?;
         let timeout = self.timeout + cpu::INTERVAL;
         if let Some((cpu, _)) = self.ask_within(timeout, "cpu.json", cpu::ask(client, cpu::INTERVAL)).await {

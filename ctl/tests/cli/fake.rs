@@ -1,6 +1,7 @@
 //! A host that does what a test says: the real protocol on real sockets, with nothing behind it.
 
 mod configuration;
+mod fleet;
 mod health;
 mod inspect;
 mod timers;
@@ -13,6 +14,7 @@ use std::time::Duration;
 use kelson_proto::v1::action_result::Outcome;
 use kelson_proto::v1::configuration_server::ConfigurationServer;
 use kelson_proto::v1::exec_server::{Exec, ExecServer};
+use kelson_proto::v1::fleet_server::FleetServer;
 use kelson_proto::v1::health_server::HealthServer;
 use kelson_proto::v1::images_server::{Images, ImagesServer};
 use kelson_proto::v1::inspect_server::InspectServer;
@@ -30,6 +32,7 @@ use tonic::{Request, Response, Status};
 
 use crate::samples::{Folder, at, result, wire};
 pub use configuration::Kept;
+pub use fleet::Registered;
 pub use inspect::Seen;
 
 /// The fate of PID 1 once it has granted a re-exec.
@@ -67,6 +70,7 @@ pub struct State {
     pub pruned: PruneImagesResponse,
     pub updated: UpdateImageResponse,
     pub seen: Seen,
+    pub fleet: Registered,
     /// The answers to `start`, `stop` and `restart`.
     pub results: Vec<ActionResult>,
     /// Everybody is refused.
@@ -169,6 +173,7 @@ impl Fake {
                     .add_service(HealthServer::new(shared.clone()))
                     .add_service(MetricsServer::new(shared.clone()))
                     .add_service(TimersServer::new(shared.clone()))
+                    .add_service(FleetServer::new(shared.clone()))
                     .add_optional_service(inspect)
                     .serve_with_incoming(listen("init.sock"));
                 let logs = Server::builder()

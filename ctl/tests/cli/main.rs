@@ -12,6 +12,7 @@ mod exec;
 mod fake;
 mod familiar;
 mod files;
+mod fleet;
 mod generate;
 mod images;
 mod local;

@@ -20,7 +20,8 @@ use crate::{at, done, kelsonctl, two};
 const ALL: &str = "images, images prune, images update a.b/c, services, status, status db, cat db, start db, stop db, restart db, wait db --for up, \
     why db, graph, events, events -f, logs db, logs -f db, logs, wait db --for exit, dmesg, \
     dmesg -f, boot, reboot, poweroff, halt, version, processes, netstat, network, mounts, memory, cpu, \
-    disks, facts, cgroups, time, timers, ls /, read /etc/hostname, cp /etc /tmp, cp /etc -";
+    disks, facts, cgroups, time, timers, registry, fleet status, fleet hosts, fleet services, ls /, \
+    read /etc/hostname, cp /etc /tmp, cp /etc -";
 
 #[test]
 fn not_reachable_is_3_and_says_why() {

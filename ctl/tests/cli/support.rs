@@ -95,7 +95,7 @@ fn all_that_helps_and_no_secret() {
     let name = path.file_name().unwrap().to_str().unwrap().to_owned();
     assert!(name.starts_with("kelson-support-edge-1-20") && name.ends_with("Z.tar.gz"), "{name}");
     assert!(
-        made.out.starts_with(&format!("wrote {name} (")) && made.out.contains(": 25 files\n"),
+        made.out.starts_with(&format!("wrote {name} (")) && made.out.contains(": 27 files\n"),
         "{made:?}"
     );
     assert!(made.out.contains("read it before you send it"), "{made:?}");
@@ -103,9 +103,9 @@ fn all_that_helps_and_no_secret() {
     let (top, files) = unpacked(&path);
     assert_eq!(format!("{top}.tar.gz"), name);
     let names: Vec<&str> = files.keys().map(String::as_str).collect();
-    let all = "boot.json cgroups.json cpu.json disks.json dmesg.txt events.json facts.json graph.dot graph.txt \
-        health.json images.json logs/db.log logs/web.log manifest.json memory.json metrics.txt \
-        mounts.json netstat.json network.json processes.json services.json status/db.json status/web.json \
+    let all = "boot.json cgroups.json cpu.json disks.json dmesg.txt events.json facts.json fleet.json graph.dot \
+        graph.txt health.json images.json logs/db.log logs/web.log manifest.json memory.json metrics.txt \
+        mounts.json netstat.json network.json processes.json registry.json services.json status/db.json status/web.json \
         time.json version.json why/web.json";
     assert_eq!(names, all.split(' ').collect::<Vec<_>>());
     for (name, text) in &files {
@@ -134,7 +134,7 @@ fn all_that_helps_and_no_secret() {
         manifest["removed"],
         json!({"arguments": 3, "assignments": 3, "authorization": 1, "environment": 4, "privateKeys": 1, "urls": 2})
     );
-    assert_eq!(manifest["files"].as_array().unwrap().len(), 25);
+    assert_eq!(manifest["files"].as_array().unwrap().len(), 27);
     assert!(manifest["about"].as_str().unwrap().contains("read it before it goes on"));
     assert!(fake.asked().contains(&"logs tail=Some(2000) last=false".to_owned()), "{:?}", fake.asked());
 }
@@ -154,7 +154,7 @@ fn what_cannot_be_had_is_told_in_the_archive() {
             .map(|name| json!({"name": format!("{name}.json"), "why": why}))
             .collect();
     assert_eq!((&manifest(&files)["missing"], &told["missing"]), (&json!(missing), &json!(missing)));
-    assert_eq!((told["file"].as_str(), told["files"].as_u64()), (out.to_str(), Some(15)));
+    assert_eq!((told["file"].as_str(), told["files"].as_u64()), (out.to_str(), Some(17)));
     assert_eq!(told["bytes"], fs::metadata(&out).unwrap().len());
     assert!(fake.asked().contains(&"logs tail=Some(5) last=false".to_owned()));
     let again = fake.run(&format!("support --out {}", out.display())).refused(1);

@@ -20,7 +20,7 @@ thread_local! {
 }
 
 /// All that show what they are answered and end by themselves.
-const COMMANDS: [&str; 44] = [
+const COMMANDS: [&str; 48] = [
     "services",
     "status web",
     "start web",
@@ -65,6 +65,10 @@ const COMMANDS: [&str; 44] = [
     "read /etc/hosts",
     "events --timeline",
     "events --timeline --format svg",
+    "registry",
+    "fleet status",
+    "fleet hosts -l role=edge,site",
+    "fleet services web --tag primary",
 ];
 
 /// The first byte names the command, the second how it is to look, the third the status; then messages, each with its length

@@ -1,0 +1,68 @@
+//! The fleet of a host, in pages of two.
+
+use kelson_proto::v1::fleet_server::Fleet;
+use kelson_proto::v1::*;
+use tonic::{Request, Response, Status};
+
+use super::{Answer, Shared};
+
+const PAGE: usize = 2;
+
+/// What the host registers, and what the store has. Without a membership there is no store.
+#[derive(Default)]
+pub struct Registered {
+    pub registrations: Vec<FleetRegistration>,
+    pub membership: Option<FleetMembership>,
+    pub hosts: Vec<FleetHost>,
+    pub instances: Vec<FleetInstance>,
+    /// Each page is the first one.
+    pub stuck: bool,
+}
+
+#[tonic::async_trait]
+impl Fleet for Shared {
+    async fn registry(&self, _: Request<FleetRegistryRequest>) -> Answer<FleetRegistryResponse> {
+        self.note("registry".to_owned())?;
+        let registrations = self.state().fleet.registrations.clone();
+        Ok(Response::new(FleetRegistryResponse { registrations }))
+    }
+
+    async fn status(&self, _: Request<FleetStatusRequest>) -> Answer<FleetStatusResponse> {
+        self.note("fleet status".to_owned())?;
+        Ok(Response::new(FleetStatusResponse { membership: self.state().fleet.membership.clone() }))
+    }
+
+    async fn hosts(&self, request: Request<FleetHostsRequest>) -> Answer<FleetHostsResponse> {
+        let FleetHostsRequest { after, limit } = request.into_inner();
+        self.note(format!("hosts after={after} limit={limit}"))?;
+        let state = self.state();
+        let fleet = store(&state.fleet)?;
+        let mut hosts = fleet.hosts.clone();
+        hosts.retain(|host| fleet.stuck || host.name > after);
+        let more = hosts.len() > PAGE;
+        hosts.truncate(PAGE);
+        Ok(Response::new(FleetHostsResponse { hosts, more }))
+    }
+
+    async fn instances(&self, request: Request<FleetInstancesRequest>) -> Answer<FleetInstancesResponse> {
+        let FleetInstancesRequest { name, after, limit } = request.into_inner();
+        self.note(format!("instances {name} after={after} limit={limit}"))?;
+        let state = self.state();
+        let fleet = store(&state.fleet)?;
+        let place = |one: &FleetInstance| format!("{}/{}/{}", one.name, one.host, one.service);
+        let mut instances = fleet.instances.clone();
+        instances.retain(|one| name.is_empty() || one.name == name);
+        instances.retain(|one| fleet.stuck || place(one) > after);
+        let more = instances.len() > PAGE;
+        instances.truncate(PAGE);
+        let cursor = instances.last().filter(|_| more).map(place).unwrap_or_default();
+        Ok(Response::new(FleetInstancesResponse { instances, cursor }))
+    }
+}
+
+fn store(fleet: &Registered) -> Result<&Registered, Status> {
+    match fleet.membership {
+        Some(_) => Ok(fleet),
+        None => Err(Status::failed_precondition("the machine file has no fleet")),
+    }
+}

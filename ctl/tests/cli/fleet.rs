@@ -1,0 +1,172 @@
+//! What a host registers, and the fleet that it belongs to.
+
+use std::collections::HashMap;
+
+use kelson_proto::v1::{
+    FleetConnection, FleetHost, FleetInstance, FleetMembership, FleetRegistration, Reason,
+    State as ServiceState,
+};
+
+use crate::fake::{Fake, Registered, State};
+use crate::nodes::Fleet;
+use crate::samples::at;
+use crate::two;
+
+fn words(words: &[&str]) -> Vec<String> {
+    words.iter().map(|&word| word.to_owned()).collect()
+}
+
+fn map(of: &[(&str, &str)]) -> HashMap<String, String> {
+    of.iter().map(|&(key, value)| (key.to_owned(), value.to_owned())).collect()
+}
+
+fn registration(service: &str, up: bool, state: &str, problem: &str) -> FleetRegistration {
+    FleetRegistration {
+        service: service.to_owned(),
+        name: service.to_owned(),
+        port: 5432,
+        tags: words(&["primary", "v15"]),
+        address: "192.0.2.7".to_owned(),
+        meta: map(&[("shard", "3")]),
+        up,
+        state: state.to_owned(),
+        problem: problem.to_owned(),
+    }
+}
+
+fn registrations() -> Vec<FleetRegistration> {
+    let silent = FleetRegistration {
+        name: "cron-jobs".to_owned(),
+        port: 0,
+        tags: Vec::new(),
+        address: String::new(),
+        ..registration("cron", false, "absent", "")
+    };
+    let late = "https://a:2379 did not answer within 5 s; the helper tries again in 2 s";
+    vec![silent, registration("db", true, "registered", ""), registration("web", true, "registering", late)]
+}
+
+fn membership() -> FleetMembership {
+    FleetMembership {
+        name: "edge-1".to_owned(),
+        prefix: "/kelson/v1".to_owned(),
+        endpoints: words(&["https://a:2379", "https://b:2379"]),
+        labels: map(&[("role", "edge"), ("site", "fra")]),
+        connection: Some(FleetConnection {
+            connected: true,
+            since: at(7_226_582_400),
+            last_confirmed: at(7_226_582_410),
+            problem: String::new(),
+            lease: 0x694d_77aa_0000_0033,
+            id: "5c0f9d".to_owned(),
+        }),
+    }
+}
+
+fn hosts() -> Vec<FleetHost> {
+    let host = |name: &str, health: &str, labels: &[(&str, &str)]| FleetHost {
+        name: name.to_owned(),
+        id: "5c0f9d".to_owned(),
+        boot_id: "b00".to_owned(),
+        version: "7.8.9".to_owned(),
+        health: health.to_owned(),
+        addresses: words(&["192.0.2.7", "2001:db8::7"]),
+        labels: map(labels),
+        since: at(1_795_254_485),
+        problem: String::new(),
+    };
+    let strange = FleetHost {
+        name: "strange".to_owned(),
+        problem: "its value is no JSON of a host: delete /kelson/v1/hosts/strange".to_owned(),
+        ..FleetHost::default()
+    };
+    vec![
+        host("edge-1", "healthy", &[("role", "edge"), ("site", "fra")]),
+        host("edge-2", "unhealthy", &[("role", "edge"), ("site", "ams")]),
+        host("lab", "pending", &[("role", "lab")]),
+        host("old.lan", "", &[]),
+        strange,
+    ]
+}
+
+fn instances() -> Vec<FleetInstance> {
+    let instance = |name: &str, host: &str, tags: &[&str]| FleetInstance {
+        name: name.to_owned(),
+        host: host.to_owned(),
+        service: "db".to_owned(),
+        address: "192.0.2.7".to_owned(),
+        port: 5432,
+        tags: words(tags),
+        meta: map(&[("shard", "3")]),
+        since: at(1_795_254_485),
+        problem: String::new(),
+    };
+    let bare = FleetInstance { port: 0, meta: HashMap::new(), ..instance("cron-jobs", "edge-1", &[]) };
+    let strange = FleetInstance {
+        name: "web".to_owned(),
+        host: "strange".to_owned(),
+        service: "web".to_owned(),
+        problem: "its value is no JSON of a service: delete /kelson/v1/services/web/strange/web".to_owned(),
+        ..FleetInstance::default()
+    };
+    vec![
+        bare,
+        instance("postgres", "edge-1", &["primary", "v15"]),
+        instance("postgres", "edge-2", &["replica", "v15"]),
+        strange,
+    ]
+}
+
+fn member() -> State {
+    let fleet = Registered {
+        registrations: registrations(),
+        membership: Some(membership()),
+        hosts: hosts(),
+        instances: instances(),
+        stuck: false,
+    };
+    State { fleet, ..two() }
+}
+
+#[test]
+fn the_registry_and_the_fleet() {
+    Fake::start(member()).transcript("fleet");
+}
+
+#[test]
+fn no_fleet() {
+    Fake::start(two()).transcript("fleet-none");
+}
+
+#[test]
+fn a_host_that_sends_one_page_for_ever() {
+    let fake = Fake::start(member());
+    fake.change(|state| state.fleet.stuck = true);
+    fake.transcript("fleet-stuck");
+}
+
+#[test]
+fn why_tells_of_a_registration() {
+    let running = |subject: &str| Reason {
+        subject: subject.to_owned(),
+        state: ServiceState::Running.into(),
+        holds: true,
+        ..Reason::default()
+    };
+    let fake = Fake::start(State { why: running("service \"web\""), ..member() });
+    fake.transcript("fleet-why");
+}
+
+#[test]
+fn fleets_are_compared() {
+    let lost = FleetConnection {
+        connected: false,
+        problem: "https://a:2379: connection refused".to_owned(),
+        since: at(7_226_582_400),
+        ..FleetConnection::default()
+    };
+    let mut other = member();
+    other.fleet.membership =
+        Some(FleetMembership { name: "edge-2".to_owned(), connection: Some(lost), ..membership() });
+    Fleet::new(vec![("a", member()), ("b", other)]).transcript("fleet-nodes");
+}
