@@ -195,6 +195,7 @@ mod tests {
                 "containerd",
                 "devices",
                 "disks",
+                "fleet",
                 "inspect",
                 "kexec",
                 "net",
