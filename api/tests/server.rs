@@ -5,6 +5,8 @@
 
 #[path = "server/exec.rs"]
 mod exec;
+#[path = "server/fleet.rs"]
+mod fleet;
 #[path = "server/health.rs"]
 mod health;
 #[path = "server/images.rs"]
@@ -26,7 +28,8 @@ use kelson_api::client::{Client, Endpoint, Failure};
 use kelson_api::server::{self, ServerOptions};
 use kelson_proto::v1;
 use kelson_runner::{Executor, Runner};
-use kelson_services::host::{BootReport, HostRequest, ShutdownAction};
+use kelson_services::fleet::Fleet;
+use kelson_services::host::{BootReport, Host, HostRequest, ShutdownAction};
 use kelson_services::images::ImageStore;
 use kelson_services::node_health::{NodeHealth, NodeHealthSpec};
 use kelson_services::service_runner::host_context::{RunnerFactory, RunningProcess};
@@ -86,6 +89,7 @@ impl World {
         let folder = tempfile::tempdir().unwrap();
         let host_context = played::host_context(folder.path(), Arc::new(Runners));
         let images = images::store(host_context.events.clone(), host_context.registry.clone());
+        let fleet = Fleet::none(host_context.registry.clone());
         let manager = Manager::new(host_context, Arc::new(Nothing));
         let mut db = ServiceSpec::process("db", ["/usr/bin/db", "--fast"]);
         db.description = "keeps things".into();
@@ -100,10 +104,13 @@ impl World {
         let socket = folder.path().join("init.sock");
         // Left by an earlier incarnation.
         std::fs::write(&socket, "").unwrap();
-        let host = played::host(sender, report);
+        let host = Host { fleet: Some(fleet.clone()), ..played::host(sender, report) };
         let options = ServerOptions {
             manager: manager.clone(),
-            parts: parts(images).into_iter().chain([server::secrets(host.clone())]).collect(),
+            parts: parts(images)
+                .into_iter()
+                .chain([server::secrets(host.clone()), server::fleet(fleet)])
+                .collect(),
             health: NodeHealth::of(&manager, HEALTH),
             host,
             admission: kelson_services::admission::Admission::new(manager.clone(), None, APID, None),

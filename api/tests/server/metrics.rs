@@ -13,7 +13,7 @@ use tonic::Code;
 
 use super::{World, names};
 
-async fn get(world: &World, services: &[&str]) -> Result<Vec<v1::GetMetricsResponse>, tonic::Status> {
+pub async fn get(world: &World, services: &[&str]) -> Result<Vec<v1::GetMetricsResponse>, tonic::Status> {
     let request = v1::GetMetricsRequest { names: names(services) };
     let mut stream = world.client().metrics().get(request).await?.into_inner();
     let mut pages = Vec::new();
@@ -24,7 +24,7 @@ async fn get(world: &World, services: &[&str]) -> Result<Vec<v1::GetMetricsRespo
 }
 
 /// Name and labels to value, such as `kelson_service_up db`.
-fn samples(pages: &[v1::GetMetricsResponse]) -> BTreeMap<String, f64> {
+pub fn samples(pages: &[v1::GetMetricsResponse]) -> BTreeMap<String, f64> {
     let mut found = BTreeMap::new();
     for family in pages.iter().flat_map(|page| &page.families) {
         assert!(!family.help.is_empty() && family.help.ends_with('.'), "{family:?}");
