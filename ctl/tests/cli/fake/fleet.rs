@@ -63,6 +63,8 @@ impl Fleet for Shared {
 fn store(fleet: &Registered) -> Result<&Registered, Status> {
     match fleet.membership {
         Some(_) => Ok(fleet),
-        None => Err(Status::failed_precondition("the machine file has no fleet")),
+        None => {
+            Err(Status::failed_precondition("the machine file has no `fleet`: this host belongs to none"))
+        }
     }
 }
