@@ -1,7 +1,8 @@
-//! The fleet of a host, and what services register in it.
+//! The fleet of a host, what services register in it, and which of them stop without it.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -52,4 +53,38 @@ pub struct Registration {
     /// `None`: the address of the host through which it reaches the store.
     pub address: Option<String>,
     pub meta: BTreeMap<String, String>,
+}
+
+/// When a service stops because the store of the fleet does not answer.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Disconnect {
+    /// So long after the last answer of the store to the registration of the host; more than zero. The time of a suspend
+    /// counts, a change of the clock does not.
+    pub stop_after: Duration,
+    /// So long after the start of PID 1, as long as the store has not answered since the boot.
+    pub startup_grace: Duration,
+    pub on_reconnect: OnReconnect,
+}
+
+/// What becomes of a service that was stopped for this reason, with the next answer of the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum OnReconnect {
+    /// It starts again, unless somebody else has stopped it since.
+    #[default]
+    Start,
+    /// It stays stopped until somebody starts it.
+    Leave,
+}
+
+impl OnReconnect {
+    pub const ALL: [OnReconnect; 2] = [OnReconnect::Start, OnReconnect::Leave];
+
+    /// As the service file names it.
+    pub fn name(self) -> &'static str {
+        match self {
+            OnReconnect::Start => "start",
+            OnReconnect::Leave => "leave",
+        }
+    }
 }

@@ -31,7 +31,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::fleet::Registration;
+use crate::fleet::{Disconnect, Registration};
 use crate::secrets::SecretUse;
 
 pub use attributes::Attributes;
@@ -149,6 +149,9 @@ pub struct ServiceSpec {
     /// What it registers while it is up.
     #[cfg_attr(not(feature = "fleet"), serde(skip))]
     pub register: Option<Registration>,
+    /// `None`: it runs on while the store of the fleet does not answer.
+    #[cfg_attr(not(feature = "fleet"), serde(skip))]
+    pub disconnect: Option<Disconnect>,
     /// PID 1 holds them, and each of its runs gets them.
     #[cfg_attr(not(feature = "units"), serde(skip))]
     pub sockets: Vec<SocketSpec>,
@@ -242,6 +245,7 @@ impl ServiceSpec {
             volumes: Vec::new(),
             provides: None,
             register: None,
+            disconnect: None,
             sockets: Vec::new(),
             paths: Vec::new(),
             remove_ipc: false,
