@@ -26,6 +26,8 @@ pub struct FleetSpec {
 
 impl FleetSpec {
     pub const PREFIX: &str = "/kelson/v1";
+    /// The time of the lease of a host, which renews it at a third of it.
+    pub const TTL: Duration = Duration::from_secs(30);
 }
 
 impl Default for FleetSpec {

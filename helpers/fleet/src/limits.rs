@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use kelson_spec::fleet::FleetSpec;
+
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     /// After so long without a renewal the store removes all keys of the host. Whole seconds.
@@ -23,7 +25,7 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Limits {
         Limits {
-            ttl: Duration::from_secs(30),
+            ttl: FleetSpec::TTL,
             call: Duration::from_secs(5),
             removal: Duration::from_secs(5),
             spread: Duration::from_secs(20),
