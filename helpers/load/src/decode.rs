@@ -104,6 +104,8 @@ pub struct Decoded {
     /// Where what it runs is written.
     pub workload: Position,
     pub csi: CsiPlaces,
+    /// Where its `disconnect` is written.
+    pub disconnect: Option<Position>,
 }
 
 /// Where a service file names plugins and their volumes.

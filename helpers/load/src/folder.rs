@@ -28,6 +28,7 @@ use kelson_spec::verify::VerifyRule;
 use kelson_spec::volume_file::VolumeFile;
 
 mod dynamic_users;
+mod fleet;
 mod instances;
 mod layers;
 mod order;
@@ -64,6 +65,7 @@ fn read_all(config: &Path, sources: &Sources) -> Loaded {
     reading.groups();
     reading.dynamic_users();
     reading.order();
+    reading.without_fleet(&machine.spec);
     reading.check_builtins(&mut machine);
     let services = reading.check_graph();
     reading.check_main(&mut machine, &services);

@@ -1,4 +1,4 @@
-//! `fleet` of the machine file, and `register` of a service file.
+//! `fleet` of the machine file, and `register` and `disconnect` of a service file.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddrV6};
@@ -6,12 +6,15 @@ use std::net::{IpAddr, SocketAddrV6};
 use super::codec::Codec;
 use super::mapping::{Mapping, keys};
 use super::seen::Seen;
-use super::values::{distinct, map, name, number, path, text, too_many_bytes, word};
+use super::values::{
+    SHORTEST, choice, distinct, duration, duration_from, map, name, number, path, text, too_many_bytes, word,
+};
 use crate::decode::{Decoder, diagnostic, quoted};
-use kelson_spec::fleet::{FleetSpec, Registration};
+use kelson_spec::fleet::{Disconnect, FleetSpec, OnReconnect, Registration};
 use kelson_spec::names::{LONGEST_NAME, is_host_name};
 use kelson_spec::registries::is_registry;
 use kelson_spec::service::{ServiceKind, ServiceSpec};
+use kelson_spec::units::duration_text;
 
 /// The most members of etcd, which has no more than seven.
 const MOST_ENDPOINTS: usize = 16;
@@ -77,8 +80,43 @@ pub fn register() -> Codec<Registration> {
     })
 }
 
-/// Warns of a registration that is hardly meant.
+/// When a service stops because the store of the fleet does not answer.
+pub fn disconnect() -> Codec<Disconnect> {
+    Mapping::codec(|| {
+        keys! {
+            Mapping::new("disconnect", Disconnect::default);
+            needed "stopAfter" stop_after = duration_from(SHORTEST), "stopAfter: 10m",
+                "the service is stopped so long after the last answer of etcd";
+            means "startupGrace" startup_grace = duration(), "as `stopAfter`",
+                "the same after the start of the host, as long as etcd has not answered since the boot";
+            key "onReconnect" on_reconnect = choice(OnReconnect::ALL.map(|one| (one.name(), one))),
+                "when etcd answers again: `start`: a service that was stopped for this starts again, unless somebody has \
+                 stopped it since; `leave`: it stays stopped";
+        }
+        .check(|_, seen, disconnect| {
+            if !seen.has("startupGrace") {
+                disconnect.startup_grace = disconnect.stop_after;
+            }
+        })
+    })
+}
+
+/// Notes mistakes that other keys make, and warns of what is hardly meant.
 pub fn check(d: &mut Decoder<'_>, seen: &Seen<'_, '_>, spec: &ServiceSpec) {
+    if let Some(disconnect) = spec.disconnect {
+        if spec.kind == ServiceKind::Oneshot {
+            let text = "a one-shot ends by itself; leave disconnect out, or write type: service if its program runs on";
+            seen.wrong_key(d, "disconnect", text);
+        }
+        if disconnect.stop_after < FleetSpec::TTL {
+            let least = duration_text(FleetSpec::TTL);
+            let text = format!(
+                "disconnect: others see this host until {least} after the last answer of etcd; with a stopAfter of less than \
+                 {least} one late answer stops the service"
+            );
+            d.warnings.push(diagnostic(d.file, seen.position("disconnect"), d.service, text));
+        }
+    }
     if spec.register.is_some() && spec.kind == ServiceKind::Oneshot {
         let text = "register: a one-shot is up, and so registered, once it has ended; write type: service if its program answers, \
                     or leave register out unless something else answers then";

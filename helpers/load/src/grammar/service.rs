@@ -57,7 +57,9 @@ pub fn service(d: &mut Decoder<'_>, file: &Mapping<ServiceSpec>, stem: &str, roo
     let references = std::mem::take(&mut d.references);
     let mentions = std::mem::take(&mut d.mentions);
     let (workload, csi) = (d.workload, std::mem::take(&mut d.csi));
-    let decoded = spec.map(|spec| Decoded { spec, references, mentions, by_group: 0, workload, csi });
+    let disconnect = root.get("disconnect").map(|node| node.at);
+    let decoded =
+        spec.map(|spec| Decoded { spec, references, mentions, by_group: 0, workload, csi, disconnect });
     decoded.filter(|_| d.diagnostics.len() == before)
 }
 
@@ -250,6 +252,8 @@ pub fn service_file() -> Mapping<ServiceSpec> {
             "the [plugin for volumes](#provides) that it is";
         means "register" register if Fleet = fleet::register().optional(), "nothing",
             "what it [registers in the fleet](#register) while it is up";
+        means "disconnect" disconnect if Fleet = fleet::disconnect().optional(), "it runs on",
+            "when it [stops because the host is cut off](#disconnect) from its fleet";
         means "sockets" sockets if Units = sockets(), "none",
             "[sockets](#sockets) that PID 1 holds for it, across its restarts and PID 1's own; not for a container";
         means "paths" paths if Units = paths(), "none",
@@ -306,7 +310,7 @@ fn stop_as_written(spec: &ServiceSpec, extent: Extent) -> Json {
 }
 
 /// Keys of what runs.
-const OF_A_PROGRAM: [&str; 39] = [
+const OF_A_PROGRAM: [&str; 40] = [
     "schedule",
     "environment",
     "environmentDefaults",
@@ -340,6 +344,7 @@ const OF_A_PROGRAM: [&str; 39] = [
     "volumes",
     "provides",
     "register",
+    "disconnect",
     "sockets",
     "paths",
     "removeIpc",

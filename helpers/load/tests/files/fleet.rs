@@ -1,9 +1,12 @@
-//! `fleet` of the machine file, and `register` of a service file.
+//! `fleet` of the machine file, and `register` and `disconnect` of a service file.
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use crate::folder::{Folder, each_case};
 use kelson_load::written;
-use kelson_spec::fleet::{FleetSpec, Registration};
+use kelson_spec::fleet::{Disconnect, FleetSpec, OnReconnect, Registration};
+use kelson_spec::loaded::Diagnostic;
+use kelson_spec::service::ServiceSpec;
 use kelson_spec::{Loaded, wire};
 
 /// Lines below `fleet:`, from line 2 on.
@@ -141,6 +144,36 @@ const SERVICE: &str = r#"
 => 3:18: register.meta: found a list where a mapping of keys to values belongs
 "#;
 
+/// Values of `disconnect`, in line 3 from column 13 on.
+const DISCONNECT: &str = r#"
+10m
+=> 3:13: disconnect: found "10m" where a mapping of keys to values belongs
+
+{}
+=> 3:13: disconnect.stopAfter: this key is missing; write stopAfter: 10m
+
+{startupGrace: 5m}
+=> 3:13: disconnect.stopAfter: this key is missing; write stopAfter: 10m
+
+{stopAfter: 0s}
+=> 3:25: disconnect.stopAfter: 0s is out of range; write a duration from 1ms to 365d
+
+{stopAfter: 366d}
+=> 3:25: disconnect.stopAfter: 366d is out of range; write a duration from 1ms to 365d
+
+{stopAfter: 10}
+=> 3:25: disconnect.stopAfter: "10" is not a duration; write a number with a unit, such as 5s, 500ms or 1m30s
+
+{stopAfter: 10m, startupGrace: -1s}
+=> 3:44: disconnect.startupGrace: "-1s" is not a duration; write a number with a unit, such as 5s, 500ms or 1m30s
+
+{stopAfter: 10m, onReconnect: restart}
+=> 3:43: disconnect.onReconnect: "restart" is not one of start, leave; did you mean start?
+
+{stopAfter: 10m, after: 5m}
+=> 3:30: disconnect.after: this key is not known; allowed here: stopAfter, startupGrace, onReconnect
+"#;
+
 const SOUND: &str = "name: db\nprocess: {command: [/bin/db]}\n";
 
 fn of_machine(fleet: &str) -> (Option<FleetSpec>, Vec<String>) {
@@ -150,16 +183,38 @@ fn of_machine(fleet: &str) -> (Option<FleetSpec>, Vec<String>) {
     (folder.load().machine.fleet, folder.messages().into_iter().map(short).collect())
 }
 
-fn of_service(register: &str) -> Vec<String> {
+fn of_service(key: &str, value: &str) -> Vec<String> {
     let folder = Folder::new();
-    folder.service("db", format!("{SOUND}register: {register}"));
+    folder.service("db", format!("{SOUND}{key}: {value}"));
     let short = |text: String| text.trim_start_matches("services/db.yaml:").trim_start().to_owned();
     folder.messages().into_iter().map(short).collect()
 }
 
-fn registered(loaded: &Loaded, service: &str) -> Registration {
+fn spec<'l>(loaded: &'l Loaded, service: &str) -> &'l ServiceSpec {
     let spec = loaded.services.iter().find(|spec| spec.name == service);
-    spec.unwrap_or_else(|| panic!("{:?}", loaded.diagnostics)).register.clone().unwrap()
+    spec.unwrap_or_else(|| panic!("{:?}", loaded.diagnostics))
+}
+
+fn registered(loaded: &Loaded, service: &str) -> Registration {
+    spec(loaded, service).register.clone().unwrap()
+}
+
+fn of_disconnect(value: &str) -> Disconnect {
+    let folder = Folder::of("db", &format!("process: {{command: [/bin/db]}}\ndisconnect: {value}\n"));
+    spec(&folder.load(), "db").disconnect.unwrap()
+}
+
+fn minutes(count: u64) -> Duration {
+    Duration::from_secs(60 * count)
+}
+
+/// The warnings of a folder without a mistake, with their files and lines.
+fn warned(folder: &Folder) -> Vec<String> {
+    let loaded = folder.load();
+    assert_eq!(loaded.diagnostics, [], "a warning is no mistake");
+    let stem = |warning: &Diagnostic| warning.file.file_stem().unwrap().to_string_lossy().into_owned();
+    let text = |warning: &Diagnostic| format!("{}:{}: {}", stem(warning), warning.line, warning.message);
+    loaded.warnings.iter().map(text).collect()
 }
 
 fn texts(entries: &[(&str, &str)]) -> BTreeMap<String, String> {
@@ -178,7 +233,92 @@ fn mistakes_in_fleet_say_what_to_do_and_leave_it_out() {
 
 #[test]
 fn mistakes_in_register_say_what_to_do() {
-    assert_eq!(each_case(SERVICE, of_service), 14);
+    assert_eq!(each_case(SERVICE, |value| of_service("register", value)), 14);
+}
+
+#[test]
+fn mistakes_in_disconnect_say_what_to_do() {
+    assert_eq!(each_case(DISCONNECT, |value| of_service("disconnect", value)), 9);
+}
+
+#[test]
+fn a_disconnect_needs_one_time_and_has_defaults() {
+    let expected = |grace: Duration, on_reconnect: OnReconnect| Disconnect {
+        stop_after: minutes(10),
+        startup_grace: grace,
+        on_reconnect,
+    };
+    assert_eq!(of_disconnect("{stopAfter: 10m}"), expected(minutes(10), OnReconnect::Start));
+    assert_eq!(
+        of_disconnect("{stopAfter: 10m, startupGrace: 5m, onReconnect: leave}"),
+        expected(minutes(5), OnReconnect::Leave)
+    );
+    assert_eq!(
+        of_disconnect("{startupGrace: 0s, stopAfter: 10m}"),
+        expected(Duration::ZERO, OnReconnect::Start)
+    );
+}
+
+#[test]
+fn a_disconnect_is_handed_over_and_written_as_it_was_read() {
+    let value = "{stopAfter: 1h30m, startupGrace: 5m, onReconnect: leave}";
+    let folder = Folder::of("db", &format!("process: {{command: [/bin/db]}}\ndisconnect: {value}\n"));
+    let loaded = folder.load();
+    let expected = spec(&loaded, "db").disconnect;
+    assert!(expected.is_some());
+    assert_eq!(wire::decode::<Loaded>(&wire::encode(&loaded).unwrap()).unwrap(), loaded);
+    let file = written(&loaded.services[0]).file();
+    assert!(file.contains("stopAfter: 1h30m") && file.contains("onReconnect: leave"), "{file}");
+    folder.service("db", file);
+    assert_eq!(spec(&folder.load(), "db").disconnect, expected);
+}
+
+#[test]
+fn what_ends_or_runs_no_program_is_not_stopped_by_a_disconnect() {
+    let messages = |text: &str| Folder::of("db", text).messages();
+    assert_eq!(
+        messages("process: {command: [/a]}\ntype: oneshot\ndisconnect: {stopAfter: 10m}\n"),
+        [
+            "services/db.yaml:4:1: disconnect: a one-shot ends by itself; leave disconnect out, or write type: service if its program runs on"
+        ]
+    );
+    assert_eq!(
+        messages("target: {}\ndisconnect: {stopAfter: 10m}\n"),
+        [
+            "services/db.yaml:3:1: disconnect: a target runs no program, so disconnect means nothing; leave it out"
+        ]
+    );
+}
+
+#[test]
+fn a_disconnect_without_a_fleet_is_warned_of() {
+    let folder =
+        Folder::of("db", "process: {command: [/a]}\ninstances: [a, b]\ndisconnect: {stopAfter: 10m}\n");
+    folder.service("web", "name: web\nprocess: {command: [/a]}\nregister: {}\n");
+    let text = "db:4: disconnect: machine.yaml names no fleet, so this has no effect; write fleet there, or leave disconnect out";
+    assert_eq!(warned(&folder), [text, text]);
+    folder.machine("hostname: edge-1\n");
+    assert_eq!(warned(&folder), [text, text]);
+    folder.machine("fleet: {endpoints: [\"http://192.0.2.1:2379\"]}\n");
+    assert_eq!(warned(&folder), [""; 0]);
+    folder.machine("sources: {from: [disk]}\n");
+    assert_eq!(warned(&folder), [""; 0], "the source may name the fleet");
+    folder.machine("fleet: {endpoints: [etcd-1]}\n");
+    assert_eq!(folder.load().warnings, [], "the fleet has a mistake, which is reported");
+}
+
+#[test]
+fn a_disconnect_shorter_than_a_lease_is_warned_of() {
+    let warnings = |time: &str| {
+        let folder =
+            Folder::of("db", &format!("process: {{command: [/a]}}\ndisconnect: {{stopAfter: {time}}}\n"));
+        folder.machine("fleet: {endpoints: [\"http://192.0.2.1:2379\"]}\n");
+        warned(&folder)
+    };
+    let text = "db:3: disconnect: others see this host until 30s after the last answer of etcd; with a stopAfter of less than \
+                30s one late answer stops the service";
+    assert_eq!(warnings("29s"), [text]);
+    assert_eq!(warnings("30s"), [""; 0]);
 }
 
 #[test]
@@ -245,29 +385,29 @@ fn addresses_are_of_one_host() {
 #[test]
 fn too_much_is_refused() {
     let list = |count: usize| (0..count).map(|n| format!("t{n}")).collect::<Vec<_>>().join(", ");
-    assert_eq!(of_service(&format!("{{tags: [{}]}}", list(64))), [""; 0]);
-    let most = of_service(&format!("{{tags: [{}]}}", list(65)));
+    assert_eq!(of_service("register", &format!("{{tags: [{}]}}", list(64))), [""; 0]);
+    let most = of_service("register", &format!("{{tags: [{}]}}", list(65)));
     assert!(most[0].ends_with("register.tags: these are 65 tags; a service has at most 64"), "{most:?}");
     let map = |count: usize, length: usize| {
         (0..count).map(|n| format!("k{n}: {}", "ä".repeat(length))).collect::<Vec<_>>().join(", ")
     };
-    assert_eq!(of_service(&format!("{{meta: {{{}}}}}", map(64, 20))), [""; 0]);
-    let most = of_service(&format!("{{meta: {{{}}}}}", map(65, 1)));
+    assert_eq!(of_service("register", &format!("{{meta: {{{}}}}}", map(64, 20))), [""; 0]);
+    let most = of_service("register", &format!("{{meta: {{{}}}}}", map(65, 1)));
     assert!(most[0].ends_with("register.meta: these are 65 entries; at most 64 can stand here"), "{most:?}");
-    let long = of_service(&format!("{{meta: {{{}}}}}", map(1, 513)));
+    let long = of_service("register", &format!("{{meta: {{{}}}}}", map(1, 513)));
     assert!(
         long[0].ends_with("register.meta.k0: this text has 513 characters; at most 512 can stand here"),
         "{long:?}"
     );
-    let large = of_service(&format!("{{meta: {{{}}}}}", map(5, 512)));
+    let large = of_service("register", &format!("{{meta: {{{}}}}}", map(5, 512)));
     assert!(
         large[0].ends_with("register.meta: these entries have 5130 bytes; they may have 4096"),
         "{large:?}"
     );
-    let both = of_service(&format!("{{tags: [{}], meta: {{{}}}}}", "t".repeat(63), map(4, 505)));
+    let both = of_service("register", &format!("{{tags: [{}], meta: {{{}}}}}", "t".repeat(63), map(4, 505)));
     assert_eq!(both, ["3:11: register: these tags and entries of meta have 4111 bytes; they may have 4096"]);
     let label = "t".repeat(64);
-    assert_eq!(of_service(&format!("{{tags: [{label}]}}")).len(), 1);
+    assert_eq!(of_service("register", &format!("{{tags: [{label}]}}")).len(), 1);
     let (_, long) = of_machine(&format!("  {{endpoints: [\"http://a:1\"], labels: {{{}}}}}\n", map(1, 64)));
     assert!(
         long[0].ends_with("fleet.labels.k0: this text has 64 characters; at most 63 can stand here"),
@@ -283,20 +423,10 @@ fn too_much_is_refused() {
 
 #[test]
 fn what_ends_or_runs_no_program_is_hardly_registered() {
-    let warnings = |text: &str| {
-        let folder = Folder::of("db", text);
-        let loaded = folder.load();
-        assert_eq!(loaded.diagnostics, [], "a warning is no mistake");
-        loaded
-            .warnings
-            .iter()
-            .map(|warning| format!("{}: {}", warning.line, warning.message))
-            .collect::<Vec<_>>()
-    };
     assert_eq!(
-        warnings("process: {command: [/a]}\ntype: oneshot\nregister: {port: 2049}\n"),
+        warned(&Folder::of("db", "process: {command: [/a]}\ntype: oneshot\nregister: {port: 2049}\n")),
         [
-            "4: register: a one-shot is up, and so registered, once it has ended; write type: service if its program answers, \
+            "db:4: register: a one-shot is up, and so registered, once it has ended; write type: service if its program answers, \
           or leave register out unless something else answers then"
         ]
     );

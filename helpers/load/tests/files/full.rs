@@ -7,7 +7,7 @@ use kelson_load::written;
 use kelson_spec::container_network::ContainerNetworkSpec;
 use kelson_spec::devices::{DeviceRule, DevicesSpec};
 use kelson_spec::encryption::{EncryptionSpec, Tpm2Spec};
-use kelson_spec::fleet::{FleetSpec, Registration};
+use kelson_spec::fleet::{Disconnect, FleetSpec, OnReconnect, Registration};
 use kelson_spec::machine::{
     ApiSpec, BuiltinSpec, ConsoleShow, ConsoleSpec, Format, KexecSpec, MachineSpec, MountSpec,
     NodeHealthSpec, SwapPlace, SwapSpec, TimeSpec, WatchdogSpec,
@@ -113,6 +113,7 @@ removeIpc: true
 limits: {nofile: 65536, core: unlimited, memlock: {soft: 64Ki, hard: 1Mi}}
 security: {noNewPrivileges: false, readOnlyRoot: true, capabilities: {drop: [all], add: [net_bind_service, CAP_CHOWN]}, seccomp: unconfined, readOnlyPaths: [/etc], writablePaths: [-/var/lib/web], hiddenPaths: [/home], privateTmp: true, privateDevices: true, privateNetwork: true, privateUsers: true, noExecPaths: [/], execPaths: [/usr], bindPaths: [/srv:/mnt], bindReadOnlyPaths: ["-/dev/log:/srv/log"], devices: {usual: false, allow: [/dev/net/tun, "char-rtc:r"]}, protect: [clock, hostname], restrict: [realtime], namespaces: {deny: [user, net]}, addressFamilies: {allow: [unix, inet]}}
 register: {name: www, port: 443, tags: [blue, "v:2"], address: 192.0.2.7, meta: {path: /shop}}
+disconnect: {stopAfter: 10m, startupGrace: 5m, onReconnect: leave}
 api: operator
 logs: {maxSize: 10Mi, maxFiles: 5, rateLimit: 1000, console: true, stdout: prefix}
 "#;
@@ -434,6 +435,11 @@ fn every_key_of_a_service_file_is_read() {
             tags: vec!["blue".into(), "v:2".into()],
             address: Some("192.0.2.7".into()),
             meta: [pair("path", "/shop")].into(),
+        }),
+        disconnect: Some(Disconnect {
+            stop_after: Duration::from_secs(600),
+            startup_grace: Duration::from_secs(300),
+            on_reconnect: OnReconnect::Leave,
         }),
         sockets: Vec::new(),
         paths: Vec::new(),
