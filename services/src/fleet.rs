@@ -5,6 +5,7 @@
 //! from the published snapshots: a service is while it is up. PID 1 speaks to no store. A helper that is replaced gets all
 //! of it again, and continues with the lease of the one before.
 
+mod cut_off;
 mod driver;
 mod duty;
 mod members;
@@ -19,12 +20,14 @@ use kelson_helper::supervisor::{self, Status};
 use kelson_helper::{BoxFuture, Launcher};
 use kelson_proto::v1;
 use kelson_spec::features::{Feature, OWN};
-use kelson_spec::fleet::{FleetSpec, Registration};
+use kelson_spec::fleet::FleetSpec;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
+use crate::manager::Manager;
 use crate::node_health::NodeHealth;
 use crate::service_runner::gate::Registry;
+use cut_off::Act;
 use members::{Command, Members, Question, SharedTable};
 pub use members::{FleetStatus, Report};
 
@@ -85,16 +88,18 @@ impl Fleet {
         let (reports, reported) = mpsc::channel(64);
         let (publish, status) = watch::channel(FleetStatus { helper: Status::new(NOTHING), closing: false });
         let (spec, table) = (Arc::new(spec), SharedTable::default());
-        let members = Members::new(Arc::clone(&spec), Arc::clone(&table), publish, reports);
+        let members = Members::new(Arc::clone(&spec), Arc::clone(&table), publish, reports, since_boot);
         let driver = driver::run(launcher, members, registry.clone(), queue);
         let member = Member { spec, commands, table, status };
         (Fleet { registry, member: Some(member) }, (Box::pin(driver), reported))
     }
 
     /// All services are known, those of earlier incarnations too: from now on what is up is registered, and nothing else.
-    pub fn begin(&self, health: &NodeHealth) {
+    pub fn begin(&self, manager: &Manager, health: &NodeHealth) {
         let Some(member) = &self.member else { return };
-        member.send(Command::Begin);
+        let (acts, to_do) = mpsc::unbounded_channel();
+        member.send(Command::Begin { acts, ago: manager.since_start() });
+        kelson_sys::spawn(perform(manager.clone(), to_do));
         let (commands, health) = (member.commands.clone(), health.clone());
         kelson_sys::spawn(async move {
             let mut changes = health.changes();
@@ -189,8 +194,8 @@ impl Fleet {
 
     async fn question(&self, question: Question) -> Result<v1::FleetPage, NoAnswer> {
         let member = self.member.as_ref();
-        let member =
-            member.ok_or_else(|| NoAnswer("the machine file has no `fleet`: this host belongs to none".into()))?;
+        let member = member
+            .ok_or_else(|| NoAnswer("the machine file has no `fleet`: this host belongs to none".into()))?;
         let (done, answer) = oneshot::channel();
         member.send(Command::Ask { question, done });
         match tokio::time::timeout(QUESTION, answer).await {
@@ -232,6 +237,30 @@ impl Member {
     }
 }
 
+/// Stops and starts services as their rules for a host that is cut off say.
+async fn perform(manager: Manager, mut acts: mpsc::UnboundedReceiver<Act>) {
+    while let Some(act) = acts.recv().await {
+        let manager = manager.clone();
+        // A stop may take long, and the store may answer meanwhile.
+        kelson_sys::spawn(async move {
+            match act {
+                Act::Stop(services, why) => manager.stop_cut_off(&services, why).await,
+                Act::Start(services) => {
+                    let names: Vec<String> = services.iter().map(ToString::to_string).collect();
+                    let text = "the store of the fleet answers again";
+                    names.iter().for_each(|name| manager.service_event(name, text));
+                    manager.start(&names, false).await;
+                }
+            }
+        });
+    }
+}
+
+/// The time since the boot of the kernel, which a suspend does not stop and nobody sets.
+fn since_boot() -> Duration {
+    nix::time::clock_gettime(nix::time::ClockId::CLOCK_BOOTTIME).map(Duration::from).unwrap_or_default()
+}
+
 fn hostname() -> String {
     let name = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok());
     name.unwrap_or_default()
@@ -239,11 +268,4 @@ fn hostname() -> String {
 
 fn state(word: &str) -> v1::FleetServiceState {
     v1::FleetServiceState { state: word.to_owned(), ..v1::FleetServiceState::default() }
-}
-
-/// What a service registers now. `None`: nothing, as it is not up, or registers nothing.
-fn registered(registry: &Registry, service: &str) -> Option<Registration> {
-    let snapshot = registry.get(service)?;
-    let snapshot = snapshot.borrow();
-    snapshot.spec.as_ref().filter(|_| snapshot.up)?.register.clone()
 }

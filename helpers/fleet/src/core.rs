@@ -37,6 +37,8 @@ pub struct Host {
     pub name: String,
     /// The lease of the helper before this one.
     pub lease: Option<i64>,
+    /// When the store answered in this boot.
+    pub contact: Option<Moment>,
 }
 
 pub struct Core {
@@ -110,6 +112,8 @@ impl Core {
             renew: now.at,
             is_used: false,
         });
+        let mut reports = Reports::default();
+        reports.contact(host.contact);
         Core {
             limits,
             random: Random::seeded(),
@@ -117,7 +121,7 @@ impl Core {
             fleet: None,
             truth: Truth::default(),
             removals: Removals::default(),
-            reports: Reports::default(),
+            reports,
             under_way: None,
             connection: Connection::default(),
             // Without a lease there is nothing that this boot has registered.
@@ -168,6 +172,11 @@ impl Core {
         self.fleet.as_ref().map(|fleet| &fleet.spec)
     }
 
+    /// When the store answered last.
+    pub fn contact(&self) -> Option<Moment> {
+        self.host.contact
+    }
+
     pub fn lease(&self) -> Option<i64> {
         self.lease.map(|lease| lease.id)
     }
@@ -211,6 +220,10 @@ impl Core {
     /// Takes what came of the step under way.
     pub fn done(&mut self, outcome: Outcome, now: Now) {
         let Some((step, began)) = self.under_way.take() else { return };
+        if !matches!(outcome, Outcome::Failed(_) | Outcome::Connected(_)) {
+            self.host.contact = Some(began.at);
+            self.reports.contact(self.host.contact);
+        }
         match (step, outcome) {
             (step, Outcome::Failed(problem)) => {
                 // It may have been done nevertheless.

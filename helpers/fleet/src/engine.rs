@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use etcd_client::KvClient;
 use kelson_helper::supervisor;
@@ -36,6 +36,7 @@ pub struct Engine {
     step: Option<kelson_helper::BoxFuture<'static, Performed>>,
     questions: JoinSet<Vec<FleetPage>>,
     reports: VecDeque<Report>,
+    runtime: PathBuf,
 }
 
 impl Engine {
@@ -52,6 +53,7 @@ impl Engine {
             boot_id: process::boot_id().unwrap_or_default(),
             name: name.unwrap_or_default(),
             lease: lease.lease(),
+            contact: identity::contact(runtime, Now::read().at),
         };
         Ok(Engine {
             core: Core::new(host, limits, Now::read()),
@@ -63,6 +65,7 @@ impl Engine {
             step: None,
             questions: JoinSet::new(),
             reports: trouble.into_iter().map(Report::Trouble).collect(),
+            runtime: runtime.to_owned(),
         })
     }
 
@@ -125,8 +128,12 @@ impl Engine {
                 self.step = None;
                 self.reader = session.as_ref().map(Session::reader);
                 self.session = session;
+                let before = self.core.contact();
                 self.core.done(outcome, Now::read());
                 self.lease.set(self.core.lease());
+                if let Some(contact) = self.core.contact().filter(|contact| Some(*contact) != before) {
+                    identity::set_contact(&self.runtime, contact);
+                }
             }
             Some(pages) = self.questions.join_next() => {
                 // A task that panicked has ended this process, except in tests.

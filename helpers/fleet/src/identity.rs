@@ -6,10 +6,13 @@ use std::path::{Path, PathBuf};
 
 use kelson_sys::{process, removed, replace};
 
+use crate::clock::Moment;
+
 /// The folder in the state folder and in the runtime folder.
 const FOLDER: &str = "fleet";
 const ID: &str = "id";
 const LEASE: &str = "lease";
+const CONTACT: &str = "contact";
 
 /// The id that tells this host from another of the same name. It is made once.
 ///
@@ -43,6 +46,18 @@ fn write(folder: &Path, name: &str, text: &str) -> io::Result<()> {
     fs::create_dir_all(folder)?;
     let path = folder.join(name);
     replace(&path, &path.with_extension("new"), 0o600, format!("{text}\n").as_bytes())
+}
+
+/// When the store answered the helper before this one. `None`: not since the boot.
+pub fn contact(runtime: &Path, now: Moment) -> Option<Moment> {
+    let micros = read(&runtime.join(FOLDER), CONTACT)?.parse().ok()?;
+    // A runtime folder may outlive the boot whose time it names.
+    Some(Moment::from_micros(micros)).filter(|contact| *contact <= now)
+}
+
+/// Without the file, the next helper counts from its own first answer.
+pub fn set_contact(runtime: &Path, contact: Moment) {
+    let _ = write(&runtime.join(FOLDER), CONTACT, &contact.as_micros().to_string());
 }
 
 /// The file with the lease of the host: the next helper continues with it.

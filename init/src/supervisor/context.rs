@@ -5,12 +5,12 @@ use std::sync::Arc;
 use kelson_services::ServicesError;
 use kelson_services::builtins::{containerd, program};
 use kelson_services::collector::Collector;
+use kelson_services::fleet::{self, Fleet};
 use kelson_services::host::{HostRequest, Resumed, ResumedReport, ShutdownAction};
 use kelson_services::manager::Manager;
 use kelson_services::node_health::NodeHealth;
 use kelson_services::prober::Prober;
 use kelson_services::state_store::{Kind, StateStore};
-use kelson_services::fleet::{self, Fleet};
 use kelson_services::timers::Timers;
 use kelson_services::volumes::Volumes;
 use kelson_spec::Loaded;
@@ -115,7 +115,7 @@ impl Context {
     /// From now on what is up is registered.
     pub(super) fn begin_fleet(&self) {
         if fleet::SUPPORTED {
-            self.fleet.begin(&self.health);
+            self.fleet.begin(&self.manager, &self.health);
         }
     }
 

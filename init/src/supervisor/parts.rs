@@ -180,7 +180,9 @@ pub(super) fn fleet(
     machine: &MachineSpec,
     registry: &Registry,
 ) -> (Fleet, Option<mpsc::Receiver<fleet::Report>>) {
-    if fleet::SUPPORTED && let Some(spec) = machine.fleet.clone() {
+    if fleet::SUPPORTED
+        && let Some(spec) = machine.fleet.clone()
+    {
         let kind = builtins::fleet::kind(machine, &options.state_dir, &options.runtime_dir);
         let (fleet, (driver, reports)) = Fleet::new(spec, personalities.helpers(kind), registry.clone());
         kelson_sys::spawn(driver);

@@ -9,8 +9,8 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::NOTHING;
+use super::cut_off::Act;
 use super::members::{Command, Members};
-use super::registered;
 use crate::service_runner::gate::Registry;
 use crate::service_runner::registry::Changes;
 
@@ -39,6 +39,7 @@ pub async fn run(
     let mut helper = Helper(Supervisor::new(launcher, POLICY, Status::new(NOTHING), NOTHING));
     let helper = &mut helper.0;
     let mut changes: Option<Changes> = None;
+    let mut acts: Option<mpsc::UnboundedSender<Act>> = None;
     loop {
         let changed = async {
             match &mut changes {
@@ -52,16 +53,14 @@ pub async fn run(
             biased;
             // Before commands: what an operator asks is asked of a service that is known.
             names = changed => {
-                for name in names {
-                    outgoing.extend(members.follow(&name, registered(&registry, &name)));
-                }
+                outgoing.extend(names.iter().filter_map(|name| members.look(&registry, name)));
             }
             command = commands.recv() => match command {
-                Some(Command::Begin) => {
+                Some(Command::Begin { acts: sender, ago }) => {
                     changes.get_or_insert_with(|| registry.follow());
-                    for name in registry.names() {
-                        outgoing.extend(members.follow(&name, registered(&registry, &name)));
-                    }
+                    acts = Some(sender);
+                    members.cut_off.began(ago);
+                    outgoing.extend(registry.names().iter().filter_map(|name| members.look(&registry, name)));
                     outgoing.extend(members.complete());
                     if helper.want(&mut members, Instant::now()) {
                         helper.publish("being started", &mut members);
@@ -75,7 +74,7 @@ pub async fn run(
                 Some(command) => outgoing.extend(members.take(command, helper.is_up())),
                 None => return,
             },
-            next = helper.next(&members, None) => wake = next,
+            next = helper.next(&members, members.cut_off.wake()) => wake = next,
         }
         let now = Instant::now();
         if !outgoing.is_empty() {
@@ -83,5 +82,9 @@ pub async fn run(
         }
         outgoing.into_iter().for_each(|order| helper.enqueue(order));
         helper.advance(wake, &mut members, now);
+        if let Some(acts) = &acts {
+            // The receiver ends with the host.
+            members.cut_off.acts().into_iter().for_each(|act| _ = acts.send(act));
+        }
     }
 }

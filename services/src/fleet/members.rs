@@ -2,24 +2,41 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use kelson_helper::supervisor::Status;
 use kelson_proto::v1;
 use kelson_spec::fleet::{FleetSpec, Registration};
 use tokio::sync::{mpsc, oneshot, watch};
 
+use super::cut_off::{Act, CutOff};
+use crate::service_runner::gate::Registry;
+
 /// What is asked of the driver.
 pub enum Command {
-    Begin,
+    /// All services are known. PID 1 started so long ago.
+    Begin {
+        acts: mpsc::UnboundedSender<Act>,
+        ago: Duration,
+    },
     /// The health of the host, in a word.
     Health(&'static str),
     /// `done` gets the problem, if there is one.
-    Withdraw { service: Arc<str>, done: oneshot::Sender<Option<String>> },
-    Ask { question: Question, done: oneshot::Sender<v1::FleetPage> },
+    Withdraw {
+        service: Arc<str>,
+        done: oneshot::Sender<Option<String>>,
+    },
+    Ask {
+        question: Question,
+        done: oneshot::Sender<v1::FleetPage>,
+    },
     Restart,
     /// The host stops.
     Leave(oneshot::Sender<()>),
-    Shutdown { deadline: tokio::time::Instant, done: oneshot::Sender<()> },
+    Shutdown {
+        deadline: tokio::time::Instant,
+        done: oneshot::Sender<()>,
+    },
 }
 
 /// What an operator asks of the store.
@@ -92,6 +109,8 @@ pub struct Members {
     pub(super) is_complete: bool,
     /// They wait until nothing of the host is registered.
     leaving: Option<Vec<oneshot::Sender<()>>>,
+    /// Those that must not run while the store does not answer.
+    pub(super) cut_off: CutOff,
     pub(super) publish: watch::Sender<FleetStatus>,
     reports: mpsc::Sender<Report>,
 }
@@ -102,6 +121,7 @@ impl Members {
         table: SharedTable,
         publish: watch::Sender<FleetStatus>,
         reports: mpsc::Sender<Report>,
+        clock: fn() -> Duration,
     ) -> Members {
         Members {
             spec,
@@ -113,6 +133,7 @@ impl Members {
             health: "",
             is_complete: false,
             leaving: None,
+            cut_off: CutOff::new(clock),
             publish,
             reports,
         }
@@ -131,8 +152,17 @@ impl Members {
         self.number
     }
 
+    /// Looks how a service is now.
+    pub fn look(&mut self, registry: &Registry, service: &Arc<str>) -> Option<Outgoing> {
+        let snapshot = registry.get(service);
+        let snapshot = snapshot.as_ref().map(|snapshot| snapshot.borrow());
+        self.cut_off.follow(service, snapshot.as_deref());
+        let spec = snapshot.as_deref().filter(|now| now.up).and_then(|now| now.spec.as_ref());
+        self.follow(service, spec.and_then(|spec| spec.register.clone()))
+    }
+
     /// A service registers this from now on; `None`: nothing.
-    pub fn follow(&mut self, service: &Arc<str>, registration: Option<Registration>) -> Option<Outgoing> {
+    fn follow(&mut self, service: &Arc<str>, registration: Option<Registration>) -> Option<Outgoing> {
         match registration {
             Some(registration) => {
                 if self.wanted.get(service) == Some(&registration) {
@@ -184,7 +214,7 @@ impl Members {
                 self.leaving.get_or_insert_default().push(done);
                 Some(Outgoing::Leave)
             }
-            Command::Begin | Command::Restart | Command::Shutdown { .. } => None,
+            Command::Begin { .. } | Command::Restart | Command::Shutdown { .. } => None,
         }
     }
 

@@ -7,6 +7,7 @@ use kelson_proto::v1::{
     FleetServiceState, HelperPong,
 };
 use kelson_spec::ServiceSpec;
+use kelson_spec::fleet::Registration;
 use tokio::task::JoinHandle;
 
 use super::*;
@@ -73,7 +74,11 @@ impl Host {
     }
 
     fn begin(&self) {
-        self.fleet.member.as_ref().unwrap().send(Command::Begin);
+        self.fleet
+            .member
+            .as_ref()
+            .unwrap()
+            .send(Command::Begin { acts: mpsc::unbounded_channel().0, ago: Duration::ZERO });
     }
 
     fn set(&mut self, name: &'static str, up: bool, port: u16) {
@@ -267,7 +272,10 @@ async fn events_report_a_lost_store_once_and_a_problem_of_a_service_once() {
         ]
     );
     let [web] = &host.fleet.registrations()[..] else { panic!("one service registers") };
-    assert_eq!((web.state.as_str(), web.problem.as_str(), web.port), ("registering", "the store is full", 80));
+    assert_eq!(
+        (web.state.as_str(), web.problem.as_str(), web.port),
+        ("registering", "the store is full", 80)
+    );
     assert!(host.reports.try_recv().is_err());
 }
 

@@ -161,6 +161,13 @@ impl Manager {
         }
     }
 
+    /// Stops services in their order, because the host is cut off from its fleet. Others that need them follow their own
+    /// rules.
+    pub(crate) async fn stop_cut_off(&self, services: &[Arc<str>], why: String) {
+        let names: Vec<String> = services.iter().map(ToString::to_string).collect();
+        self.stop_cascade(&[], &names, &StopReason::CutOff(why)).await;
+    }
+
     /// Stops the members of a group in order, those at rest too: none of them is down permanently. Returns the number
     /// of the request that stopped each, and those that were not at rest by the deadline.
     pub(crate) async fn stop_for_group(

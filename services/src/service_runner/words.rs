@@ -83,6 +83,23 @@ pub fn out_of_memory(limit: Option<u64>) -> String {
 /// The message of one that was refused, and whose file has changed since.
 pub const TRIED_AGAIN: &str = "its file changed, it is tried again";
 
+/// In the message of each that was stopped because the host is cut off, whatever else it says.
+const CUT_OFF: &str = "the store of the fleet has not answered";
+
+/// Why a service stops without its fleet. `since_contact`: the time counts from the last answer, or else from the start.
+pub fn cut_off(time: Duration, since_contact: bool) -> String {
+    let time = duration(time);
+    match since_contact {
+        true => format!("{CUT_OFF} for {time}"),
+        false => format!("{CUT_OFF} within {time} of the start"),
+    }
+}
+
+/// Whether a message is that of a service that was stopped so.
+pub fn is_cut_off(message: &str) -> bool {
+    message.contains(CUT_OFF)
+}
+
 /// `during` is empty or says in the middle of what (` while preparing`).
 pub fn stopped(reason: &StopReason, during: &str) -> String {
     match reason {
@@ -93,6 +110,7 @@ pub fn stopped(reason: &StopReason, during: &str) -> String {
         StopReason::Conflict(other) => {
             format!("stopped{during}: \"{other}\", with which it conflicts, is started")
         }
+        StopReason::CutOff(why) => format!("stopped{during}: {why}"),
         StopReason::Group(why) => format!("stopped{during}: its group is restarted ({why})"),
         StopReason::Removed => format!("stopped{during}: its file was removed"),
         StopReason::Shutdown => format!("stopped{during}: the host is stopping"),

@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, VecDeque};
 use kelson_proto::v1::fleet_report::Report;
 use kelson_proto::v1::{FleetConnection, FleetServiceState};
 
+use crate::clock::Moment;
+
 /// The state of a service that is not registered.
 pub const ABSENT: &str = "absent";
 
@@ -19,6 +21,12 @@ pub struct Reports {
 impl Reports {
     pub fn push(&mut self, report: Report) {
         self.queue.push_back(report);
+    }
+
+    /// When the store answered last. `None`: not since the boot.
+    pub fn contact(&mut self, at: Option<Moment>) {
+        let micros = at.map(|at| u64::try_from(at.as_micros()).unwrap_or(u64::MAX));
+        self.push(Report::Contact(micros.unwrap_or_default()));
     }
 
     pub fn trouble(&mut self, text: String) {

@@ -6,7 +6,7 @@ use prost_types::Timestamp;
 
 use super::Core;
 use super::report::ABSENT;
-use crate::clock::Now;
+use crate::clock::{Moment, Now};
 use crate::entry::{Entry as _, ServiceEntry};
 use crate::step::{Change, Step};
 
@@ -24,7 +24,10 @@ impl Core {
         }
         let connection = self.connection_state(now);
         let is_connected = connection.connected;
-        self.reports.set_connection(connection);
+        // Before the first answer, or failure, PID 1 keeps what the helper before this one reported.
+        if is_connected || !self.problem.is_empty() {
+            self.reports.set_connection(connection);
+        }
         let wanted = self.truth.services.values().map(|register| self.wanted_state(register, is_connected));
         let removed = self.removals.services().map(|service| self.removed_state(service));
         let states: Vec<FleetServiceState> = wanted.chain(removed).collect();
@@ -37,9 +40,12 @@ impl Core {
     fn answer_removals(&mut self, now: Now) {
         let late = format!("the store has not confirmed it: {}", self.problem());
         let mut removals = std::mem::take(&mut self.removals);
-        let answers = removals.answers(now.at, &late, |service| self.is_absent(service));
+        // The store has removed all keys of the host by then, or cannot be asked.
+        let is_lost = self.lost_at().is_some_and(|lost| now.at >= lost);
+        let at = if is_lost { Moment::MAX } else { now.at };
+        let answers = removals.answers(at, &late, |service| self.is_absent(service));
         // Nothing is left without a lease.
-        let left = removals.left(now.at, &late, self.lease.is_none());
+        let left = removals.left(at, &late, self.lease.is_none());
         self.removals = removals;
         answers.into_iter().chain(left).for_each(|answer| self.reports.push(Report::Removed(answer)));
     }
@@ -77,7 +83,7 @@ impl Core {
                 Some(confirmed) => Some(confirmed.wall.into()),
                 None => known.and_then(|known| known.last_confirmed),
             },
-            problem: if connected { String::new() } else { self.problem().to_owned() },
+            problem: if connected { String::new() } else { self.problem.clone() },
             lease: self.lease().unwrap_or_default(),
             id: self.host.id.clone(),
         }

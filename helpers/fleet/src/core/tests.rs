@@ -40,7 +40,7 @@ impl Fleet {
     }
 
     fn named(name: &str, store: Store, id: &str, lease: Option<i64>) -> Fleet {
-        let host = Host { id: id.into(), boot_id: "boot".into(), name: name.into(), lease };
+        let host = Host { id: id.into(), boot_id: "boot".into(), name: name.into(), lease, contact: None };
         let at = Duration::from_secs(1000).max(store.at);
         let core = Core::new(host, Limits::default(), now(at));
         let address = Ipv4Addr::new(10, 0, 0, 1).into();

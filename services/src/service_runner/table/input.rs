@@ -65,6 +65,8 @@ pub enum StopReason {
     Cascade(String),
     /// This other one, with which it conflicts, is started.
     Conflict(String),
+    /// The host is cut off from the store of its fleet; the text says for how long.
+    CutOff(String),
     /// Its file is gone.
     Removed,
     /// Its group is restarted in order; the text says why.

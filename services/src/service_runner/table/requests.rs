@@ -132,6 +132,7 @@ impl ServiceState {
             StopReason::Operator
             | StopReason::Cascade(_)
             | StopReason::Conflict(_)
+            | StopReason::CutOff(_)
             | StopReason::Group(_) => {}
         }
         let text = words::stopped(reason, "");
@@ -223,11 +224,18 @@ impl ServiceState {
                     StopReason::Operator
                     | StopReason::Cascade(_)
                     | StopReason::Conflict(_)
+                    | StopReason::CutOff(_)
                     | StopReason::Removed => *hold = Hold::Free,
                 }
                 true
             }
-            Rest::Ended(Outcome::Stopped { asked: true }, _) => false,
+            Rest::Ended(Outcome::Stopped { asked: true }, _) => {
+                // An operator who does not want it to run keeps the fleet from starting it.
+                if *reason == StopReason::Operator && words::is_cut_off(&self.message) {
+                    self.tell(words::stopped(reason, ""), at);
+                }
+                false
+            }
             Rest::Ended(..) if ends_schedule(reason, at) => true,
             // Somebody who does not want it to run keeps its group from starting it.
             Rest::Ended(_, hold) => {
@@ -325,7 +333,7 @@ impl Hold {
                 Hold::Somebody | Hold::Abandoned => {}
             },
             StopReason::Group(_) if *self == Hold::Free => *self = Hold::Group,
-            StopReason::Group(_) | StopReason::Removed | StopReason::Shutdown => {}
+            StopReason::CutOff(_) | StopReason::Group(_) | StopReason::Removed | StopReason::Shutdown => {}
         }
     }
 
