@@ -24,6 +24,7 @@ mod events;
 mod exec;
 mod file_view;
 mod files;
+mod fleet;
 mod forking;
 mod gates;
 mod groups;

@@ -110,7 +110,7 @@ impl Etcd {
     }
 
     fn try_ctl(&self, words: &[&str]) -> Option<String> {
-        let mut command = Command::new(self.programs.join("etcdctl"));
+        let mut command = Command::new(self.client());
         command.env("ETCDCTL_API", "3").args(["--endpoints", &self.endpoint()]);
         if let Some(authority) = &self.authority {
             for (word, file) in [("--cacert", "ca.pem"), ("--cert", "machine.pem"), ("--key", "machine.key")]
@@ -123,9 +123,20 @@ impl Etcd {
         output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
+    /// Where `etcdctl` is.
+    pub fn client(&self) -> PathBuf {
+        self.programs.join("etcdctl")
+    }
+
     /// The keys that begin so.
     pub fn keys(&self, prefix: &str) -> Vec<String> {
         let text = self.ctl(&["get", "--prefix", "--keys-only", prefix]);
+        text.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect()
+    }
+
+    /// The values of the keys that begin so, each on a line of its own.
+    pub fn values(&self, prefix: &str) -> Vec<String> {
+        let text = self.ctl(&["get", "--prefix", "--print-value-only", prefix]);
         text.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect()
     }
 

@@ -17,7 +17,7 @@ use super::members::{Members, Outgoing, Question};
 
 /// While something is asked of it the helper may be silent for so long.
 const SILENCE: Duration = Duration::from_secs(10);
-/// Where it is registered that nothing else is said.
+/// The word for the address of the host itself.
 const AUTO: &str = "auto";
 
 impl Expectations for Members {
