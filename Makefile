@@ -1,7 +1,7 @@
 # The entry points. Each target installs what it needs; results are in target/ and out/.
 #   make run                            builds, boots the demo in QEMU and opens a prompt of kelsonctl
 #   make test                           every test: unit, PID namespace, real boots
-#   make test-long                      tests that take longer: 100,000 random sequences; a thousand checks for ten minutes; an upgrade from the previous release and back; a small init; all boots with each of two versions of containerd; units of Debian, also beside systemd; the tutorial; docs/visit.md; make chaos
+#   make test-long                      tests that take longer: 100,000 random sequences; 10,000 hosts of a fleet; a thousand checks for ten minutes; an upgrade from the previous release and back; a small init; all boots with each of two versions of containerd; units of Debian, also beside systemd; the tutorial; docs/visit.md; make chaos
 #   make chaos                          hundreds of faults in PID 1, hostile environments and power cuts: the table of docs/reliability.md
 #   make image [CONFIG=DIR] [IMAGES=DIR] [CONTAINERD=1.6] [NFT=yes] out/vmlinuz and out/initramfs.zst with the demo, or with your own services and their images; with containerd and nft, or without
 #   make small [FEATURES=LIST]          out/small/init for guests and containers, without the parts that a build may leave out: docs/howto/small.md

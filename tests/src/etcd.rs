@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::net::TcpStream;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -92,6 +93,13 @@ impl Etcd {
                 .arg(authority.path("machine.pem"))
                 .arg("--key-file")
                 .arg(authority.path("machine.key"));
+        }
+        // SAFETY: between fork and exec only a system call is made. The signal comes when the thread of the test ends.
+        unsafe {
+            command.pre_exec(|| {
+                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+                Ok(())
+            });
         }
         self.process = Some(command.spawn().expect("etcd can be executed"));
         let answers = || {
