@@ -137,7 +137,7 @@ async fn run(control: OwnedFd, host: Host, limits: Limits) -> io::Result<()> {
             match link.read() {
                 Ok(Some(VolumesCommand { command: Some(Command::Stop(_)) })) => return Ok(()),
                 Ok(Some(VolumesCommand { command })) => {
-                    command.into_iter().for_each(|one| engine.command(one))
+                    command.into_iter().for_each(|one| engine.command(one));
                 }
                 Ok(None) => break,
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
