@@ -247,7 +247,7 @@ async fn perform(manager: Manager, mut acts: mpsc::UnboundedReceiver<Act>) {
                 Act::Stop(services, why) => manager.stop_cut_off(&services, why).await,
                 Act::Start(services) => {
                     let names: Vec<String> = services.iter().map(ToString::to_string).collect();
-                    let text = "the store of the fleet answers again";
+                    let text = "the store of the fleet confirms the registration again";
                     names.iter().for_each(|name| manager.service_event(name, text));
                     manager.start(&names, false).await;
                 }

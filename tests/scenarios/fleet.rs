@@ -245,7 +245,8 @@ fn without_a_fleet_the_host_has_a_table_of_its_own() {
 fn cut_off(host: &Host) -> Vec<Duration> {
     let events = host.events();
     let stops = events.iter().filter(|event| {
-        event.state == "stopping" && event.message.contains("the store of the fleet has not answered")
+        event.state == "stopping"
+            && event.message.contains("the store of the fleet has not confirmed the registration")
     });
     stops.map(kelson_tests::Event::at).collect()
 }
@@ -265,7 +266,7 @@ fn f4_services_stop_without_the_store_and_start_with_its_first_answer() {
     eventually("all of them to be stopped", || cut_off(&host).len() == names.len() + 1);
     names.iter().for_each(|name| _ = host.wait_state(name, "stopped"));
     assert!(host.service("free").up);
-    let message = "stopped: the store of the fleet has not answered within 2s of the start";
+    let message = "stopped: the store of the fleet has not confirmed the registration within 2s of the start";
     assert_eq!(host.service("web-0").message, message);
 
     // Who starts one nevertheless is obeyed, and so is who stops one.

@@ -37,7 +37,7 @@ pub struct Host {
     pub name: String,
     /// The lease of the helper before this one.
     pub lease: Option<i64>,
-    /// When the store answered in this boot.
+    /// When the store confirmed the registration in this boot.
     pub contact: Option<Moment>,
 }
 
@@ -172,7 +172,7 @@ impl Core {
         self.fleet.as_ref().map(|fleet| &fleet.spec)
     }
 
-    /// When the store answered last.
+    /// When the store confirmed the registration last.
     pub fn contact(&self) -> Option<Moment> {
         self.host.contact
     }
@@ -220,10 +220,7 @@ impl Core {
     /// Takes what came of the step under way.
     pub fn done(&mut self, outcome: Outcome, now: Now) {
         let Some((step, began)) = self.under_way.take() else { return };
-        if !matches!(outcome, Outcome::Failed(_) | Outcome::Connected(_)) {
-            self.host.contact = Some(began.at);
-            self.reports.contact(self.host.contact);
-        }
+        let is_answer = !matches!(outcome, Outcome::Failed(_) | Outcome::Connected(_));
         match (step, outcome) {
             (step, Outcome::Failed(problem)) => {
                 // It may have been done nevertheless.
@@ -260,6 +257,10 @@ impl Core {
                 self.forget_lease();
             }
             _ => {}
+        }
+        if is_answer && self.is_registered() {
+            self.host.contact = Some(began.at);
+            self.reports.contact(self.host.contact);
         }
         self.settle(now);
     }

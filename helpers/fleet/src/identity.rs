@@ -48,14 +48,14 @@ fn write(folder: &Path, name: &str, text: &str) -> io::Result<()> {
     replace(&path, &path.with_extension("new"), 0o600, format!("{text}\n").as_bytes())
 }
 
-/// When the store answered the helper before this one. `None`: not since the boot.
+/// When the store confirmed the registration to the helper before this one. `None`: not since the boot.
 pub fn contact(runtime: &Path, now: Moment) -> Option<Moment> {
     let micros = read(&runtime.join(FOLDER), CONTACT)?.parse().ok()?;
     // A runtime folder may outlive the boot whose time it names.
     Some(Moment::from_micros(micros)).filter(|contact| *contact <= now)
 }
 
-/// Without the file, the next helper counts from its own first answer.
+/// Without the file, the next helper counts from its own first confirmation.
 pub fn set_contact(runtime: &Path, contact: Moment) {
     let _ = write(&runtime.join(FOLDER), CONTACT, &contact.as_micros().to_string());
 }

@@ -1,7 +1,7 @@
 //! Services that must not run while the host is cut off from the store of its fleet.
 //!
-//! Each has a deadline that counts from the last answer of the store, by the clock that a suspend does not stop and nobody
-//! sets. With the first answer after it those that were stopped start again, unless an operator has stopped them since.
+//! Each has a deadline that counts from the last confirmation of the store, by the clock that a suspend does not stop and nobody
+//! sets. With the first confirmation after it those that were stopped start again, unless an operator has stopped them since.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -31,7 +31,7 @@ pub struct CutOff {
     clock: fn() -> Duration,
     /// Of PID 1's first incarnation.
     started: Duration,
-    /// The last answer of the store; the inner `None`: there was none since the boot. `None`: the helper has not said yet.
+    /// The last confirmation of the store; the inner `None`: there was none since the boot. `None`: the helper has not said yet.
     contact: Option<Option<Duration>>,
     /// Those that run, or are to.
     running: BTreeMap<Arc<str>, Disconnect>,
@@ -63,7 +63,7 @@ impl CutOff {
         self.running.remove(service);
         self.waiting.remove(service);
         let Some(snapshot) = snapshot else { return };
-        let Some(disconnect) = snapshot.spec.as_ref().and_then(|spec| spec.disconnect.clone()) else {
+        let Some(disconnect) = snapshot.spec.as_ref().and_then(|spec| spec.disconnect) else {
             return;
         };
         if !snapshot.state.at_rest() {
@@ -76,8 +76,8 @@ impl CutOff {
         }
     }
 
-    /// The store has answered at this time, or has not since the boot.
-    pub fn answered(&mut self, contact: Option<Duration>) {
+    /// The store has confirmed the registration at this time, or has not since the boot.
+    pub fn confirmed(&mut self, contact: Option<Duration>) {
         if self.contact != Some(contact) {
             self.contact = Some(contact);
             self.stopped.clear();
@@ -196,14 +196,17 @@ mod tests {
         at(9000);
         assert_eq!((host.0.acts(), host.0.wake()), (vec![], None));
         at(1000);
-        host.0.answered(Some(secs(995)));
+        host.0.confirmed(Some(secs(995)));
         assert_eq!(host.0.wake(), Some(Instant::now() + secs(595)));
         at(1594);
         assert_eq!(host.0.acts(), []);
         at(1595);
         let acts = host.0.acts();
         let [Act::Stop(services, why)] = &acts[..] else { panic!("{acts:?}") };
-        assert_eq!((services.len(), why.as_str()), (50, "the store of the fleet has not answered for 10m"));
+        assert_eq!(
+            (services.len(), why.as_str()),
+            (50, "the store of the fleet has not confirmed the registration for 10m")
+        );
         // Who starts one of them nevertheless is obeyed.
         host.runs("web-7");
         assert_eq!((host.0.acts(), host.0.wake()), (vec![], None));
@@ -213,9 +216,9 @@ mod tests {
     fn an_answer_in_time_stops_nothing() {
         let mut host = Host::new();
         host.runs("web");
-        host.0.answered(Some(secs(995)));
+        host.0.confirmed(Some(secs(995)));
         at(1594);
-        host.0.answered(Some(secs(1594)));
+        host.0.confirmed(Some(secs(1594)));
         at(2193);
         assert_eq!(host.0.acts(), []);
         at(2194);
@@ -226,11 +229,12 @@ mod tests {
     fn without_an_answer_since_the_boot_the_grace_counts() {
         let mut host = Host::new();
         host.runs("web");
-        host.0.answered(None);
+        host.0.confirmed(None);
         at(1289);
         assert_eq!(host.0.acts(), []);
         at(1290);
-        let why = "the store of the fleet has not answered within 5m of the start".to_owned();
+        let why =
+            "the store of the fleet has not confirmed the registration within 5m of the start".to_owned();
         assert_eq!(host.0.acts(), [Act::Stop(names(&["web"]), why)]);
     }
 
@@ -242,9 +246,9 @@ mod tests {
         let message = format!("stopped while preparing: {}", words::cut_off(secs(600), true));
         host.service("stays", State::Stopped, &message, OnReconnect::Leave);
         // An earlier incarnation of PID 1 has stopped them: the last answer is an old one.
-        host.0.answered(Some(secs(300)));
+        host.0.confirmed(Some(secs(300)));
         assert_eq!(host.0.acts(), []);
-        host.0.answered(Some(secs(1000)));
+        host.0.confirmed(Some(secs(1000)));
         assert_eq!(host.0.acts(), [Act::Start(names(&["web"]))]);
         assert_eq!(host.0.acts(), []);
     }
@@ -253,7 +257,7 @@ mod tests {
     async fn while_the_store_is_silent_the_time_is_looked_at_each_second() {
         let mut host = Host::new();
         host.runs("web");
-        host.0.answered(Some(secs(995)));
+        host.0.confirmed(Some(secs(995)));
         at(1026);
         assert_eq!(host.0.wake(), Some(Instant::now() + LOOK));
     }

@@ -92,8 +92,8 @@ impl Duty for Members {
             Some(Reported::Service(state)) => self.state(state),
             Some(Reported::Removed(removed)) => self.removed(removed),
             Some(Reported::Page(part)) => self.page(part),
-            Some(Reported::Contact(0)) => self.cut_off.answered(None),
-            Some(Reported::Contact(micros)) => self.cut_off.answered(Some(Duration::from_micros(micros))),
+            Some(Reported::Contact(0)) => self.cut_off.confirmed(None),
+            Some(Reported::Contact(micros)) => self.cut_off.confirmed(Some(Duration::from_micros(micros))),
             Some(Reported::Trouble(text)) => self.report(None, text),
             None => {}
         }

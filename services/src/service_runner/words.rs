@@ -84,7 +84,7 @@ pub fn out_of_memory(limit: Option<u64>) -> String {
 pub const TRIED_AGAIN: &str = "its file changed, it is tried again";
 
 /// In the message of each that was stopped because the host is cut off, whatever else it says.
-const CUT_OFF: &str = "the store of the fleet has not answered";
+const CUT_OFF: &str = "the store of the fleet has not confirmed the registration";
 
 /// Why a service stops without its fleet. `since_contact`: the time counts from the last answer, or else from the start.
 pub fn cut_off(time: Duration, since_contact: bool) -> String {

@@ -23,7 +23,7 @@ impl Reports {
         self.queue.push_back(report);
     }
 
-    /// When the store answered last. `None`: not since the boot.
+    /// When the store confirmed the registration last. `None`: not since the boot.
     pub fn contact(&mut self, at: Option<Moment>) {
         let micros = at.map(|at| u64::try_from(at.as_micros()).unwrap_or(u64::MAX));
         self.push(Report::Contact(micros.unwrap_or_default()));
