@@ -25,7 +25,8 @@ impl Core {
         let connection = self.connection_state(now);
         let is_connected = connection.connected;
         // Before the first answer, or failure, PID 1 keeps what the helper before this one reported.
-        if is_connected || !self.problem.is_empty() {
+        let is_first = self.reports.connection.is_none();
+        if is_connected || !self.problem.is_empty() || !is_first {
             self.reports.set_connection(connection);
         }
         let wanted = self.truth.services.values().map(|register| self.wanted_state(register, is_connected));
@@ -83,7 +84,7 @@ impl Core {
                 Some(confirmed) => Some(confirmed.wall.into()),
                 None => known.and_then(|known| known.last_confirmed),
             },
-            problem: if connected { String::new() } else { self.problem.clone() },
+            problem: if connected { String::new() } else { self.problem().to_owned() },
             lease: self.lease().unwrap_or_default(),
             id: self.host.id.clone(),
         }
