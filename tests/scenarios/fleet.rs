@@ -62,6 +62,12 @@ fn a_service_is_registered_while_it_is_up_and_healthy() {
     eventually("the service to be registered again", || etcd.keys("/") == [HOST, WEB]);
     eventually("the host to know it", || is_registered(&host, "web"));
 
+    let metrics = host.ctl(&["metrics"]).ok().stdout;
+    for sample in ["kelson_fleet_connected 1", "kelson_registered{service=\"web\"} 1"] {
+        assert!(metrics.contains(sample), "{metrics}");
+    }
+    assert!(metrics.contains("kelson_fleet_last_confirmed_seconds 1"), "{metrics}");
+
     // What the host says of the fleet is what the store says.
     let hosts: serde_json::Value = host.ctl(&["fleet", "hosts", "-o", "json"]).json();
     assert_eq!(
@@ -266,7 +272,8 @@ fn f4_services_stop_without_the_store_and_start_with_its_first_answer() {
     eventually("all of them to be stopped", || cut_off(&host).len() == names.len() + 1);
     names.iter().for_each(|name| _ = host.wait_state(name, "stopped"));
     assert!(host.service("free").up);
-    let message = "stopped: the store of the fleet has not confirmed the registration within 2s of the start";
+    let message =
+        "stopped: the store of the fleet has not confirmed the registration within 2 s of the start";
     assert_eq!(host.service("web-0").message, message);
 
     // Who starts one nevertheless is obeyed, and so is who stops one.
