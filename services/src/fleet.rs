@@ -25,6 +25,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 use crate::manager::Manager;
+use crate::model::since_boot;
 use crate::node_health::NodeHealth;
 use crate::service_runner::gate::Registry;
 use cut_off::Act;
@@ -254,11 +255,6 @@ async fn perform(manager: Manager, mut acts: mpsc::UnboundedReceiver<Act>) {
             }
         });
     }
-}
-
-/// The time since the boot of the kernel, which a suspend does not stop and nobody sets.
-fn since_boot() -> Duration {
-    nix::time::clock_gettime(nix::time::ClockId::CLOCK_BOOTTIME).map(Duration::from).unwrap_or_default()
 }
 
 fn hostname() -> String {

@@ -19,6 +19,7 @@ pub mod messages;
 pub mod metrics;
 pub mod model;
 pub mod node_health;
+mod owned_helper;
 mod pace;
 pub mod prober;
 pub mod run_end;

@@ -197,6 +197,11 @@ pub fn wall(at: Instant) -> SystemTime {
     now.checked_sub(at.elapsed()).unwrap_or(now)
 }
 
+/// The time since the boot of the kernel, which a suspend does not stop and nobody sets.
+pub fn since_boot() -> Duration {
+    nix::time::clock_gettime(nix::time::ClockId::CLOCK_BOOTTIME).map(Duration::from).unwrap_or_default()
+}
+
 /// A service as it is now, published at every change.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Snapshot {

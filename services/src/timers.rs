@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kelson_helper::supervisor::{
-    self, AnswerTimes, Duty, End, Expectations, Next, Order, Policy, Reply, Status, Supervisor, Wake,
+    self, Duty, End, Expectations, Next, Order, Reply, Status, Supervisor, Wake,
 };
 use kelson_helper::transport::Packet;
 use kelson_helper::{BoxFuture, Launcher};
@@ -22,17 +22,12 @@ use tokio::time::Instant;
 
 use crate::manager::Manager;
 use crate::manager::timers::{Schedules, Standings};
+use crate::owned_helper::OwnedHelper;
 
 /// Whether this build knows schedules: what it leaves out then is not in the program.
 pub const SUPPORTED: bool = OWN.has(Feature::Units);
 /// Why none runs where no service has a schedule.
 const NOTHING: &str = "no service has a schedule";
-const POLICY: Policy = Policy {
-    answer: AnswerTimes { usual: Duration::from_secs(10), first: Duration::from_secs(10) },
-    pause: Duration::ZERO,
-    tolerated: 0,
-    longest_alive: Duration::from_secs(5),
-};
 
 enum Command {
     Arrange(Schedules),
@@ -110,17 +105,9 @@ enum Outgoing {
     Taken(v1::TimerDue),
 }
 
-struct Helper(Supervisor<Agenda>);
-
-impl Drop for Helper {
-    fn drop(&mut self) {
-        self.0.kill();
-    }
-}
-
 impl Agenda {
     async fn run(mut self, launcher: Arc<dyn Launcher>, mut commands: mpsc::UnboundedReceiver<Command>) {
-        let mut helper = Helper(Supervisor::new(launcher, POLICY, Status::new(NOTHING), NOTHING));
+        let mut helper = OwnedHelper::new(launcher, NOTHING);
         let helper = &mut helper.0;
         loop {
             let (command, wake) = tokio::select! {

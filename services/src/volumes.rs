@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kelson_helper::supervisor::{self, AnswerTimes, Policy, Status, Supervisor, Wake};
+use kelson_helper::supervisor::{self, Status, Supervisor, Wake};
 use kelson_helper::{BoxFuture, Launcher};
 use kelson_proto::v1::volume_action::Action;
 use kelson_proto::v1::volume_action_done::Answer;
@@ -29,6 +29,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 use crate::manager::Manager;
+use crate::owned_helper::OwnedHelper;
 use claims::{Claimed, Claims, Command, Times};
 pub use claims::{Plugins, Report, VolumesStatus};
 use failures::Failures;
@@ -52,12 +53,6 @@ const FIGURES_LATE: Duration = Duration::from_millis(1_500);
 /// A plugin may copy the data of a volume.
 const ACTION: Duration = Duration::from_secs(300);
 const NO_PLUGIN: &str = "no service of this host is a storage plugin";
-const POLICY: Policy = Policy {
-    answer: AnswerTimes { usual: Duration::from_secs(10), first: Duration::from_secs(10) },
-    pause: Duration::ZERO,
-    tolerated: 0,
-    longest_alive: Duration::from_secs(5),
-};
 
 /// Why nothing is known of volumes or plugins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -274,20 +269,12 @@ fn plugin(spec: &ServiceSpec, cgroup: impl Fn(&str) -> String) -> Option<(String
     Some((socket, plugin))
 }
 
-struct Helper(Supervisor<Claims>);
-
-impl Drop for Helper {
-    fn drop(&mut self) {
-        self.0.kill();
-    }
-}
-
 async fn run(
     launcher: Arc<dyn Launcher>,
     mut claims: Claims,
     mut commands: mpsc::UnboundedReceiver<Command>,
 ) {
-    let mut helper = Helper(Supervisor::new(launcher, POLICY, Status::new(NOTHING), NOTHING));
+    let mut helper = OwnedHelper::new(launcher, NOTHING);
     let helper = &mut helper.0;
     loop {
         let (command, wake) = tokio::select! {

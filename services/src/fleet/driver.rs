@@ -1,33 +1,18 @@
 //! The loop of PID 1's side of a fleet.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use kelson_helper::Launcher;
-use kelson_helper::supervisor::{AnswerTimes, Policy, Status, Supervisor, Wake};
+use kelson_helper::supervisor::Wake;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::NOTHING;
 use super::cut_off::Act;
 use super::members::{Command, Members};
+use crate::owned_helper::OwnedHelper;
 use crate::service_runner::gate::Registry;
 use crate::service_runner::registry::Changes;
-
-const POLICY: Policy = Policy {
-    answer: AnswerTimes { usual: Duration::from_secs(10), first: Duration::from_secs(10) },
-    pause: Duration::ZERO,
-    tolerated: 0,
-    longest_alive: Duration::from_secs(5),
-};
-
-struct Helper(Supervisor<Members>);
-
-impl Drop for Helper {
-    fn drop(&mut self) {
-        self.0.kill();
-    }
-}
 
 /// Serves the handles until they are dropped.
 pub async fn run(
@@ -36,7 +21,7 @@ pub async fn run(
     registry: Registry,
     mut commands: mpsc::UnboundedReceiver<Command>,
 ) {
-    let mut helper = Helper(Supervisor::new(launcher, POLICY, Status::new(NOTHING), NOTHING));
+    let mut helper = OwnedHelper::new(launcher, NOTHING);
     let helper = &mut helper.0;
     let mut changes: Option<Changes> = None;
     let mut acts: Option<mpsc::UnboundedSender<Act>> = None;

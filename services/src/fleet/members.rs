@@ -259,10 +259,7 @@ impl Members {
 
     pub(super) fn removed(&mut self, removed: v1::FleetRemoved) {
         if removed.number == 0 {
-            for done in self.leaving.iter_mut().flat_map(std::mem::take) {
-                let _ = done.send(());
-            }
-            return;
+            return self.left();
         }
         let is_it = |(_, removal): &(&Arc<str>, &Removal)| removal.number == removed.number;
         let Some(service) = self.removals.iter().find(is_it).map(|(service, _)| Arc::clone(service)) else {
@@ -293,6 +290,10 @@ impl Members {
         if let Some(how) = how {
             self.report(None, format!("replaced: {how}; no registration is lost"));
         }
+        self.left();
+    }
+
+    fn left(&mut self) {
         for done in self.leaving.iter_mut().flat_map(std::mem::take) {
             let _ = done.send(());
         }

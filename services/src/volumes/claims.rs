@@ -2,17 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use kelson_helper::supervisor::Status;
 use kelson_proto::v1::volume_action::Action;
 use kelson_proto::v1::{Volume, VolumeActionDone, VolumePlugin, VolumeProvider, VolumeStep, VolumeUse};
-use nix::time::{ClockId, clock_gettime};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 use super::failures::Failures;
-use crate::model::Details;
+use crate::model::{Details, since_boot};
 
 /// The plugins of the host, by the paths of their sockets.
 pub type Plugins = BTreeMap<String, VolumePlugin>;
@@ -130,12 +128,11 @@ impl Claims {
         failures: Failures,
     ) -> Claims {
         // Numbers of earlier incarnations are lower: none of them counted a claim for each microsecond.
-        let since_boot = clock_gettime(ClockId::CLOCK_BOOTTIME).map(Duration::from).unwrap_or_default();
         Claims {
             plugins: Plugins::new(),
             claims: BTreeMap::new(),
             is_complete: false,
-            number: u64::try_from(since_boot.as_micros()).unwrap_or_default(),
+            number: u64::try_from(since_boot().as_micros()).unwrap_or_default(),
             questions: BTreeMap::new(),
             is_left,
             was_wanted: false,
