@@ -23,16 +23,16 @@ async fn what_is_up_is_registered_without_a_fleet() {
     world.manager.start(&names(&["sql"]), true).await;
     let mut fleet = world.client().fleet();
     let listed = fleet.registry(v1::FleetRegistryRequest {}).await.unwrap().into_inner().registrations;
-    let told: Vec<_> = listed
+    let shown: Vec<_> = listed
         .iter()
         .map(|one| (one.service.as_str(), one.name.as_str(), one.port, one.up, one.state.as_str()))
         .collect();
     assert_eq!(
-        told,
+        shown,
         [("cron", "jobs", 5432, false, "absent"), ("sql", "postgres", 5432, true, "registered")]
     );
-    let told = metrics::samples(&metrics::get(&world, &[]).await.unwrap());
-    let value = |name: &str| told.get(name).copied();
+    let samples = metrics::samples(&metrics::get(&world, &[]).await.unwrap());
+    let value = |name: &str| samples.get(name).copied();
     assert_eq!(value("kelson_registered cron"), Some(0.0));
     assert_eq!(value("kelson_registered sql"), Some(1.0));
     assert_eq!(value("kelson_registered db"), None, "it registers nothing");
