@@ -24,4 +24,6 @@ mod sources;
 pub use compose::{All, Any, Not};
 pub use condition::{BoxFuture, Condition, Level};
 pub use missing::{Missing, Reason, Subject, sentence};
-pub use sources::{Clock, ClockSource, Network, PathCondition, Paths, Sources, path_helper};
+pub use sources::{
+    Clock, ClockSource, FactSource, Facts, FactsAnswer, Network, PathCondition, Paths, Sources, path_helper,
+};

@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use kelson_spec::facts::FactTest;
 use kelson_spec::service::{NetworkAspect, PathEvent, PathTrigger, Requirement, ServiceEvent};
 use kelson_sys::text::first_of_many;
 
@@ -30,6 +31,7 @@ pub enum Subject {
     TimeSynced,
     Mount(PathBuf),
     KernelArgument(String),
+    Fact(FactTest),
     /// As it stands in the service file.
     Device(PathBuf),
     /// The secret of this name is set.
@@ -62,6 +64,14 @@ pub enum Reason {
     /// Its name.
     #[error("set it with kelsonctl secret set {0}")]
     Unset(Arc<str>),
+    /// The value of a fact.
+    #[error("it is {0}")]
+    Value(Arc<str>),
+    #[error("this host does not have it")]
+    NoFact,
+    /// Why the facts are not known.
+    #[error("{0}")]
+    NotRead(Arc<str>),
     #[error("it is not a device")]
     NoDevice,
     /// The file system of a path.
@@ -102,6 +112,7 @@ impl Subject {
             Requirement::TimeSynced => vec![Subject::TimeSynced],
             Requirement::Mount(path) => vec![Subject::Mount(path.clone())],
             Requirement::KernelArgument(argument) => vec![Subject::KernelArgument(argument.clone())],
+            Requirement::Fact(test) => vec![Subject::Fact(test.clone())],
             Requirement::Device(path) => vec![Subject::Device(path.clone())],
             Requirement::Not(one) => vec![Subject::Not(one.clone())],
             Requirement::Any(_) => Vec::new(),
@@ -127,6 +138,7 @@ impl Subject {
             Subject::TimeSynced => ("time", String::new()),
             Subject::Mount(path) => ("mount", path.display().to_string()),
             Subject::KernelArgument(argument) => ("kernel_argument", argument.clone()),
+            Subject::Fact(test) => ("fact", test.name.clone()),
             Subject::Device(path) => ("device", path.display().to_string()),
             Subject::Secret(name) => ("secret", name.clone()),
             Subject::Connection(names) => ("socket", names.to_string()),
@@ -177,6 +189,7 @@ impl fmt::Display for Subject {
             Subject::TimeSynced => f.write_str("the clock to be synchronised"),
             Subject::Mount(path) => write!(f, "a file system to be mounted at {path:?}"),
             Subject::KernelArgument(argument) => write!(f, "kernel argument \"{argument}\""),
+            Subject::Fact(test) => write!(f, "fact {test}"),
             Subject::Device(path) => write!(f, "device {path:?} to exist"),
             Subject::Secret(name) => write!(f, "secret \"{name}\" to be set"),
             Subject::Connection(names) => write!(f, "a connection on socket {names}"),

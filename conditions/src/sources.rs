@@ -7,9 +7,11 @@
 //! - `mounted`: [`Mounts`], which follows the table of mounts.
 //! - `clock`: [`Clock`], which asks the kernel whether the clock is synchronised.
 //! - `kernel_argument`: the kernel's command line, which never changes.
+//! - `fact`: [`Facts`], which a process reads.
 //! - `secret`: [`Paths`] as well, which see the file of a sealed value.
 
 mod clock;
+mod fact;
 mod kernel_argument;
 mod mounted;
 mod network;
@@ -30,6 +32,7 @@ use crate::compose::{Any, Not};
 use crate::condition::Condition;
 
 pub use self::clock::{Clock, ClockSource};
+pub use self::fact::{FactSource, Facts, FactsAnswer};
 pub use self::network::Network;
 pub use self::path::{PathCondition, Paths, path_helper};
 
@@ -40,6 +43,7 @@ pub struct Sources {
     pub network: Network,
     pub clock: Clock,
     pub mounts: Mounts,
+    pub facts: Facts,
     /// The folder of the sealed secrets. Empty: this host has none.
     pub secrets: Arc<Path>,
     /// The runtime folder, which has the secrets of the sources of the configuration.
@@ -54,6 +58,7 @@ impl Sources {
             network: Network::default(),
             clock: Clock::default(),
             mounts: Mounts::default(),
+            facts: Facts::default(),
             secrets: Arc::from(Path::new("")),
             runtime: Arc::from(Path::new("")),
         }
@@ -86,11 +91,14 @@ impl Sources {
             Requirement::Interface(name) => Box::new(self.network.interface(name)),
             Requirement::Device(path) => Box::new(self.paths.device(path)),
             Requirement::KernelArgument(argument) => Box::new(KernelArgumentCondition::new(argument)),
+            Requirement::Fact(test) if const { OWN.has(Feature::Inspect) } => {
+                Box::new(self.facts.condition(test))
+            }
             Requirement::Not(one) if const { OWN.has(Feature::Units) } => {
                 Box::new(Not::new(self.condition(one, service), (**one).clone()))
             }
             // No file that this build has read says so.
-            Requirement::Not(_) => Box::new(Any::default()),
+            Requirement::Not(_) | Requirement::Fact(_) => Box::new(Any::default()),
             Requirement::Any(alternatives) => {
                 Box::new(Any::new(alternatives.iter().map(|one| self.condition(one, service)).collect()))
             }

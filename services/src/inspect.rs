@@ -3,6 +3,7 @@
 //! One process answers one question. Its answers come in frames, which PID 1 passes on as they are: PID 1
 //! parses no data of the kernel or of a disk. Dropping the [`Answers`] kills it.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::os::fd::OwnedFd;
@@ -10,11 +11,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use kelson_conditions::{BoxFuture, FactSource, FactsAnswer};
 use kelson_helper::answer::{self, Bounds, Unanswered};
 use kelson_helper::inspect::{FRAME_MAX, Kind, NAME, content};
 use kelson_helper::{Launcher, Start};
 use kelson_proto::v1::inspect_question::Question;
-use kelson_proto::v1::{InspectQuestion, InspectService, WriteFileBegin};
+use kelson_proto::v1::{FactsRequest, FactsResponse, InspectQuestion, InspectService, WriteFileBegin};
 use kelson_sys::text::harmless;
 use nix::fcntl::OFlag;
 use prost::Message as _;
@@ -137,6 +139,19 @@ impl Inspector {
         Ok(Writing { answers, input })
     }
 
+    /// The facts of the host, each with its value.
+    async fn facts(&self) -> Result<BTreeMap<String, String>, InspectError> {
+        let question = Some(Question::Facts(FactsRequest {}));
+        let asked = InspectQuestion { question, ..InspectQuestion::default() };
+        let mut answers = self.begin(asked.encode_to_vec()).await?;
+        let mut found = BTreeMap::new();
+        while let Some(page) = answers.next().await? {
+            let page = FactsResponse::decode(page.as_slice()).map_err(|_| senseless())?;
+            found.extend(page.facts.into_iter().map(|fact| (fact.name, fact.value)));
+        }
+        Ok(found)
+    }
+
     /// Has an encoded question answered.
     ///
     /// # Errors
@@ -155,6 +170,12 @@ impl Inspector {
         let start = Start { descriptors: vec![(libc::STDIN_FILENO, input)], ..Start::default() };
         let answers = answer::Answers::begin(&*self.launcher, start, libc::STDOUT_FILENO, BOUNDS).await?;
         Ok((Answers { answers, _place: place }, data))
+    }
+}
+
+impl FactSource for Inspector {
+    fn read(&self) -> BoxFuture<'_, FactsAnswer> {
+        Box::pin(async move { self.facts().await.map_err(|error| Arc::from(error.to_string())) })
     }
 }
 

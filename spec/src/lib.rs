@@ -12,6 +12,7 @@ pub mod container_network;
 pub mod devices;
 pub mod disk;
 pub mod encryption;
+pub mod facts;
 pub mod features;
 pub mod fleet;
 pub mod graph;

@@ -31,6 +31,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::facts::FactTest;
 use crate::fleet::{Disconnect, Registration};
 use crate::secrets::SecretUse;
 
@@ -338,6 +339,8 @@ pub enum Requirement {
     Device(PathBuf),
     /// This one does not hold. Not for a service, nor for alternatives.
     Not(#[serde(deserialize_with = "nesting::negated")] Box<Requirement>),
+    /// A fact about the host is so.
+    Fact(FactTest),
 }
 
 impl Requirement {

@@ -1,6 +1,7 @@
 //! Gates (G1 to G11): what a service waits for, who says what, and what a stop or a second request does meanwhile.
 
 mod after;
+mod fact;
 mod g10_cause_is_data;
 mod g11_start_with_dependencies;
 mod g1_all_hold_now;

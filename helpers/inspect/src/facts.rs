@@ -185,5 +185,10 @@ mod tests {
         {
             assert!(facts.iter().any(|fact| fact.name == name), "{name}: {facts:?}");
         }
+        for Fact { name, value, .. } in facts {
+            let is_number =
+                kelson_spec::facts::is_number(&name).unwrap_or_else(|| panic!("{name} is not listed"));
+            assert!(!is_number || value.parse::<u64>().is_ok(), "{name}: {value}");
+        }
     }
 }

@@ -15,6 +15,7 @@ mod devices;
 mod directories;
 mod encryption;
 mod environment;
+mod fact;
 mod fleet;
 mod group;
 mod hooks;

@@ -215,6 +215,7 @@ impl Incarnation {
                 network: Network::beside(&loaded.machine.container_network.bridge),
                 secrets: Arc::from(self.options.state_dir.join(secrets::FOLDER)),
                 runtime: Arc::from(self.options.runtime_dir.as_path()),
+                facts: parts::facts(personalities),
                 ..Sources::new(personalities.tasks())
             },
             runners: self.runners(personalities, (volumes, images, fleet), &runners),

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use kelson_api::server::{self, Part};
+use kelson_conditions::Facts;
 use kelson_image::{Puller, PullerOptions, Unpacker, UnpackerOptions};
 use kelson_runner::{CgroupRoot, Containerd};
 use kelson_services::builtins::{self, containerd, probe, timers};
@@ -190,6 +191,14 @@ pub(super) fn fleet(
     } else {
         (Fleet::none(registry.clone()), None)
     }
+}
+
+/// Reads the facts that services wait for. Questions of operators do not take its place.
+pub(super) fn facts(personalities: &Personalities) -> Facts {
+    if const { OWN.has(Feature::Inspect) } {
+        return Facts::with_source(Arc::new(Inspector::new(personalities.helpers(INSPECT), None)));
+    }
+    Facts::default()
 }
 
 /// Makes the other services of the API that the build has.

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use crate::decode::Decoder;
 use crate::json::Json;
 use crate::schema::Kind;
-use crate::tree::Node;
+use crate::tree::{Node, Value};
 use kelson_spec::features::{Feature, OWN};
 
 /// Descriptions of values are left out of a program that only reads files, such as PID 1's file.
@@ -148,6 +148,16 @@ pub fn part<T: 'static>(feature: Feature, make: impl FnOnce() -> Codec<T>) -> Co
     let codec =
         if OWN.has(feature) { make() } else { Codec::new(|| Kind::Text, |_, _| None, |_, _| Json::Null) };
     codec.of(feature)
+}
+
+/// One entry of a list alone, or the list.
+pub fn one_or<T: 'static>(one: Codec<T>, list: impl FnOnce(Codec<T>) -> Codec<Vec<T>>) -> Codec<Vec<T>> {
+    let list = list(one.clone());
+    let kind = either(&list, &one);
+    list.of_kind(kind).around(move |d, node, list| match node.value {
+        Value::Sequence(_) => list(d, node),
+        _ => one.decode(d, node).map(|value| vec![value]),
+    })
 }
 
 /// A value of one kind or of the other.

@@ -2,6 +2,7 @@
 
 use super::at::At;
 use super::codec::{Codec, either, part};
+use super::fact::fact;
 use super::mapping::{Mapping, keys};
 use super::network::interface_name;
 use super::seen::Seen;
@@ -72,11 +73,23 @@ fn reference() -> Codec<String> {
 }
 
 /// Each entry has exactly one of these.
-const KINDS: [&str; 10] =
-    ["service", "path", "device", "network", "interface", "time", "mount", "kernelArgument", "any", "not"];
+const KINDS: [&str; 11] = [
+    "service",
+    "path",
+    "device",
+    "network",
+    "interface",
+    "time",
+    "mount",
+    "kernelArgument",
+    "fact",
+    "any",
+    "not",
+];
 
 /// Those that know no service.
-const FACTS: [&str; 7] = ["path", "device", "network", "interface", "time", "mount", "kernelArgument"];
+const OF_THE_HOST: [&str; 8] =
+    ["path", "device", "network", "interface", "time", "mount", "kernelArgument", "fact"];
 
 const EMPTY: &str = "this list is empty, so it could never hold";
 
@@ -146,7 +159,7 @@ fn requirement(within: Use) -> Mapping<Requirement> {
              Only in an entry of `depends`, with the event `up` or `running`";
     };
     keys! {
-        facts(mapping);
+        of_the_host(mapping);
         alternative "any" (any_at) = entry(Use::Any).some(WHAT, EMPTY), "one of these entries holds";
         alternative "not" (not_at) = part(Feature::Units, || Mapping::codec(negated)),
             "this entry, of another kind than `service`, `any` and `not`, does not hold";
@@ -165,13 +178,13 @@ fn requirement(within: Use) -> Mapping<Requirement> {
 
 /// What can be negated.
 fn negated() -> Mapping<Requirement> {
-    facts(Mapping::new("negated", || Requirement::TimeSynced))
-        .one_of(&FACTS)
+    of_the_host(Mapping::new("negated", || Requirement::TimeSynced))
+        .one_of(&OF_THE_HOST)
         .elsewhere(vec!["service", "any", "not"], "this cannot be negated; for a service write event: down")
 }
 
 /// Adds the kinds of entries that know no service.
-fn facts(mapping: Mapping<Requirement>) -> Mapping<Requirement> {
+fn of_the_host(mapping: Mapping<Requirement>) -> Mapping<Requirement> {
     let path_at = At::new(
         |entry: &Requirement| if let Requirement::Path(path) = entry { Some(path.clone()) } else { None },
         |entry, path| *entry = Requirement::Path(path),
@@ -207,6 +220,10 @@ fn facts(mapping: Mapping<Requirement>) -> Mapping<Requirement> {
         },
         |entry, argument| *entry = Requirement::KernelArgument(argument),
     );
+    let fact_at = At::new(
+        |entry: &Requirement| if let Requirement::Fact(test) = entry { Some(test.clone()) } else { None },
+        |entry, test| *entry = Requirement::Fact(test),
+    );
     let argument = text().but(|argument: &String| {
         let nameless = argument.is_empty() || argument.starts_with('=');
         nameless.then_some("an argument has a name; write NAME or NAME=VALUE")
@@ -229,6 +246,8 @@ fn facts(mapping: Mapping<Requirement>) -> Mapping<Requirement> {
             "a file system is mounted at this path, which has no symbolic link in it";
         alternative "kernelArgument" (argument_at) = argument,
             "the kernel's command line has this argument: `NAME`, with any value or none, or `NAME=VALUE`";
+        alternative "fact" (fact_at) = part(Feature::Inspect, fact),
+            "the host has the [fact](kelsonctl.md#facts) of this name, with a value as asked for";
     }
 }
 

@@ -1,7 +1,7 @@
 //! `schedule`: the times at which a service is started.
 
 use super::at::At;
-use super::codec::Codec;
+use super::codec::{Codec, one_or};
 use super::mapping::{Mapping, keys};
 use super::seen::Seen;
 use super::values::{any_word, boolean, choice, duration, duration_from};
@@ -64,17 +64,13 @@ fn of(cron: bool) -> At<Schedule, Vec<String>> {
     )
 }
 
-/// One, or a list.
 fn times(one: Codec<String>) -> Codec<Vec<String>> {
     const MOST: usize = Schedule::MOST;
-    let list = one.clone().list_of(0..=MOST, "a list of times such as [daily, '12:00']");
-    let kind = super::codec::either(&list, &one);
-    list.of_kind(kind).around(move |d, node, list| match node.value {
-        crate::tree::Value::Sequence(_) => {
+    one_or(one, |one| {
+        one.list_of(0..=MOST, "a list of times such as [daily, '12:00']").around(|d, node, list| {
             d.at_most(node, MOST, |count| format!("these are {count} times; at most {MOST} can stand here"))?;
             list(d, node)
-        }
-        _ => one.decode(d, node).map(|text| vec![text]),
+        })
     })
 }
 

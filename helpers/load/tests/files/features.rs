@@ -18,7 +18,7 @@ fn folder() -> Folder {
     );
     folder.service(
         "night",
-        "name: night\nprocess: {command: [/bin/night], stdin: {text: a}}\ntype: oneshot\nschedule: daily\n",
+        "name: night\nprocess: {command: [/bin/night], stdin: {text: a}}\nwhen: [{fact: {name: platform, is: aws}}]\ntype: oneshot\nschedule: daily\n",
     );
     folder.service("nfs", "name: nfs\nprocess: {command: [/bin/nfs]}\nprovides: {csi: {id: nfs}}\n");
     folder.service("old", "name: old\nprocess: {command: [/bin/old]}\n");
@@ -65,6 +65,7 @@ fn each_key_is_rejected_with_the_feature_that_it_needs() {
             without("container", Feature::Containerd),
             without("provides", Feature::Volumes),
             without("process.stdin", Feature::Units),
+            without("when[0].fact", Feature::Inspect),
             without("schedule", Feature::Units),
             without("process.terminal", Feature::Units),
             without("secrets", Feature::Secrets),
@@ -102,7 +103,7 @@ fn each_key_is_rejected_with_the_feature_that_it_needs() {
         let features = all_others.fold(Features::NONE, |features, other| features.and(other, true));
         let mistakes = said(features);
         let end = MissingFeature(feature).to_string();
-        let no_key = matches!(feature, Feature::Inspect | Feature::Reflection);
+        let no_key = feature == Feature::Reflection;
         assert_eq!(mistakes.is_empty(), no_key, "{mistakes:?}");
         assert!(mistakes.iter().all(|mistake| mistake.ends_with(&end)), "{mistakes:?}");
     }

@@ -7,6 +7,7 @@ use kelson_load::written;
 use kelson_spec::container_network::ContainerNetworkSpec;
 use kelson_spec::devices::{DeviceRule, DevicesSpec};
 use kelson_spec::encryption::{EncryptionSpec, Tpm2Spec};
+use kelson_spec::facts::FactTest;
 use kelson_spec::fleet::{Disconnect, FleetSpec, OnReconnect, Registration};
 use kelson_spec::machine::{
     ApiSpec, BuiltinSpec, ConsoleShow, ConsoleSpec, Format, KexecSpec, MachineSpec, MountSpec,
@@ -50,6 +51,9 @@ depends:
   - any: [{path: /a}, {service: db}, {any: [{time: synced}]}]
   - mount: /srv
   - kernelArgument: console=ttyS0
+  - fact: boot.id
+  - fact: {name: platform, is: [aws, "gc?"]}
+  - fact: {name: memory.total, is: "*", atLeast: 2Gi}
   - device: /dev/disk/by-label/DATA
   - interface: eth1
   - time: synced
@@ -231,6 +235,17 @@ fn every_key_of_a_service_file_is_read() {
             ]),
             Requirement::Mount("/srv".into()),
             Requirement::KernelArgument("console=ttyS0".to_owned()),
+            Requirement::Fact(FactTest { name: "boot.id".to_owned(), ..FactTest::default() }),
+            Requirement::Fact(FactTest {
+                name: "platform".to_owned(),
+                is: vec!["aws".to_owned(), "gc?".to_owned()],
+                at_least: None,
+            }),
+            Requirement::Fact(FactTest {
+                name: "memory.total".to_owned(),
+                is: vec!["*".to_owned()],
+                at_least: Some(2 << 30),
+            }),
             Requirement::Device("/dev/disk/by-label/DATA".into()),
             Requirement::Interface("eth1".into()),
             Requirement::TimeSynced,

@@ -40,7 +40,7 @@ after: [web]
 => 5:9: after: service web waits for itself
 
 when: [{not: {service: db}}]
-=> 5:15: when[0].not.service: this cannot be negated; for a service write event: down; allowed here: path, device, network, interface, time, mount, kernelArgument
+=> 5:15: when[0].not.service: this cannot be negated; for a service write event: down; allowed here: path, device, network, interface, time, mount, kernelArgument, fact
 
 after: db
 => 5:8: after: found "db" where a list of names of services, such as [db, cache] belongs
@@ -365,13 +365,28 @@ depends:
 => 6:4: depends[0]: this item is empty; give it a value or remove it
 
 depends: [{}]
-=> 5:11: depends[0]: one of the keys service, path, device, network, interface, time, mount, kernelArgument, any, not is missing
+=> 5:11: depends[0]: one of the keys service, path, device, network, interface, time, mount, kernelArgument, fact, any, not is missing
 
 depends: [{kernelArgument: ""}]
 => 5:28: depends[0].kernelArgument: an argument has a name; write NAME or NAME=VALUE
 
 depends: [{kernelArgument: "=1"}]
 => 5:28: depends[0].kernelArgument: an argument has a name; write NAME or NAME=VALUE
+
+depends: [{fact: platfrom}]
+=> 5:18: depends[0].fact: "platfrom" is not the name of a fact; did you mean platform?
+
+depends: [{fact: {name: colour, is: red}}]
+=> 5:25: depends[0].fact.name: "colour" is not the name of a fact; kelsonctl facts lists those of a host
+
+when: [{fact: {name: platform, atLeast: 4}}]
+=> 5:32: when[0].fact.atLeast: the fact platform is no number; write is
+
+when: [{fact: {is: aws}}]
+=> 5:15: when[0].fact.name: this key is missing; write name: platform
+
+when: [{not: {fact: {name: memory.total, atLeast: many}}}]
+=> 5:51: when[0].not.fact.atLeast: "many" is not a size; write a number of bytes or one with a unit, such as 4096, 64Mi or 10M
 
 depends: [{device: /run/a}]
 => 5:20: depends[0].device: devices are below /dev; write such as /dev/disk/by-label/DATA
@@ -413,8 +428,8 @@ depends: [{any: []}]
 => 5:17: depends[0].any: this list is empty, so it could never hold
 
 depends: [{any: [{path: /a}, {pth: /b}]}]
-=> 5:30: depends[0].any[1]: one of the keys service, path, device, network, interface, time, mount, kernelArgument, any, not is missing
-=> 5:31: depends[0].any[1].pth: this key is not known; did you mean path? Allowed here: service, event, whenDown, path, device, network, interface, time, mount, kernelArgument, any, not
+=> 5:30: depends[0].any[1]: one of the keys service, path, device, network, interface, time, mount, kernelArgument, fact, any, not is missing
+=> 5:31: depends[0].any[1].pth: this key is not known; did you mean path? Allowed here: service, event, whenDown, path, device, network, interface, time, mount, kernelArgument, fact, any, not
 
 depends: [{path: /a, whenDown: stop}]
 => 5:22: depends[0].whenDown: whenDown belongs to service, not to path
