@@ -8,6 +8,7 @@
 mod cut_off;
 mod driver;
 mod duty;
+mod facts;
 mod members;
 #[cfg(test)]
 mod tests;
@@ -101,6 +102,7 @@ impl Fleet {
         let (acts, to_do) = mpsc::unbounded_channel();
         member.send(Command::Begin { acts, ago: manager.since_start() });
         kelson_sys::spawn(perform(manager.clone(), to_do));
+        kelson_sys::spawn(facts::follow(manager.facts(), manager.clone(), member.commands.clone()));
         let (commands, health) = (member.commands.clone(), health.clone());
         kelson_sys::spawn(async move {
             let mut changes = health.changes();

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
+use kelson_conditions::Facts;
 /// The outcome of an operator's request.
 pub use kelson_proto::v1::action_result::Outcome;
 use kelson_spec::service::LifecycleHook;
@@ -196,6 +197,11 @@ impl Manager {
     /// The time since PID 1's start.
     pub fn since_start(&self) -> Duration {
         Instant::now().saturating_duration_since(self.origin())
+    }
+
+    /// The facts of the host.
+    pub(crate) fn facts(&self) -> Facts {
+        self.inner.host_context.sources.facts.clone()
     }
 
     /// The host is stopping.

@@ -35,6 +35,7 @@ pub mod secrets;
 pub mod service;
 pub mod sources;
 pub mod units;
+pub mod variables;
 pub mod verify;
 pub mod volume_file;
 pub mod vsock;

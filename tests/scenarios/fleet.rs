@@ -42,7 +42,7 @@ fn revision(etcd: &Etcd) -> u64 {
 #[test]
 fn a_service_is_registered_while_it_is_up_and_healthy() {
     let Some(etcd) = Etcd::start() else { return };
-    let health = "register: {port: 80, tags: [primary]}\n\
+    let health = "register: {port: 80, tags: [primary], meta: {url: 'http://${host.name}:${port}', on: '${fact.architecture}'}}\n\
                   health: [{exec: {command: [$PROGRAM, 'cat=$DIR/sound']}, interval: 50ms, timeout: 5s}]";
     let mut host =
         member("edge-1", &etcd.endpoint()).runs_with("web", "serve", health).runs("other", "serve").start();
@@ -54,6 +54,8 @@ fn a_service_is_registered_while_it_is_up_and_healthy() {
         (&value["port"], &value["tags"][0], &value["address"]),
         (&80.into(), &"primary".into(), &"127.0.0.1".into())
     );
+    let (url, on) = (&value["meta"]["url"], &value["meta"]["on"]);
+    assert_eq!((url, on), (&"http://edge-1:80".into(), &std::env::consts::ARCH.into()));
 
     fs::remove_file(host.path("sound")).expect("it is there");
     eventually("the sick service to be removed", || etcd.keys("/") == [HOST]);
@@ -122,6 +124,10 @@ fn registered_again(host: &Host) {
 /// The health of the host is part of its entry, and changes once more after the boot.
 fn settled(host: &Host) {
     host.ctl(&["health", "--wait"]).ok();
+    eventually("the facts to be in the store", || {
+        let hosts: serde_json::Value = host.ctl(&["fleet", "hosts", "-o", "json"]).json();
+        hosts[0]["facts"]["architecture"] == std::env::consts::ARCH
+    });
 }
 
 /// F5

@@ -5,6 +5,7 @@
 
 mod decision;
 mod difference;
+mod facts;
 mod removal;
 mod report;
 mod state;
@@ -145,6 +146,7 @@ impl Core {
             }
             Command::Complete(is_complete) => self.truth.is_complete = is_complete,
             Command::Health(health) => self.truth.health = Some(health),
+            Command::Facts(facts) => self.truth.facts = Some(facts.facts.into_iter().collect()),
             Command::Leave(true) => {
                 self.removals.leave(now.at.saturating_add(self.limits.removal));
                 self.connection.retry = now.at;

@@ -20,6 +20,8 @@ pub struct HostEntry {
     pub health: String,
     pub addresses: Vec<String>,
     pub labels: BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub facts: BTreeMap<String, String>,
     pub since: String,
 }
 
@@ -73,6 +75,7 @@ impl HostEntry {
             health: self.health,
             addresses: self.addresses,
             labels: self.labels.into_iter().collect(),
+            facts: self.facts.into_iter().collect(),
             problem: String::new(),
         })
     }

@@ -9,7 +9,7 @@ use kelson_helper::transport::Packet;
 use kelson_proto::v1::fleet_command::Command as Message;
 use kelson_proto::v1::fleet_question::Question as Words;
 use kelson_proto::v1::fleet_report::Report as Reported;
-use kelson_proto::v1::{FleetCommand, FleetQuestion, FleetRegister, FleetRemove, FleetReport};
+use kelson_proto::v1::{FleetCommand, FleetFacts, FleetQuestion, FleetRegister, FleetRemove, FleetReport};
 use kelson_spec::wire;
 use tokio::time::Instant;
 
@@ -33,6 +33,7 @@ impl Duty for Members {
 
     fn orders(&self) -> Vec<Outgoing> {
         let mut orders = vec![Outgoing::Settings, Outgoing::Health];
+        orders.extend((!self.facts.is_empty()).then_some(Outgoing::Facts));
         orders.extend(self.wanted.keys().cloned().map(Outgoing::Register));
         orders.extend(self.removals.keys().cloned().map(Outgoing::Remove));
         orders.extend(self.is_complete.then_some(Outgoing::Complete));
@@ -51,6 +52,9 @@ impl Duty for Members {
             Order::Stop { within } => Message::Stop(supervisor::stop(*within)),
             Order::Own(Outgoing::Settings) => Message::Settings(wire::encode(&*self.spec).ok()?),
             Order::Own(Outgoing::Health) => Message::Health(self.health.to_owned()),
+            Order::Own(Outgoing::Facts) => {
+                Message::Facts(FleetFacts { facts: self.facts.clone().into_iter().collect() })
+            }
             Order::Own(Outgoing::Register(service)) => {
                 let registration = self.wanted.get(service)?;
                 Message::Register(FleetRegister {

@@ -21,6 +21,8 @@ pub enum Command {
     },
     /// The health of the host, in a word.
     Health(&'static str),
+    /// The facts of the host.
+    Facts(BTreeMap<String, String>),
     /// `done` gets the problem, if there is one.
     Withdraw {
         service: Arc<str>,
@@ -74,6 +76,7 @@ pub type SharedTable = Arc<Mutex<Table>>;
 pub enum Outgoing {
     Settings,
     Health,
+    Facts,
     Register(Arc<str>),
     Remove(Arc<str>),
     Complete,
@@ -105,6 +108,8 @@ pub struct Members {
     /// Of the last removal or question.
     number: u64,
     pub(super) health: &'static str,
+    /// Empty: not known yet.
+    pub(super) facts: BTreeMap<String, String>,
     /// No service is missing here that an earlier incarnation of PID 1 has started.
     pub(super) is_complete: bool,
     /// They wait until nothing of the host is registered.
@@ -131,6 +136,7 @@ impl Members {
             questions: BTreeMap::new(),
             number: 0,
             health: "",
+            facts: BTreeMap::new(),
             is_complete: false,
             leaving: None,
             cut_off: CutOff::new(clock),
@@ -196,6 +202,10 @@ impl Members {
             Command::Health(health) => {
                 self.health = health;
                 Some(Outgoing::Health)
+            }
+            Command::Facts(facts) => {
+                self.facts = facts;
+                Some(Outgoing::Facts)
             }
             // One that was never up in this incarnation may be registered by an earlier one.
             Command::Withdraw { service, done } => Some(self.remove(&service, Some(done))),

@@ -18,7 +18,7 @@ views! {
     FleetHost: host {
         name, health: some(&host.health), version: some(&host.version), addresses,
         labels: host.labels.iter().collect::<BTreeMap<_, _>>(), since, id: some(&host.id), boot_id: some(&host.boot_id),
-        problem: some(&host.problem),
+        facts: host.facts.iter().collect::<BTreeMap<_, _>>(), problem: some(&host.problem),
     }
 }
 

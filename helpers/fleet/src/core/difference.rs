@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use kelson_proto::v1::FleetRegister;
 
-use super::{Core, Fleet, Lease};
+use super::{Core, Fleet, Lease, facts};
 use crate::clock::Now;
 use crate::entry::{self, Entry, HostEntry, ServiceEntry};
 use crate::key::Key;
@@ -27,7 +27,9 @@ impl Core {
         let deletes = deletes.map(|key| Change::Delete(key.clone()));
         let services = self.truth.services.values().filter_map(|register| {
             let key = self.key_of(fleet, register);
-            let value = changed(looked.entries.get(&key), lease, self.service_entry(register), now)?;
+            // A value that is not known yet leaves what the store has.
+            let entry = self.service_entry(fleet, register).ok()?;
+            let value = changed(looked.entries.get(&key), lease, entry, now)?;
             Some(Change::Put(key, value))
         });
         let stored = looked.host.as_ref().map(|(stored, _)| stored);
@@ -70,26 +72,36 @@ impl Core {
 
     fn host_entry(&self, fleet: &Fleet) -> HostEntry {
         // Before PID 1 has sent it, what the helper before this one wrote is right.
-        let known = || self.own_entry().map(|(entry, _)| entry.health);
+        let known = self.own_entry().map(|(entry, _)| entry).unwrap_or_default();
         HostEntry {
             id: self.host.id.clone(),
             boot_id: self.host.boot_id.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            health: self.truth.health.clone().or_else(known).unwrap_or_default(),
+            health: self.truth.health.clone().unwrap_or(known.health),
             addresses: self.connection.address.iter().map(ToString::to_string).collect(),
             labels: fleet.spec.labels.clone(),
+            facts: self.truth.facts.as_ref().map_or(known.facts, facts::shared),
             since: String::new(),
         }
     }
 
-    pub(super) fn service_entry(&self, register: &FleetRegister) -> ServiceEntry {
-        ServiceEntry {
+    pub(super) fn service_entry(
+        &self,
+        fleet: &Fleet,
+        register: &FleetRegister,
+    ) -> Result<ServiceEntry, facts::Unknown> {
+        let port = register.port;
+        let meta = |(key, text): (&String, &String)| {
+            let text = facts::expand(text, &fleet.name, port, self.truth.facts.as_ref())?;
+            Ok((key.clone(), text))
+        };
+        Ok(ServiceEntry {
             address: self.address_of(register),
-            port: register.port,
+            port,
             tags: register.tags.clone(),
-            meta: register.meta.iter().map(|(key, value)| (key.clone(), value.clone())).collect(),
+            meta: register.meta.iter().map(meta).collect::<Result<_, _>>()?,
             since: String::new(),
-        }
+        })
     }
 
     /// The address under which a service is registered. Empty: it is not known yet.

@@ -4,8 +4,9 @@ use kelson_proto::v1::fleet_report::Report;
 use kelson_proto::v1::{FleetConnection, FleetRegister, FleetServiceState};
 use prost_types::Timestamp;
 
-use super::Core;
+use super::facts::Unknown;
 use super::report::ABSENT;
+use super::{Core, Fleet};
 use crate::clock::{Moment, Now};
 use crate::entry::{Entry as _, ServiceEntry};
 use crate::step::{Change, Step};
@@ -19,9 +20,7 @@ impl Core {
     /// Reports what has changed.
     pub(super) fn report(&mut self, now: Now) {
         self.answer_removals(now);
-        if self.fleet.is_none() {
-            return;
-        }
+        let Some(fleet) = &self.fleet else { return };
         let connection = self.connection_state(now);
         let is_connected = connection.connected;
         // Before the first answer, or failure, PID 1 keeps what the helper before this one reported.
@@ -29,7 +28,8 @@ impl Core {
         if is_connected || !self.problem.is_empty() || !is_first {
             self.reports.set_connection(connection);
         }
-        let wanted = self.truth.services.values().map(|register| self.wanted_state(register, is_connected));
+        let wanted = self.truth.services.values();
+        let wanted = wanted.map(|register| self.wanted_state(fleet, register, is_connected));
         let removed = self.removals.services().map(|service| self.removed_state(service));
         let states: Vec<FleetServiceState> = wanted.chain(removed).collect();
         states.into_iter().for_each(|state| self.reports.set_service(state));
@@ -90,25 +90,30 @@ impl Core {
         }
     }
 
-    fn wanted_state(&self, register: &FleetRegister, is_connected: bool) -> FleetServiceState {
-        let fleet = self.fleet.as_ref();
-        let stored = fleet.and_then(|fleet| {
-            self.store
-                .looked
-                .entries
-                .get(&self.key_of(fleet, register))
-                .filter(|stored| Some(stored.lease) == self.lease())
-        });
-        let entry = stored.and_then(|stored| ServiceEntry::read(&stored.value).ok());
+    fn wanted_state(&self, fleet: &Fleet, register: &FleetRegister, is_connected: bool) -> FleetServiceState {
+        let stored = self.store.looked.entries.get(&self.key_of(fleet, register));
+        let stored = stored.filter(|stored| Some(stored.lease) == self.lease());
+        let stored = stored.and_then(|stored| ServiceEntry::read(&stored.value).ok());
+        let wanted = self.service_entry(fleet, register);
         let is_registered = is_connected
-            && entry.is_some_and(|entry| {
-                ServiceEntry { since: entry.since.clone(), ..self.service_entry(register) } == entry
-            });
+            && match (stored, &wanted) {
+                (Some(stored), Ok(wanted)) => {
+                    ServiceEntry { since: stored.since.clone(), ..wanted.clone() } == stored
+                }
+                // What an earlier helper wrote stays until it is known.
+                (stored, Err(Unknown::NotYet)) => stored.is_some(),
+                _ => false,
+            };
+        let problem = match wanted {
+            _ if is_registered => String::new(),
+            Err(unknown) if is_connected => unknown.to_string(),
+            _ => self.problem.clone(),
+        };
         FleetServiceState {
             service: register.service.clone(),
             state: if is_registered { "registered" } else { "registering" }.to_owned(),
             address: self.address_of(register),
-            problem: if is_registered { String::new() } else { self.problem.clone() },
+            problem,
         }
     }
 

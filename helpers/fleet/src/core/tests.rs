@@ -1,5 +1,6 @@
 //! The core with a model of the store, and a clock that stands still until it is moved.
 
+mod facts;
 mod model;
 
 use std::net::{IpAddr, Ipv4Addr};

@@ -10,4 +10,5 @@ pub struct Truth {
     /// All of them have been sent.
     pub is_complete: bool,
     pub health: Option<String>,
+    pub facts: Option<BTreeMap<String, String>>,
 }

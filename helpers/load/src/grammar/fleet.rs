@@ -15,6 +15,7 @@ use kelson_spec::names::{LONGEST_NAME, is_host_name};
 use kelson_spec::registries::is_registry;
 use kelson_spec::service::{ServiceKind, ServiceSpec};
 use kelson_spec::units::duration_text;
+use kelson_spec::variables;
 
 /// The most members of etcd, which has no more than seven.
 const MOST_ENDPOINTS: usize = 16;
@@ -47,7 +48,7 @@ pub fn fleet() -> Codec<FleetSpec> {
             key "prefix" prefix = prefix(), "the beginning of all keys of the fleet";
             means "name" name = host.optional(), "the name of the host",
                 "the name of this host in the fleet: letters, digits, `-` and `.`, at most 63. No other host of the fleet has it";
-            key "labels" labels = texts("labels", "role", LONGEST_LABEL),
+            key "labels" labels = texts("labels", "role", LONGEST_LABEL, |_| None),
                 "texts by which others choose among hosts: `{role: edge}`";
         }
         .strict()
@@ -65,7 +66,8 @@ pub fn register() -> Codec<Registration> {
             key "tags" tags = tags(), "words by which others choose among several: `[primary]`";
             key "address" address = address(),
                 "the address at which it is reached. `auto`: that of the host from which it reaches etcd";
-            key "meta" meta = texts("entries", "version", LONGEST_META), "texts for those who find it: `{version: \"17\"}`";
+            key "meta" meta = texts("entries", "version", LONGEST_META, unfit),
+                "texts for those who find it: `{version: \"17\"}`. They may have [variables](fleet.md#variables)";
         }
         .check(|d, seen, registration| {
             if !seen.has("name") {
@@ -234,16 +236,26 @@ fn is_address(text: &str) -> bool {
         && !text.rsplit('.').next().is_some_and(is_number)
 }
 
-/// Texts by keys, each of at most `longest` characters. `what` they are, and the key of `sample`.
-fn texts(what: &'static str, sample: &'static str, longest: usize) -> Codec<BTreeMap<String, String>> {
+/// The first mistake in a variable.
+fn unfit(text: &str) -> Option<String> {
+    variables::expand(text, |_| Some("".into())).err().map(|unfit| unfit.to_string())
+}
+
+/// Texts by keys, each of at most `longest` characters. `what` they are, the key of `sample`, and what else is wrong with one.
+fn texts(
+    what: &'static str,
+    sample: &'static str,
+    longest: usize,
+    wrong: fn(&str) -> Option<String>,
+) -> Codec<BTreeMap<String, String>> {
     const ALSO: &str = "._/-";
     let value = text().but(move |text| {
         if text.chars().any(char::is_control) {
             return Some("a control character cannot stand here; write one line of text".to_owned());
         }
         let count = text.chars().count();
-        (count > longest)
-            .then(|| format!("this text has {count} characters; at most {longest} can stand here"))
+        let too_long = format!("this text has {count} characters; at most {longest} can stand here");
+        if count > longest { Some(too_long) } else { wrong(text) }
     });
     let mistake =
         |key: &str, _: &[(String, String)]| (!is_label(key, ALSO)).then(|| no_label(key, "key", ALSO));

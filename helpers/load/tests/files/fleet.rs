@@ -140,6 +140,13 @@ const SERVICE: &str = r#"
 {meta: {a b: c}}
 => 3:19: register.meta: "a b" is not a key; use letters, digits and . _ / -, a letter or digit first, at most 63
 
+{meta: {url: "http://${hostname}/", sound: "${host.name}:${port} ${fact.platform} $${x} $5"}}
+=> 3:24: register.meta.url: ${hostname} is no variable; write ${host.name}, ${port} or ${fact.NAME}, or $${ for the signs themselves
+
+{meta: {url: "${fact.colour}", at: "${port"}}
+=> 3:24: register.meta.url: ${fact.colour} is no variable; write ${host.name}, ${port} or ${fact.NAME}, or $${ for the signs themselves
+=> 3:46: register.meta.at: ${port has no closing brace; write ${NAME}, or $${ for the signs themselves
+
 {meta: [a]}
 => 3:18: register.meta: found a list where a mapping of keys to values belongs
 "#;
@@ -233,7 +240,7 @@ fn mistakes_in_fleet_say_what_to_do_and_leave_it_out() {
 
 #[test]
 fn mistakes_in_register_say_what_to_do() {
-    assert_eq!(each_case(SERVICE, |value| of_service("register", value)), 14);
+    assert_eq!(each_case(SERVICE, |value| of_service("register", value)), 16);
 }
 
 #[test]
