@@ -1,10 +1,15 @@
 //! A host in a fleet, against a real etcd: what it registers there, and what changes nothing for those who watch.
 
+use std::collections::BTreeMap;
 use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
+use kelson_tests::namespace::Guard;
 use kelson_tests::{Etcd, Host, HostBuilder, eventually, free_port, process};
 
 const HOST: &str = "/kelson/v1/hosts/edge-1";
@@ -86,6 +91,17 @@ fn a_service_is_registered_while_it_is_up_and_healthy() {
 /// F2
 #[test]
 fn f2_neither_a_new_pid_1_nor_a_new_helper_changes_a_registration() {
+    replaced(3, 3);
+}
+
+/// F2
+#[test]
+fn long_f2_100_times_a_new_pid_1_and_100_times_a_new_helper_change_no_registration() {
+    replaced(100, 1);
+}
+
+/// Replaces PID 1 so often, lets it crash now and then, and kills the helper so often after each.
+fn replaced(times: u32, helpers: u32) {
     let Some(etcd) = Etcd::start() else { return };
     let mut host = member("edge-1", &etcd.endpoint())
         .crash_limit("100/1m")
@@ -96,12 +112,14 @@ fn f2_neither_a_new_pid_1_nor_a_new_helper_changes_a_registration() {
     });
     settled(&host);
     let (before, lease) = (revision(&etcd), status(&host)["lease"].clone());
-    for _ in 0..3 {
+    for number in 0..times {
         host.ctl(&["reexec"]).ok();
         registered_again(&host);
-        host.crash(|| host.signal(libc::SIGSEGV));
-        registered_again(&host);
-        for _ in 0..3 {
+        if number % 10 < 3 {
+            host.crash(|| host.signal(libc::SIGSEGV));
+            registered_again(&host);
+        }
+        for _ in 0..helpers {
             let helper = host.pid_of("fleet");
             host.kill(helper, libc::SIGKILL);
             host.wait_for("fleet", "another helper", |now| {
@@ -158,6 +176,16 @@ fn f5_a_registration_is_gone_before_the_stop_signal() {
 /// F5
 #[test]
 fn f5_a_client_that_follows_the_registry_fails_in_no_rolling_restart() {
+    rolling_restarts(3);
+}
+
+/// F5
+#[test]
+fn long_f5_a_client_that_follows_the_registry_fails_in_none_of_100_rolling_restarts() {
+    rolling_restarts(100);
+}
+
+fn rolling_restarts(times: u32) {
     let Some(etcd) = Etcd::start() else { return };
     let ports = [free_port(), free_port()];
     let web = |port: u16| {
@@ -165,40 +193,89 @@ fn f5_a_client_that_follows_the_registry_fails_in_no_rolling_restart() {
             "register: {{name: web, port: {port}}}\nstop: {{delay: 200ms}}\n\
              health: [{{tcp: {{port: {port}}}, interval: 20ms, timeout: 5s}}]"
         );
-        process(&format!("tcp={port}"), &more)
+        process(&format!("http={port}"), &more)
     };
     let mut host = member("edge-1", &etcd.endpoint())
         .service("web-1", &web(ports[0]))
         .service("web-2", &web(ports[1]))
         .up(&["web-1", "web-2"]);
-    let prefix = "/kelson/v1/services/web/";
-    eventually("both to be registered", || etcd.keys(prefix).len() == 2);
+    let follower = Follower::new(&etcd, "/kelson/v1/services/web/");
+    eventually("both to be registered", || follower.ports().len() == 2);
     let ends = AtomicBool::new(false);
     let (asked, failed) = std::thread::scope(|scope| {
         let client = scope.spawn(|| {
             let (mut asked, mut failed) = (0_u32, Vec::new());
             while !ends.load(Ordering::Relaxed) {
-                for value in etcd.values(prefix) {
-                    let value: serde_json::Value = serde_json::from_str(&value).expect("JSON");
-                    let port = u16::try_from(value["port"].as_u64().expect("a port")).expect("a port");
+                for port in follower.ports() {
                     asked += 1;
-                    failed.extend(TcpStream::connect(("127.0.0.1", port)).err());
+                    failed.extend(request(port).err());
+                    std::thread::sleep(Duration::from_millis(2));
                 }
             }
             (asked, failed)
         });
-        for _ in 0..5 {
+        for _ in 0..times {
             for service in ["web-1", "web-2"] {
                 host.ctl(&["restart", service, "--wait"]).ok();
-                eventually("both to be registered", || etcd.keys(prefix).len() == 2);
+                eventually("both to be registered", || follower.ports().len() == 2);
             }
         }
         ends.store(true, Ordering::Relaxed);
         client.join().expect("the client panics in no case")
     });
-    assert!(asked > 10, "{asked}");
+    assert!(asked > 50 * times, "{asked}");
     assert!(failed.is_empty(), "{} of {asked}: {failed:?}", failed.len());
     host.poweroff();
+}
+
+/// A whole request and its answer.
+fn request(port: u16) -> std::io::Result<()> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port))?;
+    stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: web\r\n\r\n")?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    match answer.starts_with("HTTP/1.1 200 ") {
+        true => Ok(()),
+        false => Err(std::io::Error::other(format!("answer {answer:?}"))),
+    }
+}
+
+/// A client that watches a prefix, and knows the ports that are registered there.
+struct Follower {
+    ports: Arc<Mutex<BTreeMap<String, u16>>>,
+    _watch: Guard,
+}
+
+impl Follower {
+    /// From the first revision on: nothing is missed between a read and a watch.
+    fn new(etcd: &Etcd, prefix: &str) -> Follower {
+        let watch = Command::new(etcd.client())
+            .env("ETCDCTL_API", "3")
+            .args(["--endpoints", &etcd.endpoint(), "watch", "--rev=1", "--prefix", prefix])
+            .stdout(Stdio::piped())
+            .spawn();
+        let mut watch = watch.expect("etcdctl can be executed");
+        let mut lines = BufReader::new(watch.stdout.take().expect("piped")).lines().map_while(Result::ok);
+        let ports = Arc::new(Mutex::new(BTreeMap::new()));
+        let known = Arc::clone(&ports);
+        std::thread::spawn(move || {
+            // Of each change: the word, the key, and the value.
+            while let (Some(word), Some(key), Some(value)) = (lines.next(), lines.next(), lines.next()) {
+                let mut known = known.lock().expect("nobody panics with it");
+                let value: serde_json::Value = serde_json::from_str(&value).unwrap_or_default();
+                match value["port"].as_u64().filter(|_| word == "PUT") {
+                    Some(port) => known.insert(key, u16::try_from(port).expect("a port")),
+                    None => known.remove(&key),
+                };
+            }
+        });
+        Follower { ports, _watch: Guard(watch) }
+    }
+
+    fn ports(&self) -> Vec<u16> {
+        self.ports.lock().expect("nobody panics with it").values().copied().collect()
+    }
 }
 
 #[test]
