@@ -1,4 +1,4 @@
-//! An etcd of a test's own, on the loopback.
+//! An etcd of a test's own, on the loopback: one member, or three.
 
 use std::fs::File;
 use std::net::TcpStream;
@@ -11,11 +11,18 @@ use tempfile::TempDir;
 use crate::authority::Authority;
 use crate::{deadline, free_port, paths, skip};
 
-/// Ends with the value, with all that it has stored.
+/// A member. It ends with the value, with all that it has stored.
 pub struct Etcd {
     programs: PathBuf,
     folder: TempDir,
+    name: &'static str,
+    /// Beside the loopback.
+    address: Option<&'static str>,
     port: u16,
+    /// For the other members.
+    peer: u16,
+    /// All members, as etcd wants them.
+    cluster: String,
     authority: Option<Authority>,
     process: Option<Child>,
 }
@@ -23,28 +30,81 @@ pub struct Etcd {
 impl Etcd {
     /// Waits until it answers. `None`, and the test is skipped, where `make image` has not fetched it.
     pub fn start() -> Option<Etcd> {
-        Etcd::start_with(None)
+        Etcd::new("default").map(Etcd::alone)
     }
 
     /// One that lets in only clients with a certificate of this CA, which signed its own.
     pub fn start_secure(authority: Authority) -> Option<Etcd> {
-        Etcd::start_with(Some(authority))
+        let mut etcd = Etcd::new("default")?;
+        etcd.authority = Some(authority);
+        Some(etcd.alone())
     }
 
-    fn start_with(authority: Option<Authority>) -> Option<Etcd> {
+    /// One that also listens at this address, with the same port.
+    pub fn start_at(address: &'static str) -> Option<Etcd> {
+        let mut etcd = Etcd::new("default")?;
+        etcd.address = Some(address);
+        Some(etcd.alone())
+    }
+
+    /// One that has its data in this folder.
+    pub fn start_in(folder: &Path) -> Option<Etcd> {
+        let mut etcd = Etcd::new("default")?;
+        etcd.folder = tempfile::tempdir_in(folder).expect("the folder is writable");
+        Some(etcd.alone())
+    }
+
+    /// The members of one store. Waits until each answers.
+    pub fn start_three() -> Option<[Etcd; 3]> {
+        let mut members = [Etcd::new("one")?, Etcd::new("two")?, Etcd::new("three")?];
+        let cluster = members.each_ref().map(Etcd::membership).join(",");
+        for member in &mut members {
+            member.cluster.clone_from(&cluster);
+            member.spawn();
+        }
+        members.iter().for_each(Etcd::wait);
+        Some(members)
+    }
+
+    fn new(name: &'static str) -> Option<Etcd> {
         let Some(programs) = paths::fetched("etcd-3.4", "etcd") else {
             skip::skip("there is no etcd in out/cache: run `make image`");
             return None;
         };
-        let folder = tempfile::tempdir().expect("the folder of temporary files is writable");
-        let mut etcd = Etcd { programs, folder, port: free_port(), authority, process: None };
-        etcd.restart();
-        Some(etcd)
+        Some(Etcd {
+            programs,
+            folder: tempfile::tempdir().expect("the folder of temporary files is writable"),
+            name,
+            address: None,
+            port: free_port(),
+            peer: free_port(),
+            cluster: String::new(),
+            authority: None,
+            process: None,
+        })
+    }
+
+    fn alone(mut self) -> Etcd {
+        self.cluster = self.membership();
+        self.restart();
+        self
+    }
+
+    fn membership(&self) -> String {
+        format!("{}={}", self.name, self.peer())
+    }
+
+    fn peer(&self) -> String {
+        format!("http://127.0.0.1:{}", self.peer)
     }
 
     pub fn endpoint(&self) -> String {
+        self.endpoint_at("127.0.0.1")
+    }
+
+    pub fn endpoint_at(&self, address: &str) -> String {
         let scheme = if self.authority.is_some() { "https" } else { "http" };
-        format!("{scheme}://127.0.0.1:{}", self.port)
+        format!("{scheme}://{address}:{}", self.port)
     }
 
     pub fn authority(&self) -> Option<&Authority> {
@@ -71,18 +131,31 @@ impl Etcd {
         process.wait().expect("it is a child");
     }
 
-    /// Starts it again after [`Etcd::stop`], and waits until it answers.
+    /// Ends it at once; its data stay.
+    pub fn kill(&mut self) {
+        let mut process = self.process.take().expect("it runs");
+        process.kill().expect("it is a child");
+        process.wait().expect("it is a child");
+    }
+
+    /// Starts it again after [`Etcd::stop`] or [`Etcd::kill`], and waits until it answers.
     pub fn restart(&mut self) {
+        self.spawn();
+        self.wait();
+    }
+
+    fn spawn(&mut self) {
         let log = File::options().create(true).append(true).open(self.path("log")).expect("a log");
-        let own = self.endpoint();
-        let peer = format!("http://127.0.0.1:{}", free_port());
+        let (own, peer) = (self.endpoint(), self.peer());
+        let all =
+            self.address.map_or_else(|| own.clone(), |more| format!("{own},{}", self.endpoint_at(more)));
         let mut command = Command::new(self.programs.join("etcd"));
         command
-            .arg("--data-dir")
+            .args(["--name", self.name, "--data-dir"])
             .arg(self.path("data"))
-            .args(["--listen-client-urls", &own, "--advertise-client-urls", &own])
+            .args(["--listen-client-urls", &all, "--advertise-client-urls", &own])
             .args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer])
-            .args(["--initial-cluster", &format!("default={peer}")])
+            .args(["--initial-cluster", &self.cluster])
             .stdout(Stdio::null())
             .stderr(log);
         if let Some(authority) = &self.authority {
@@ -102,6 +175,9 @@ impl Etcd {
             });
         }
         self.process = Some(command.spawn().expect("etcd can be executed"));
+    }
+
+    fn wait(&self) {
         let answers = || {
             TcpStream::connect(("127.0.0.1", self.port)).ok()?;
             self.try_ctl(&["get", "/"]).map(drop)
@@ -131,6 +207,15 @@ impl Etcd {
         output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
+    /// The number of the member, and that of the leader.
+    pub fn ids(&self) -> (u64, u64) {
+        let text = self.ctl(&["endpoint", "status", "-w", "json"]);
+        let all: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        let status = &all[0]["Status"];
+        let number = |value: &serde_json::Value| value.as_u64().unwrap_or_default();
+        (number(&status["header"]["member_id"]), number(&status["leader"]))
+    }
+
     /// Where `etcdctl` is.
     pub fn client(&self) -> PathBuf {
         self.programs.join("etcdctl")
@@ -139,12 +224,6 @@ impl Etcd {
     /// The keys that begin so.
     pub fn keys(&self, prefix: &str) -> Vec<String> {
         let text = self.ctl(&["get", "--prefix", "--keys-only", prefix]);
-        text.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect()
-    }
-
-    /// The values of the keys that begin so, each on a line of its own.
-    pub fn values(&self, prefix: &str) -> Vec<String> {
-        let text = self.ctl(&["get", "--prefix", "--print-value-only", prefix]);
         text.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect()
     }
 

@@ -19,6 +19,7 @@
 //! `init` and `kelsonctl` are those of `KELSON_BIN_DIR`, else the ones beside the running test (`cargo build` puts them
 //! there), where the programs of the tests are.
 
+pub mod alone;
 pub mod authority;
 pub mod cgroup;
 pub mod chaos;
@@ -47,6 +48,7 @@ pub mod stream;
 mod terminal;
 pub mod vm;
 
+pub use alone::alone;
 pub use authority::Authority;
 pub use ctl::{Action, Ctl, Event, Output, Reason, Service, time_of};
 pub use deadline::{PATIENCE, eventually, until};

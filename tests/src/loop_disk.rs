@@ -17,16 +17,22 @@ pub struct LoopDisk {
 impl LoopDisk {
     const SIZE: u64 = 8 << 20;
 
+    /// An empty file system of this label, on a disk of so many bytes.
+    #[track_caller]
+    pub fn of_size(label: &str, size: u64) -> LoopDisk {
+        LoopDisk::changed(label, size, |_| {})
+    }
+
     /// An empty file system of this label.
     #[track_caller]
     pub fn new(label: &str) -> LoopDisk {
-        LoopDisk::changed(label, |_| {})
+        LoopDisk::of_size(label, Self::SIZE)
     }
 
     /// One that has lost its end.
     #[track_caller]
     pub fn torn(label: &str) -> LoopDisk {
-        LoopDisk::changed(label, |file| {
+        LoopDisk::changed(label, Self::SIZE, |file| {
             OpenOptions::new()
                 .write(true)
                 .open(file)
@@ -38,16 +44,16 @@ impl LoopDisk {
     /// One that was not unmounted.
     #[track_caller]
     pub fn unclean(label: &str) -> LoopDisk {
-        LoopDisk::changed(label, |file| {
+        LoopDisk::changed(label, Self::SIZE, |file| {
             run("/sbin/debugfs", &["-w", "-R", "set_super_value state 0", text(file)]);
         })
     }
 
     #[track_caller]
-    fn changed(label: &str, change: impl FnOnce(&Path)) -> LoopDisk {
+    fn changed(label: &str, size: u64, change: impl FnOnce(&Path)) -> LoopDisk {
         let folder = tempfile::tempdir().expect("a writable folder");
         let file = folder.path().join("disk");
-        File::create(&file).and_then(|file| file.set_len(Self::SIZE)).expect("a file");
+        File::create(&file).and_then(|file| file.set_len(size)).expect("a file");
         run("/sbin/mke2fs", &["-q", "-t", "ext4", "-L", label, text(&file)]);
         change(&file);
         let device = run("/sbin/losetup", &["--find", "--show", text(&file)]).trim_end().into();

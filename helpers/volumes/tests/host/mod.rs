@@ -18,7 +18,6 @@ use kelson_volumes::{Deadlines, Folders, Limits};
 use tempfile::TempDir;
 
 const PERSONALITY: &str = "KELSON_TEST_VOLUMES";
-const INSIDE: &str = "KELSON_TEST_INSIDE";
 
 /// A deadline for whatever is waited for.
 pub const SOON: Duration = Duration::from_secs(60);
@@ -54,23 +53,7 @@ pub fn personality() {
 
 /// Runs the body of a test in a mount namespace of its own. `name`: of the test.
 pub fn alone(name: &str, body: impl FnOnce()) {
-    if std::env::var_os(INSIDE).is_some() {
-        return body();
-    }
-    if !nix::unistd::geteuid().is_root() {
-        kelson_tests::skip::skip("it makes mounts, and only root may");
-        return;
-    }
-    let output = Command::new("unshare")
-        .args(["--mount", "--propagation", "private"])
-        .arg(std::env::current_exe().unwrap())
-        .args(["--exact", name, "--nocapture", "--include-ignored"])
-        .env(INSIDE, "1")
-        .output()
-        .expect("unshare is installed");
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
-    print!("{}", text(&output.stdout));
+    kelson_tests::alone(&["--mount", "--propagation", "private"], name, body);
 }
 
 fn start(words: &[&str], control: OwnedFd) -> Child {
