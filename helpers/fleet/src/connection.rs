@@ -31,16 +31,21 @@ use tonic::codegen::http::{Request, Response};
 use tonic::codegen::{Context, Poll, Service, StdError};
 use tower::util::BoxCloneSyncService;
 
+use crate::received::{Counted, Received};
+
 /// Between the error of a call and the end of its connection.
 const END: Duration = Duration::from_millis(50);
 /// Addresses of a name that are tried.
 const ADDRESSES: usize = 3;
+/// For one of them: time for a packet and one more.
+const ATTEMPT: Duration = Duration::from_millis(1500);
 
 /// Closed when it is dropped.
 pub struct Connection {
     pub client: Client,
     /// The address of the host.
     pub address: IpAddr,
+    pub received: Received,
     task: JoinHandle<hyper::Result<()>>,
 }
 
@@ -69,6 +74,8 @@ impl Connection {
         let address = stream.local_addr().map_err(|error| of_error(&error))?.ip();
         // A renewal is a packet of its own.
         let _ = stream.set_nodelay(true);
+        let received = Received::default();
+        let stream = received.of(stream);
         let stream: Box<dyn Stream> = match is_secure {
             true => Box::new(secure(spec, &host, stream).await?),
             false => Box::new(stream),
@@ -80,13 +87,13 @@ impl Connection {
         let channel = Channel::Custom(BoxCloneSyncService::new(carrier));
         let options = etcd_client::ConnectOptions::new().with_require_leader(true);
         let client = Client::from_channel(channel, Some(options)).await.map_err(|error| text(&error))?;
-        Ok(Connection { client, address, task })
+        Ok(Connection { client, address, received, task })
     }
 }
 
 impl Connection {
-    /// What failed with a call, for an operator. A connection that has ended knows it best: a member refuses a certificate
-    /// only after the handshake.
+    /// What failed with the last call, for an operator. A connection that has ended knows it best: a member refuses a
+    /// certificate only after the handshake.
     pub async fn text(&mut self, error: &etcd_client::Error) -> String {
         if let Ok(Ok(Err(error))) = timeout(END, &mut self.task).await
             && let Some(text) = of_system(&error)
@@ -111,15 +118,16 @@ async fn reach(host: &str, port: u16) -> Result<TcpStream, String> {
     };
     let mut last = "it has no address".to_owned();
     for address in addresses.into_iter().take(ADDRESSES) {
-        match TcpStream::connect(SocketAddr::new(address, port)).await {
-            Ok(stream) => return Ok(stream),
-            Err(error) => last = of_error(&error),
+        match timeout(ATTEMPT, TcpStream::connect(SocketAddr::new(address, port))).await {
+            Ok(Ok(stream)) => return Ok(stream),
+            Ok(Err(error)) => last = of_error(&error),
+            Err(_) => last = no_answer(ATTEMPT),
         }
     }
     Err(last)
 }
 
-async fn secure(spec: &FleetSpec, host: &str, stream: TcpStream) -> Result<impl Stream + use<>, String> {
+async fn secure(spec: &FleetSpec, host: &str, stream: Counted) -> Result<impl Stream + use<>, String> {
     let of = spec.clone();
     let config = in_thread(move || config(&of)).await??;
     let name = ServerName::try_from(host.to_owned()).map_err(|error| error.to_string())?;
@@ -174,6 +182,10 @@ fn read(path: &Path) -> Result<Vec<u8>, String> {
 /// A disk or a name server may hang.
 async fn in_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, String> {
     tokio::task::spawn_blocking(work).await.map_err(|error| error.to_string())
+}
+
+pub fn no_answer(time: Duration) -> String {
+    format!("no answer within {} s", time.as_secs_f32())
 }
 
 /// What failed, for an operator.

@@ -29,6 +29,9 @@ use removal::Removals;
 use report::Reports;
 use truth::Truth;
 
+/// A connection over which the store refuses so often is closed.
+const REFUSALS: u32 = 2;
+
 /// What a process knows of itself.
 #[derive(Debug, Clone)]
 pub struct Host {
@@ -91,6 +94,8 @@ struct Store {
     look: Moment,
     /// Without a lease: not before this.
     grant: Moment,
+    /// The id of the lease that is granted next.
+    next_lease: i64,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -102,6 +107,12 @@ struct Lease {
     renew: Moment,
     /// All has been registered with it by this process.
     is_used: bool,
+}
+
+/// 0, which leaves the choice to the store, as long as the kernel has no randomness.
+fn lease_id() -> i64 {
+    let number = kelson_sys::random::number().unwrap_or_default();
+    i64::try_from(number >> 1).unwrap_or_default()
 }
 
 impl Core {
@@ -126,7 +137,7 @@ impl Core {
             under_way: None,
             connection: Connection::default(),
             // Without a lease there is nothing that this boot has registered.
-            store: Store { is_certain: lease.is_none(), ..Store::default() },
+            store: Store { is_certain: lease.is_none(), next_lease: lease_id(), ..Store::default() },
             lease,
             problem: String::new(),
         }
@@ -222,12 +233,31 @@ impl Core {
     /// Takes what came of the step under way.
     pub fn done(&mut self, outcome: Outcome, now: Now) {
         let Some((step, began)) = self.under_way.take() else { return };
-        let is_answer = !matches!(outcome, Outcome::Failed(_) | Outcome::Connected(_));
+        let took = now.at.saturating_sub(began.at);
+        let is_connected = matches!(outcome, Outcome::Connected(_));
+        let is_answer = !is_connected && !matches!(outcome, Outcome::Failed(_) | Outcome::Refused(_));
         match (step, outcome) {
             (step, Outcome::Failed(problem)) => {
                 // It may have been done nevertheless.
                 self.store.is_certain &= !matches!(step, Step::Commit(_));
-                self.failed(problem, now.at);
+                self.failed(problem, (now.at, took), self.lost_at());
+                self.disconnect();
+            }
+            (step, Outcome::Refused(problem)) => {
+                self.store.is_certain &= !matches!(step, Step::Commit(_));
+                self.store.is_read = false;
+                let is_renewal = matches!(step, Step::Renew(_));
+                // A name or a proxy may lead to another member.
+                let is_enough = self.connection.failures.saturating_add(1).is_multiple_of(REFUSALS);
+                let until = self.lost_at().filter(|_| is_renewal || is_enough);
+                self.failed(problem, (now.at, took), until);
+                let retry = self.connection.retry;
+                if let Some(lease) = self.lease.as_mut().filter(|_| is_renewal) {
+                    lease.renew = retry;
+                }
+                if is_enough {
+                    self.disconnect();
+                }
             }
             (_, Outcome::Connected(address)) => {
                 (self.connection.is_open, self.connection.address) = (true, Some(address));
@@ -239,6 +269,7 @@ impl Core {
                 }
             }
             (_, Outcome::Granted { lease, ttl }) => {
+                self.store.next_lease = lease_id();
                 let (confirmed, is_used) = (Some(began), false);
                 self.lease = Some(Lease { id: lease, ttl, confirmed, renew: began.at, is_used });
                 let third = self.third();
@@ -251,6 +282,7 @@ impl Core {
             (Step::Commit(done), Outcome::Committed { revision }) => self.committed(done, revision),
             (_, Outcome::Revoked) => self.forget_lease(),
             (_, Outcome::LeaseGone) => {
+                self.store.next_lease = lease_id();
                 if self.lease.is_some_and(|lease| lease.is_used) {
                     self.store.grant = now.at.saturating_add(self.random.part_of(self.limits.spread));
                     self.problem =
@@ -260,6 +292,10 @@ impl Core {
             }
             _ => {}
         }
+        // Many may ask a store that is late. Without a lease there is nothing to lose.
+        if took >= self.limits.first_retry && (is_answer || is_connected) && self.lease.is_none() {
+            self.connection.retry = now.at.saturating_add(self.random.part_of(took.saturating_mul(2)));
+        }
         if is_answer && self.is_registered() {
             self.host.contact = Some(began.at);
             self.reports.contact(self.host.contact);
@@ -267,18 +303,28 @@ impl Core {
         self.settle(now);
     }
 
-    fn failed(&mut self, problem: String, now: Moment) {
-        let limits = &self.limits;
-        let longest = limits.first_retry.saturating_mul(1 << self.connection.failures.min(8));
-        self.connection.retry = now.saturating_add(self.random.part_of(longest.min(limits.last_retry)));
+    /// `took`: until it failed. `until`: when the next attempt must have been.
+    fn failed(&mut self, problem: String, (now, took): (Moment, Duration), until: Option<Moment>) {
+        let Limits { first_retry, last_retry, .. } = self.limits;
+        let mut longest = first_retry.max(took).saturating_mul(1 << self.connection.failures.min(8));
+        // A member that took the call and was late has too many of them.
+        longest = longest.min(last_retry.max(took.saturating_mul(4)));
+        if let Some(left) = until.and_then(|until| until.checked_sub(now)) {
+            longest = longest.min(first_retry.max(left.checked_div(4).unwrap_or_default()));
+        }
+        self.connection.retry = now.saturating_add(self.random.part_of(longest));
         self.connection.failures = self.connection.failures.saturating_add(1);
-        let members = self.fleet.as_ref().map_or(1, |fleet| fleet.spec.endpoints.len().max(1));
-        self.connection.endpoint =
-            self.connection.endpoint.saturating_add(1).checked_rem(members).unwrap_or_default();
         if self.connection.failures == 1 && self.reports.is_connected() {
             self.reports.trouble(problem.clone());
         }
         self.problem = problem;
+    }
+
+    /// The next connection is one with the next member.
+    fn disconnect(&mut self) {
+        let members = self.fleet.as_ref().map_or(1, |fleet| fleet.spec.endpoints.len());
+        let next = self.connection.endpoint.saturating_add(1);
+        self.connection.endpoint = next.checked_rem(members).unwrap_or_default();
         (self.connection.is_open, self.store.is_read) = (false, false);
     }
 

@@ -109,7 +109,8 @@ impl Engine {
             && let Some(step) = self.core.step(now)
             && let Some(spec) = self.core.spec()
         {
-            let limits = Steps { call: self.limits.call, ttl: self.limits.ttl };
+            let Limits { silence, call, ttl, .. } = self.limits;
+            let limits = Steps { silence, call, ttl };
             self.step = Some(Box::pin(perform(self.session.take(), step, spec.clone(), limits)));
         }
     }

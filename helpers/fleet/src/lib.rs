@@ -23,6 +23,7 @@ mod identity;
 mod key;
 mod limits;
 mod list;
+mod received;
 #[cfg(test)]
 mod scale;
 mod session;

@@ -8,7 +8,10 @@ use kelson_spec::fleet::FleetSpec;
 pub struct Limits {
     /// After so long without a renewal the store removes all keys of the host. Whole seconds.
     pub ttl: Duration,
-    /// Of each call.
+    /// A member that sends nothing for so long, although it should, is down.
+    pub silence: Duration,
+    /// Of each call, while its member sends something. A store that many hosts ask at once is late, and to ask it again
+    /// makes it later.
     pub call: Duration,
     /// Until PID 1 gets an answer about a removal.
     pub removal: Duration,
@@ -26,7 +29,8 @@ impl Default for Limits {
     fn default() -> Limits {
         Limits {
             ttl: FleetSpec::TTL,
-            call: Duration::from_secs(5),
+            silence: Duration::from_secs(5),
+            call: Duration::from_secs(10),
             removal: Duration::from_secs(5),
             spread: Duration::from_secs(20),
             first_retry: Duration::from_secs(1),

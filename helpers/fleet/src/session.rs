@@ -1,18 +1,20 @@
 //! Performs the steps of the core in one member of etcd.
 
 use std::collections::BTreeMap;
+use std::error::Error as _;
 use std::time::Duration;
 
 use etcd_client::{
-    Compare, CompareOp, Error, GetOptions, KeyValue, KvClient, LeaseClient, LeaseKeepAliveStream,
-    LeaseKeeper, LeaseTimeToLiveOptions, PutOptions, Txn, TxnOp, TxnOpResponse,
+    Compare, CompareOp, Error, GetOptions, KeyValue, KvClient, LeaseClient, LeaseGrantOptions,
+    LeaseKeepAliveStream, LeaseKeeper, LeaseTimeToLiveOptions, PutOptions, Txn, TxnOp, TxnOpResponse,
 };
 use kelson_spec::fleet::FleetSpec;
 use tonic::Code;
 
-use crate::connection::Connection;
+use crate::connection::{Connection, no_answer, text};
 use crate::entry::{Entry as _, HostEntry};
 use crate::key::Key;
+use crate::received::Received;
 use crate::step::{Change, Looked, Outcome, Question, Step, Stored, Transaction};
 
 /// Values that are read at once: of each not more than a message of PID 1.
@@ -38,53 +40,95 @@ pub type Performed = (Option<Session>, Outcome);
 pub async fn perform(session: Option<Session>, step: Step, spec: FleetSpec, limits: Steps) -> Performed {
     if let Step::Connect(number) = step {
         let endpoint = spec.endpoints.get(number).cloned().unwrap_or_default();
-        return match within(limits.call, Session::new(&spec, number, endpoint.clone())).await {
+        return match within(limits.silence, Session::new(&spec, number, endpoint.clone())).await {
             Ok(session) => {
                 let outcome = Outcome::Connected(session.connection.address);
                 (Some(session), outcome)
             }
-            Err(problem) => (None, failed(&endpoint, &problem)),
+            Err(problem) => (None, Outcome::Failed(format!("etcd at {endpoint}: {problem}"))),
         };
     }
     let Some(mut session) = session else {
         return (None, Outcome::Failed("the connection is lost".to_owned()));
     };
-    let performed = async {
-        match session.perform(step, limits.ttl).await {
-            Ok(outcome) => Ok(outcome),
-            Err(error) => Err(session.connection.text(&error).await),
-        }
-    };
-    match within(limits.call, performed).await {
-        Ok(outcome) => {
+    let received = session.connection.received.clone();
+    // A member that has not come to a new connection yet gets more time, unless a lease waits for it.
+    let is_young = !session.is_proven && !matches!(step, Step::Renew(_));
+    let silence = if is_young { limits.call } else { limits.silence };
+    let limits = Steps { silence, ..limits };
+    let is_alone = spec.endpoints.len() == 1;
+    let performed = answered(&received, limits, session.perform(step, limits.ttl)).await;
+    let (is_lost, mut problem) = match performed {
+        Ok(Ok(outcome)) => {
             session.is_proven = true;
-            (Some(session), outcome)
+            return (Some(session), outcome);
         }
-        // The end of the connection may hide the reason.
-        Err(problem) if session.endpoint.starts_with("https:") && !session.is_proven => {
-            let problem = format!("{problem}; it may refuse the host's certificate");
-            (None, failed(&session.endpoint, &problem))
+        Ok(Err(error)) if is_refusal(&error, is_alone) => (false, text(&error)),
+        Ok(Err(error)) => (true, session.connection.text(&error).await),
+        Err(Late { is_silent, after }) => (is_silent || !is_alone, no_answer(after)),
+    };
+    // The end of the connection may hide the reason.
+    if is_lost && session.endpoint.starts_with("https:") && !session.is_proven {
+        problem.push_str("; it may refuse the host's certificate");
+    }
+    let problem = format!("etcd at {}: {problem}", session.endpoint);
+    match is_lost {
+        true => (None, Outcome::Failed(problem)),
+        false => (Some(session), Outcome::Refused(problem)),
+    }
+}
+
+/// Whether the store has answered, and would over another connection answer the same. `is_alone`: there is one member.
+fn is_refusal(error: &Error, is_alone: bool) -> bool {
+    let Error::GRpcStatus(status) = error else { return false };
+    status.source().is_none()
+        && match status.code() {
+            // The next connection may have another certificate.
+            Code::Unauthenticated | Code::PermissionDenied => false,
+            Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled | Code::Internal | Code::Unknown => {
+                is_alone
+            }
+            _ => true,
         }
-        Err(problem) => (None, failed(&session.endpoint, &problem)),
+}
+
+/// There was no answer in time.
+struct Late {
+    /// And nothing else came over the connection.
+    is_silent: bool,
+    after: Duration,
+}
+
+/// Waits for the answer of a member as long as the limits allow it.
+async fn answered<T>(received: &Received, limits: Steps, work: impl Future<Output = T>) -> Result<T, Late> {
+    let mut work = std::pin::pin!(work);
+    let mut after = Duration::ZERO;
+    loop {
+        let before = received.count();
+        let wait = limits.silence.min(limits.call.saturating_sub(after));
+        if let Ok(done) = tokio::time::timeout(wait, &mut work).await {
+            return Ok(done);
+        }
+        after = after.saturating_add(wait);
+        let is_silent = received.count() == before;
+        if is_silent || after >= limits.call {
+            return Err(Late { is_silent, after });
+        }
     }
 }
 
 /// The limits of a step.
 #[derive(Debug, Clone, Copy)]
 pub struct Steps {
+    pub silence: Duration,
     pub call: Duration,
     pub ttl: Duration,
-}
-
-fn failed(endpoint: &str, problem: &str) -> Outcome {
-    Outcome::Failed(format!("etcd at {endpoint}: {problem}"))
 }
 
 /// # Errors
 /// What failed, or that there was no answer.
 pub async fn within<T>(time: Duration, work: impl Future<Output = Result<T, String>>) -> Result<T, String> {
-    let late = || Err(format!("no answer within {} s", time.as_secs_f32()));
-    tokio::time::timeout(time, work).await.unwrap_or_else(|_| late())
+    tokio::time::timeout(time, work).await.unwrap_or_else(|_| Err(no_answer(time)))
 }
 
 impl Session {
@@ -104,11 +148,23 @@ impl Session {
             Step::Connect(_) => Ok(Outcome::Connected(self.connection.address)),
             Step::Renew(lease) => self.renew(lease).await,
             Step::Look(question) => self.look(question).await,
-            Step::Grant => {
-                let granted =
-                    self.lease.grant(i64::try_from(ttl.as_secs()).unwrap_or(i64::MAX), None).await?;
-                let ttl = Duration::from_secs(granted.ttl().unsigned_abs());
-                Ok(Outcome::Granted { lease: granted.id(), ttl })
+            Step::Grant(lease) => {
+                let options = LeaseGrantOptions::new().with_id(lease);
+                let seconds = i64::try_from(ttl.as_secs()).unwrap_or(i64::MAX);
+                match self.lease.grant(seconds, Some(options)).await {
+                    Ok(granted) => {
+                        let ttl = Duration::from_secs(granted.ttl().unsigned_abs());
+                        Ok(Outcome::Granted { lease: granted.id(), ttl })
+                    }
+                    // An attempt whose answer did not come has granted it.
+                    Err(Error::GRpcStatus(status)) if status.code() == Code::FailedPrecondition => {
+                        match self.renew(lease).await? {
+                            Outcome::Renewed => Ok(Outcome::Granted { lease, ttl }),
+                            other => Ok(other),
+                        }
+                    }
+                    Err(error) => Err(error),
+                }
             }
             Step::Revoke(lease) => match self.lease.revoke(lease).await {
                 Err(Error::GRpcStatus(status)) if status.code() == Code::NotFound => Ok(Outcome::Revoked),
@@ -119,12 +175,14 @@ impl Session {
     }
 
     async fn renew(&mut self, lease: i64) -> Result<Outcome, Error> {
-        if let Some((of, keeper, answers)) = &mut self.renewals
-            && *of == lease
-        {
+        // A stream with an answer that nobody has waited for is not used again.
+        if let Some((_, mut keeper, mut answers)) = self.renewals.take().filter(|(of, ..)| *of == lease) {
             keeper.keep_alive().await?;
             return match answers.message().await? {
-                Some(answer) if answer.ttl() > 0 => Ok(Outcome::Renewed),
+                Some(answer) if answer.ttl() > 0 => {
+                    self.renewals = Some((lease, keeper, answers));
+                    Ok(Outcome::Renewed)
+                }
                 Some(_) => Ok(Outcome::LeaseGone),
                 None => Err(Error::LeaseKeepAliveError("the store has ended the renewals".to_owned())),
             };
@@ -141,32 +199,44 @@ impl Session {
     }
 
     async fn look(&mut self, question: Question) -> Result<Outcome, Error> {
-        let mut keys = Vec::new();
-        if let Some(lease) = question.lease {
-            let Some(found) = self.keys_of(lease).await? else { return Ok(Outcome::LeaseGone) };
-            keys = found;
-        }
-        let mut reader = self.reader();
-        let mut answer = reader.get(question.host.clone(), None).await?;
-        let host = answer.take_kvs().into_iter().next().map(|value| (stored(&value), value.mod_revision()));
-        if question.lease.is_none()
-            && let Some((stored, _)) = &host
-            && HostEntry::read(&stored.value).is_ok_and(|entry| entry.id == question.id)
-            && stored.lease != 0
+        let Question { host: name, id, lease, keys } = question;
+        let mut keys = match (keys, lease) {
+            (Some(keys), _) => keys,
+            (None, None) => Vec::new(),
+            (None, Some(lease)) => match self.keys_of(lease).await? {
+                Some(keys) => keys,
+                None => return Ok(Outcome::LeaseGone),
+            },
+        };
+        keys.retain(|key| *key != name);
+        keys.push(name.clone());
+        let mut values = self.values(&keys).await?;
+        let host = values.remove(&name).map(|value| (stored(&value), value.mod_revision()));
+        if lease.is_none()
+            && let Some((Stored { value, lease }, _)) = &host
+            && HostEntry::read(value).is_ok_and(|entry| entry.id == id)
+            && *lease != 0
         {
-            keys = self.keys_of(stored.lease).await?.unwrap_or_default();
+            let mut keys = self.keys_of(*lease).await?.unwrap_or_default();
+            keys.retain(|key| *key != name);
+            values = self.values(&keys).await?;
         }
-        keys.retain(|key| *key != question.host);
-        let mut entries = BTreeMap::new();
+        let entries = values.into_iter().map(|(key, value)| (key, stored(&value))).collect();
+        Ok(Outcome::Looked(Looked { host, entries }))
+    }
+
+    /// The values of these keys, without those that are not there.
+    async fn values(&self, keys: &[Key]) -> Result<BTreeMap<Key, KeyValue>, Error> {
+        let (mut reader, mut values) = (self.reader(), BTreeMap::new());
         for some in keys.chunks(VALUES_MAX) {
             let gets: Vec<TxnOp> = some.iter().map(|key| TxnOp::get(key.clone(), None)).collect();
             for answer in reader.txn(Txn::new().and_then(gets)).await?.op_responses() {
-                if let TxnOpResponse::Get(answer) = answer {
-                    entries.extend(answer.kvs().iter().map(|value| (value.key().to_vec(), stored(value))));
+                if let TxnOpResponse::Get(mut answer) = answer {
+                    values.extend(answer.take_kvs().into_iter().map(|value| (value.key().to_vec(), value)));
                 }
             }
         }
-        Ok(Outcome::Looked(Looked { host, entries }))
+        Ok(values)
     }
 
     /// The keys of a lease. `None`: the store has no such lease.

@@ -14,7 +14,8 @@ pub enum Step {
     Connect(usize),
     Renew(i64),
     Look(Question),
-    Grant,
+    /// With this id, the same until it is known what came of it: a lease that nobody renews is work for the store.
+    Grant(i64),
     Revoke(i64),
     Commit(Transaction),
 }
@@ -35,6 +36,8 @@ pub struct Question {
     pub id: String,
     /// The lease whose keys are asked for. `None`: that of the key of the host, if the key has the id.
     pub lease: Option<i64>,
+    /// The other keys of the lease. `None`: they are asked for.
+    pub keys: Option<Vec<Key>>,
 }
 
 /// All of it or nothing.
@@ -70,7 +73,9 @@ pub enum Outcome {
     Conflict,
     /// The store has no such lease, and so none of its keys.
     LeaseGone,
-    /// For an operator. It is not known whether it was done.
+    /// As [`Outcome::Failed`], but the connection is as good as before.
+    Refused(String),
+    /// For an operator. It is not known whether it was done, and the connection is lost.
     Failed(String),
 }
 

@@ -14,27 +14,34 @@ impl Core {
         if self.removals.has_left() {
             return Wait(None);
         }
+        let retry = self.connection.retry;
+        let waits = now < retry;
         if !self.connection.is_open {
-            return match self.connection.retry {
-                retry if now < retry => Wait(Some(retry)),
-                _ => Do(Step::Connect(self.connection.endpoint)),
+            return match waits {
+                true => Wait(Some(retry)),
+                false => Do(Step::Connect(self.connection.endpoint)),
             };
         }
-        if let (true, Some(lease)) = (self.removals.is_leaving(), self.lease) {
+        if let (true, Some(lease)) = (self.removals.is_leaving(), self.lease.filter(|_| !waits)) {
             return Do(Step::Revoke(lease.id));
         }
         if let Some(lease) = self.lease.filter(|lease| now >= lease.renew) {
             return Do(Step::Renew(lease.id));
         }
+        if waits {
+            let renew = self.lease.map(|lease| lease.renew);
+            return Wait(renew.into_iter().chain([retry]).min());
+        }
         if !self.store.is_read || now >= self.store.look {
             let (host, id) = (fleet.key.clone(), self.host.id.clone());
-            return Do(Step::Look(Question { host, id, lease: self.lease() }));
+            let keys = self.store.is_read.then(|| self.store.looked.entries.keys().cloned().collect());
+            return Do(Step::Look(Question { host, id, lease: self.lease(), keys }));
         }
         match (self.is_taken(), self.lease) {
             (true, Some(lease)) => Do(Step::Revoke(lease.id)),
             (true, None) => Wait(Some(self.store.look)),
             (false, None) if now < self.store.grant => Wait(Some(self.store.grant)),
-            (false, None) => Do(Step::Grant),
+            (false, None) => Do(Step::Grant(self.store.next_lease)),
             (false, Some(lease)) => match self.transaction(fleet, lease, clock) {
                 Some(transaction) => Do(Step::Commit(transaction)),
                 None => Wait(Some(lease.renew.min(self.store.look))),

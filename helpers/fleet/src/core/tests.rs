@@ -86,7 +86,11 @@ impl Fleet {
                 step => self.store.perform(step),
             };
             let name = format!("{step:?}").split(['(', ' ']).next().unwrap().to_owned();
-            self.steps.push(if matches!(outcome, Outcome::Failed(_)) { format!("{name}!") } else { name });
+            self.steps.push(if matches!(outcome, Outcome::Failed(_) | Outcome::Refused(_)) {
+                format!("{name}!")
+            } else {
+                name
+            });
             self.core.done(outcome, now(self.at));
         }
         panic!("it does not rest: {:?}", self.steps);
@@ -298,6 +302,43 @@ fn each_failure_waits_longer_and_asks_the_next_member() {
     let count = fleet.steps().split(' ').filter(|step| *step == "Connect!").count();
     // A wait of 7.5 s on average.
     assert!((50..=140).contains(&count), "{count}");
+}
+
+#[test]
+fn a_store_that_refuses_keeps_its_connection_for_a_while() {
+    let mut fleet = registered(&["a"]);
+    fleet.store.refusals = 1;
+    fleet.register("b", "web");
+    fleet.pass(2 * SECOND);
+    assert_eq!(fleet.steps(), "Commit! Look Commit");
+    assert_eq!(
+        (fleet.changes(), fleet.state("b").problem.as_str()),
+        (vec![format!("put {}", key("b", "web"))], "")
+    );
+    fleet.store.refusals = 2;
+    fleet.register("c", "web");
+    fleet.pass(5 * SECOND);
+    assert_eq!(fleet.steps(), "Commit! Look! Connect Look Commit");
+    // A lease is renewed in time, whatever else is refused.
+    fleet.store.is_full = true;
+    fleet.register("d", "web");
+    fleet.changes();
+    fleet.pass(Duration::from_secs(300));
+    let count = fleet.steps().split(' ').filter(|step| *step == "Renew").count();
+    assert!(count > 15 && fleet.changes().is_empty() && fleet.connection().connected, "{count}");
+}
+
+#[test]
+fn a_host_that_is_cut_off_for_half_its_time_stays_registered() {
+    for number in 0..100 {
+        let mut fleet = registered(&["a"]);
+        fleet.pass(Duration::from_millis(110 * number));
+        fleet.store.down = "connection refused".into();
+        fleet.pass(Duration::from_secs(15));
+        fleet.store.down.clear();
+        fleet.pass(Duration::from_secs(30));
+        assert!(fleet.changes().is_empty() && fleet.connection().connected, "{number}");
+    }
 }
 
 #[test]

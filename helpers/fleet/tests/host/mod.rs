@@ -1,5 +1,7 @@
 //! A host for the tests: kelson-fleet as a process of its own, which is this test binary started again.
 
+#![allow(dead_code, reason = "each test binary uses a part of it")]
+
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -18,6 +20,7 @@ use kelson_spec::fleet::FleetSpec;
 use kelson_spec::wire;
 use kelson_tests::Etcd;
 use kelson_tests::child::{self, Child};
+use kelson_tests::namespace::Namespace;
 use nix::sys::signal::Signal;
 use tempfile::TempDir;
 
@@ -31,13 +34,18 @@ pub const SOON: Duration = Duration::from_secs(60);
 /// The TTL of leases.
 pub const TTL: Duration = Duration::from_secs(4);
 
+/// Times with which a test is short, and those of a host.
+pub const SHORT: &str = "short";
+pub const USUAL: &str = "usual";
+
 /// The body of the test named `personality` in each test binary.
 pub fn personality() {
     let Ok(words) = std::env::var(PERSONALITY) else { return };
     let words: Vec<&str> = words.split('\n').collect();
-    let [state, runtime] = words[..] else { panic!("{words:?}") };
-    let limits = Limits {
+    let [limits, state, runtime] = words[..] else { panic!("{words:?}") };
+    let short = Limits {
         ttl: TTL,
+        silence: Duration::from_millis(1500),
         call: Duration::from_secs(2),
         removal: Duration::from_secs(1),
         spread: Duration::from_secs(1),
@@ -45,6 +53,7 @@ pub fn personality() {
         last_retry: Duration::from_millis(400),
         look: Duration::from_secs(5),
     };
+    let limits = if limits == USUAL { Limits::default() } else { short };
     kelson_fleet::serve(&Folders { state: state.into(), runtime: runtime.into() }, limits).unwrap();
     std::process::exit(0);
 }
@@ -53,6 +62,10 @@ pub fn personality() {
 pub struct Host {
     folder: TempDir,
     pub spec: FleetSpec,
+    /// [`SHORT`] or [`USUAL`].
+    pub limits: &'static str,
+    /// Whose network it has. `None`: that of the test.
+    pub network: Option<Namespace>,
 }
 
 impl Host {
@@ -68,7 +81,7 @@ impl Host {
             spec.certificate = Some(authority.path("machine.pem"));
             spec.key = Some(authority.path("machine.key"));
         }
-        Host { folder: tempfile::tempdir().unwrap(), spec }
+        Host { folder: tempfile::tempdir().unwrap(), spec, limits: SHORT, network: None }
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -78,11 +91,15 @@ impl Host {
     /// Starts kelson-fleet with the settings.
     pub fn start(&self) -> Helper {
         let (control, theirs) = transport::pair().unwrap();
-        let words = [self.path("state"), self.path("runtime")].map(|path| path.to_str().unwrap().to_owned());
-        let mut command = Command::new(std::env::current_exe().unwrap());
+        let [state, runtime] = ["state", "runtime"].map(|name| self.path(name).display().to_string());
+        let program = std::env::current_exe().unwrap();
+        let mut command = match &self.network {
+            Some(network) => network.command(program),
+            None => Command::new(program),
+        };
         command
             .args(["--exact", "personality", "--ignored", "--nocapture"])
-            .env(PERSONALITY, words.join("\n"))
+            .env(PERSONALITY, [self.limits, &state, &runtime].join("\n"))
             .stderr(Stdio::inherit());
         let child = child::start(command, theirs, || Ok(()), |_| ()).unwrap();
         let helper = Helper { child, control, receiver: Receiver::new(FROM_HELPER), reports: Vec::new() };

@@ -16,6 +16,8 @@ pub struct Store {
     pub down: String,
     /// The next transaction is done, and its answer is lost.
     pub late: bool,
+    /// So many of the next steps are refused.
+    pub refusals: usize,
     /// It takes no value.
     pub is_full: bool,
     /// With the revision of the last change.
@@ -33,6 +35,10 @@ impl Store {
         if !self.down.is_empty() {
             return Outcome::Failed(self.down.clone());
         }
+        if let Some(refusals) = self.refusals.checked_sub(1) {
+            self.refusals = refusals;
+            return Outcome::Refused("etcdserver: too many requests".into());
+        }
         match step {
             Step::Connect(_) => panic!("the test does it"),
             Step::Renew(lease) => match self.leases.get_mut(lease) {
@@ -42,10 +48,9 @@ impl Store {
                 }
                 None => Outcome::LeaseGone,
             },
-            Step::Grant => {
-                self.revision += 1;
-                self.leases.insert(self.revision, self.at + TTL);
-                Outcome::Granted { lease: self.revision, ttl: TTL }
+            Step::Grant(lease) => {
+                self.leases.insert(*lease, self.at + TTL);
+                Outcome::Granted { lease: *lease, ttl: TTL }
             }
             Step::Revoke(lease) => {
                 self.end(*lease);
@@ -78,7 +83,7 @@ impl Store {
         }
         let is_put = transaction.changes.iter().any(|change| matches!(change, Change::Put(..)));
         if self.is_full && is_put {
-            return Outcome::Failed("etcdserver: mvcc: database space exceeded".into());
+            return Outcome::Refused("etcdserver: mvcc: database space exceeded".into());
         }
         assert!(transaction.changes.len() <= 128 && self.leases.contains_key(&transaction.lease));
         self.revision += 1;
