@@ -1,4 +1,4 @@
-//! 10,000 hosts against one etcd: what a fleet costs the store. They start within 20 s, as after a power cut.
+//! 10,000 hosts against one etcd: what a fleet costs the store. They start within 20 s, as after a power cut, or at once.
 //!
 //! The hosts are in a few processes, which are this test binary started again: one may not open that number of files everywhere.
 
@@ -12,9 +12,9 @@ use kelson_proto::v1::FleetRegister;
 use kelson_proto::v1::fleet_command::Command as Order;
 use kelson_spec::fleet::FleetSpec;
 use kelson_spec::wire;
-use kelson_sys::process;
 use kelson_tests::Etcd;
 use nix::sys::signal::{Signal, kill};
+use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
@@ -24,10 +24,14 @@ use crate::limits::Limits;
 
 const HOSTS: usize = 10_000;
 const PROCESSES: usize = 4;
-/// The host and one service.
-const KEYS: usize = 2 * HOSTS;
+/// Of each host: its own, and that of one service.
+const KEYS: usize = 2;
 /// The time in which all of them start.
 const START: Duration = Duration::from_secs(20);
+/// The time in which it is measured.
+const MEASURED: Duration = Duration::from_secs(60);
+/// Hundredths of a core.
+const REST: f32 = 20.0;
 const PART: &str = "KELSON_TEST_HOSTS";
 /// For all hosts to be in the store.
 const SOON: Duration = Duration::from_secs(60);
@@ -36,17 +40,20 @@ const SOON: Duration = Duration::from_secs(60);
 #[ignore = "not a test: a part of the hosts"]
 fn part() {
     let Ok(words) = std::env::var(PART) else { return };
-    let [part, endpoint, folder] = words.split('\n').collect::<Vec<_>>()[..] else { panic!("{words:?}") };
+    let [part, hosts, time, endpoint, folder] = words.split('\n').collect::<Vec<_>>()[..] else {
+        panic!("{words:?}")
+    };
+    let (count, time): (u32, u64) = (hosts.parse().unwrap(), time.parse().unwrap());
     // With the thread of the test.
     nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let mut hosts = JoinSet::new();
-        for number in 0..HOSTS / PROCESSES {
+        for number in 0..count {
             let folder = Path::new(folder).join(number.to_string());
             let name = format!("host-{part}-{number}");
             hosts.spawn(run(host(name, endpoint, &folder)));
-            sleep(START / u32::try_from(HOSTS / PROCESSES).unwrap()).await;
+            sleep(Duration::from_millis(time) / count).await;
         }
         hosts.join_all().await;
     });
@@ -75,18 +82,24 @@ async fn run(mut engine: Engine) {
 struct Hosts(Vec<Child>);
 
 impl Hosts {
-    /// `folder`: for the files of the hosts.
-    fn start(etcd: &Etcd, folder: &Path) -> Hosts {
+    /// All of them within this time. `folder`: for their files.
+    fn start(count: usize, time: Duration, etcd: &Etcd, folder: &Path) -> Hosts {
+        let (count, time) = (count.div_ceil(PROCESSES), time.as_millis());
         let start = |part: usize| {
             let folder = folder.join(part.to_string());
             Command::new(std::env::current_exe().unwrap())
                 .args(["--exact", "scale::part", "--ignored", "--nocapture"])
-                .env(PART, format!("{part}\n{}\n{}", etcd.endpoint(), folder.display()))
+                .env(PART, format!("{part}\n{count}\n{time}\n{}\n{}", etcd.endpoint(), folder.display()))
                 .stdout(Stdio::null())
                 .spawn()
                 .unwrap()
         };
         Hosts((0..PROCESSES).map(start).collect())
+    }
+
+    /// What all of them have computed, in seconds.
+    fn computed(&self) -> f32 {
+        self.0.iter().map(|child| computed(i32::try_from(child.id()).unwrap())).sum()
     }
 
     fn signal(&self, signal: Signal) {
@@ -122,15 +135,26 @@ impl Store {
         usize::try_from(answer.count()).unwrap()
     }
 
+    /// As `--auto-compaction-retention` does it. Until then etcd 3.4 copies for each answer the buffers that the start of
+    /// many hosts has made large, and computes twice as much.
+    async fn compact(&mut self, revision: i64) {
+        self.client.compact(revision, None).await.unwrap();
+    }
+
+    /// Of the database of etcd.
+    async fn bytes(&mut self) -> i64 {
+        self.client.status().await.unwrap().db_size()
+    }
+
     async fn revision(&mut self) -> i64 {
         self.client.get("/", None).await.unwrap().header().unwrap().revision()
     }
 
-    /// Waits until all hosts and services are there: how long it took, and the keys that came in each second.
-    async fn all(&mut self) -> (Duration, Vec<usize>) {
+    /// Waits until so many keys are there: how long it took, and how many came in each second.
+    async fn all(&mut self, keys: usize) -> (Duration, Vec<usize>) {
         let (began, mut before, mut seconds) = (Instant::now(), self.count().await, Vec::new());
-        while before < KEYS {
-            assert!(began.elapsed() < 10 * SOON, "{before} of {KEYS} keys are there");
+        while before < keys {
+            assert!(began.elapsed() < 10 * SOON, "{before} of {keys} keys are there");
             sleep(Duration::from_secs(1)).await;
             let count = self.count().await;
             seconds.push(count.saturating_sub(before));
@@ -163,10 +187,17 @@ impl Store {
     }
 }
 
-/// What etcd has computed, in seconds.
-fn computed(etcd: &Etcd) -> f32 {
-    let ticks = |stat: &process::Stat<'_>| Some(stat.field::<u64>(14)? + stat.field::<u64>(15)?);
-    Duration::from_millis(10 * process::stat(etcd.pid(), ticks).unwrap().unwrap()).as_secs_f32()
+/// What a process has computed, in seconds.
+fn computed(pid: i32) -> f32 {
+    let clock = ClockId::pid_cpu_clock_id(Pid::from_raw(pid)).unwrap();
+    Duration::from(clock_gettime(clock).unwrap()).as_secs_f32()
+}
+
+/// What etcd computes while nothing changes: so many hundredths of a core.
+async fn at_rest(etcd: &Etcd) -> f32 {
+    let before = computed(etcd.pid());
+    sleep(MEASURED).await;
+    100.0 * (computed(etcd.pid()) - before) / MEASURED.as_secs_f32()
 }
 
 #[test]
@@ -177,19 +208,24 @@ fn long_10_000_hosts() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let mut store = Store::new(&etcd, 0).await;
-        let hosts = Hosts::start(&etcd, folder.path());
-        let (took, seconds) = store.all().await;
-        println!("all registered in {:.1} s; etcd computed {:.1} s", took.as_secs_f32(), computed(&etcd));
+        let hosts = Hosts::start(HOSTS, START, &etcd, folder.path());
+        let (took, seconds) = store.all(KEYS * HOSTS).await;
+        println!(
+            "all registered in {:.1} s; etcd computed {:.1} s",
+            took.as_secs_f32(),
+            computed(etcd.pid())
+        );
         println!("keys in each second: {seconds:?}");
         assert!(took < SOON);
 
         // Until the renewals of hosts that came together are spread.
         sleep(Duration::from_secs(40)).await;
         let revision = store.revision().await;
-        let before = computed(&etcd);
-        sleep(Duration::from_secs(60)).await;
-        let share = (computed(&etcd) - before) / 60.0;
-        println!("at rest etcd computes {:.1} % of a core", 100.0 * share);
+        println!("at rest etcd computes {:.1} % of a core", at_rest(&etcd).await);
+        store.compact(revision).await;
+        let share = at_rest(&etcd).await;
+        println!("after a compaction {share:.1} %");
+        assert!(share < REST, "{share}");
         assert_eq!(store.revision().await, revision);
 
         etcd.stop();
@@ -204,14 +240,57 @@ fn long_10_000_hosts() {
         hosts.signal(Signal::SIGSTOP);
         sleep(Duration::from_secs(120)).await;
         assert_eq!(store.count().await, 0);
-        let before = computed(&etcd);
+        let before = computed(etcd.pid());
         hosts.signal(Signal::SIGCONT);
-        let (took, seconds) = store.all().await;
-        let computed = computed(&etcd) - before;
+        let (took, seconds) = store.all(KEYS * HOSTS).await;
+        let computed = computed(etcd.pid()) - before;
         println!("cut off for 2 min: all back in {:.1} s; etcd computed {computed:.1} s", took.as_secs_f32());
         println!("keys in each second: {seconds:?}");
         assert!(took < SOON);
         sleep(Duration::from_secs(10)).await;
-        assert_eq!(store.changes().await, BTreeMap::from([((1, 1), KEYS)]));
+        assert_eq!(store.changes().await, BTreeMap::from([((1, 1), KEYS * HOSTS)]));
     });
+}
+
+#[test]
+fn long_10_000_hosts_at_once() {
+    let Some(etcd) = Etcd::start() else { return };
+    let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let mut store = Store::new(&etcd, 0).await;
+        let _hosts = Hosts::start(HOSTS, Duration::ZERO, &etcd, folder.path());
+        let (took, seconds) = store.all(KEYS * HOSTS).await;
+        let computed = computed(etcd.pid());
+        println!("all at once: registered in {:.1} s; etcd computed {computed:.1} s", took.as_secs_f32());
+        println!("keys in each second: {seconds:?}");
+        assert!(took < SOON);
+        sleep(Duration::from_secs(20)).await;
+        // Each was put once.
+        assert_eq!(store.changes().await, BTreeMap::from([((0, 1), KEYS * HOSTS)]));
+    });
+}
+
+/// Prints what fleets of several sizes cost at rest, a line each: the hosts, how much of a core etcd and all of the hosts
+/// compute in hundredths, and the bytes of the database.
+#[test]
+#[ignore = "not a test: a measurement, for hack/fleet-costs"]
+fn costs() {
+    for count in [20, 100, 1000, HOSTS] {
+        let Some(etcd) = Etcd::start() else { return };
+        let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let mut store = Store::new(&etcd, 0).await;
+            let hosts = Hosts::start(count, START, &etcd, folder.path());
+            store.all(KEYS * count).await;
+            sleep(Duration::from_secs(20)).await;
+            let revision = store.revision().await;
+            store.compact(revision).await;
+            let before = hosts.computed();
+            let share = at_rest(&etcd).await;
+            let own = 100.0 * (hosts.computed() - before) / MEASURED.as_secs_f32();
+            println!("costs {count} {share:.3} {own:.3} {}", store.bytes().await);
+        });
+    }
 }
