@@ -7,6 +7,7 @@
 //! - `condition`: the trait [`Condition`]. `compose`: [`All`], [`Any`] and [`Not`] of other conditions.
 //! - `sources`: [`Sources`], which makes the condition that a requirement of a service file stands for. Each file
 //!   below it follows one subject.
+//! - `answers`: [`Answers`], what is known of the registry of a fleet.
 //! - `missing`: [`Missing`], what a condition lacks, as data and as text.
 //!
 //! The hubs open nothing until the first condition wants it, and close it after the last. Conditions are made inside
@@ -14,6 +15,7 @@
 
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects))]
 
+mod answers;
 mod compose;
 mod condition;
 mod kernel_file;
@@ -21,9 +23,11 @@ mod missing;
 mod on_demand;
 mod sources;
 
+pub use answers::{Answer, Answers, Count};
 pub use compose::{All, Any, Not};
 pub use condition::{BoxFuture, Condition, Level};
 pub use missing::{Missing, Reason, Subject, sentence};
 pub use sources::{
-    Clock, ClockSource, FactSource, Facts, FactsAnswer, Network, PathCondition, Paths, Sources, path_helper,
+    Clock, ClockSource, FactSource, Facts, FactsAnswer, Network, PathCondition, Paths, Registered,
+    RegisteredCondition, Sources, path_helper,
 };

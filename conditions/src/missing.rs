@@ -4,10 +4,17 @@
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use kelson_spec::facts::FactTest;
+use kelson_spec::features::{Feature, OWN};
+use kelson_spec::fleet::Instances;
 use kelson_spec::service::{NetworkAspect, PathEvent, PathTrigger, Requirement, ServiceEvent};
+use kelson_spec::units::duration_text;
 use kelson_sys::text::first_of_many;
+use prost_types::Timestamp;
+
+use crate::answers::Count;
 
 /// One condition that does not hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,6 +47,8 @@ pub enum Subject {
     Connection(Arc<str>),
     /// A path that starts the service.
     Trigger(PathTrigger),
+    /// Instances in the registry of the fleet.
+    Registered(Arc<Instances>),
     /// This one does not hold.
     Not(Box<Requirement>),
     /// One of these; each is all that one alternative lacks.
@@ -80,6 +89,32 @@ pub enum Reason {
     /// Why there is none.
     #[error("no process to look for it could be started: {0}")]
     NoHelper(Arc<str>),
+    #[error("this machine has no fleet; write fleet in its machine file")]
+    NoFleet,
+    /// Since PID 1 wants to know it.
+    #[error("the registry has not answered yet")]
+    Unanswered,
+    #[error("{}", of_registry(count, *min))]
+    TooFew { count: Count, min: u32 },
+    /// For so long.
+    #[error("the registry has not answered for {}", duration_text(*.0))]
+    SilentRegistry(Duration),
+}
+
+fn of_registry(Count { count, all, as_of }: &Count, min: u32) -> String {
+    if const { !OWN.has(Feature::Fleet) } {
+        return String::new();
+    }
+    let mut text = format!("{count} of {min}");
+    let others = all.saturating_sub(*count);
+    if others > 0 {
+        text.push_str(&format!("; {others} without the tag"));
+    }
+    if let Some(at) = as_of {
+        let at = Timestamp { nanos: 0, ..Timestamp::from(*at) };
+        text.push_str(&format!("; as of {at}, the registry does not answer"));
+    }
+    text
 }
 
 impl From<Subject> for Missing {
@@ -115,6 +150,9 @@ impl Subject {
             Requirement::Fact(test) => vec![Subject::Fact(test.clone())],
             Requirement::Device(path) => vec![Subject::Device(path.clone())],
             Requirement::Not(one) => vec![Subject::Not(one.clone())],
+            Requirement::Registered { instances, .. } => {
+                vec![Subject::Registered(Arc::new(instances.clone()))]
+            }
             Requirement::Any(_) => Vec::new(),
         }
     }
@@ -143,6 +181,7 @@ impl Subject {
             Subject::Secret(name) => ("secret", name.clone()),
             Subject::Connection(names) => ("socket", names.to_string()),
             Subject::Trigger(trigger) => ("trigger", trigger.to_string()),
+            Subject::Registered(instances) => ("registered", instances.name.clone()),
             Subject::Not(_) => ("not", String::new()),
             Subject::Any(_) => ("any", String::new()),
         }
@@ -199,6 +238,7 @@ impl fmt::Display for Subject {
                 PathEvent::Changed => write!(f, "a change of {path:?}"),
                 PathEvent::Modified => write!(f, "a write to {path:?}"),
             },
+            Subject::Registered(instances) => instances.fmt(f),
             // Alternatives have no subject of their own, and cannot be negated.
             Subject::Not(one) => {
                 write!(f, "not {}", first_of_many(Subject::of(one).iter(), ", "))

@@ -8,6 +8,7 @@
 //! - `clock`: [`Clock`], which asks the kernel whether the clock is synchronised.
 //! - `kernel_argument`: the kernel's command line, which never changes.
 //! - `fact`: [`Facts`], which a process reads.
+//! - `registered`: [`Registered`], which has what a helper finds in the registry of the fleet.
 //! - `secret`: [`Paths`] as well, which see the file of a sealed value.
 
 mod clock;
@@ -16,6 +17,7 @@ mod kernel_argument;
 mod mounted;
 mod network;
 mod path;
+mod registered;
 mod secret;
 
 use std::path::Path;
@@ -35,6 +37,7 @@ pub use self::clock::{Clock, ClockSource};
 pub use self::fact::{FactSource, Facts, FactsAnswer};
 pub use self::network::Network;
 pub use self::path::{PathCondition, Paths, path_helper};
+pub use self::registered::{Registered, RegisteredCondition};
 
 /// Where the conditions of a host come from, but those of its services. Cheap to clone.
 #[derive(Clone)]
@@ -44,6 +47,7 @@ pub struct Sources {
     pub clock: Clock,
     pub mounts: Mounts,
     pub facts: Facts,
+    pub registered: Registered,
     /// The folder of the sealed secrets. Empty: this host has none.
     pub secrets: Arc<Path>,
     /// The runtime folder, which has the secrets of the sources of the configuration.
@@ -59,6 +63,7 @@ impl Sources {
             clock: Clock::default(),
             mounts: Mounts::default(),
             facts: Facts::default(),
+            registered: Registered::default(),
             secrets: Arc::from(Path::new("")),
             runtime: Arc::from(Path::new("")),
         }
@@ -97,8 +102,11 @@ impl Sources {
             Requirement::Not(one) if const { OWN.has(Feature::Units) } => {
                 Box::new(Not::new(self.condition(one, service), (**one).clone()))
             }
+            Requirement::Registered { instances, .. } if const { OWN.has(Feature::Fleet) } => {
+                Box::new(self.registered.condition(instances))
+            }
             // No file that this build has read says so.
-            Requirement::Not(_) | Requirement::Fact(_) => Box::new(Any::default()),
+            Requirement::Not(_) | Requirement::Fact(_) | Requirement::Registered { .. } => Box::new(Any::default()),
             Requirement::Any(alternatives) => {
                 Box::new(Any::new(alternatives.iter().map(|one| self.condition(one, service)).collect()))
             }

@@ -30,14 +30,18 @@ pub fn missing(missing: &Missing) -> v1::Missing {
     let kind = Kind::from_str_name(&format!("KIND_{}", kind.to_ascii_uppercase())).unwrap_or_default();
     let problem = match reason {
         // It may become so; nothing is wrong.
-        None | Some(Unmet::Unset(_) | Unmet::Value(_) | Unmet::NoFact) => Problem::Unspecified,
+        None
+        | Some(
+            Unmet::Unset(_) | Unmet::Value(_) | Unmet::NoFact | Unmet::Unanswered | Unmet::TooFew { .. },
+        ) => Problem::Unspecified,
         Some(Unmet::UnknownService) => Problem::UnknownService,
         Some(Unmet::Failed(_)) => Problem::Failed,
         Some(Unmet::Skipped) => Problem::Skipped,
         Some(Unmet::Stopped) => Problem::Stopped,
         Some(Unmet::Manual) => Problem::Manual,
-        Some(Unmet::Silent) => Problem::Silent,
+        Some(Unmet::Silent | Unmet::SilentRegistry(_)) => Problem::Silent,
         Some(Unmet::NoHelper(_) | Unmet::NotRead(_)) => Problem::NoHelper,
+        Some(Unmet::NoFleet) => Problem::NoFleet,
         Some(Unmet::NoDevice) => Problem::NoDevice,
     };
     let (event, alternatives) = match subject {

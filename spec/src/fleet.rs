@@ -1,6 +1,7 @@
-//! The fleet of a host, what services register in it, and which of them stop without it.
+//! The fleet of a host, what services register in it and wait for in it, and which of them stop without it.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -55,6 +56,34 @@ pub struct Registration {
     /// `None`: the address of the host through which it reaches the store.
     pub address: Option<String>,
     pub meta: BTreeMap<String, String>,
+}
+
+/// Instances of a name that are registered in the fleet, on whatever host.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Instances {
+    /// As `register.name` has it.
+    pub name: String,
+    /// Those with this tag alone.
+    pub tag: Option<String>,
+    /// At least this number is there; more than zero.
+    pub min: u32,
+    /// While the store does not answer, its last answer counts for so long.
+    pub stale_for: Duration,
+}
+
+impl Default for Instances {
+    fn default() -> Self {
+        Instances { name: String::new(), tag: None, min: 1, stale_for: Duration::from_secs(600) }
+    }
+}
+
+/// `registered postgres with tag primary`.
+impl fmt::Display for Instances {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "registered {}", self.name)?;
+        self.tag.iter().try_for_each(|tag| write!(f, " with tag {tag}"))
+    }
 }
 
 /// When a service stops because the store of the fleet does not answer.

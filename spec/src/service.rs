@@ -32,7 +32,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::facts::FactTest;
-use crate::fleet::{Disconnect, Registration};
+use crate::fleet::{Disconnect, Instances, Registration};
 use crate::secrets::SecretUse;
 
 pub use attributes::Attributes;
@@ -340,7 +340,14 @@ pub enum Requirement {
     /// This one does not hold. Not for a service, nor for alternatives.
     Not(#[serde(deserialize_with = "nesting::negated")] Box<Requirement>),
     /// A fact about the host is so.
+    #[cfg_attr(not(feature = "inspect"), serde(skip))]
     Fact(FactTest),
+    /// Instances are registered in the fleet.
+    #[cfg_attr(not(feature = "fleet"), serde(skip))]
+    Registered {
+        instances: Instances,
+        when_down: WhenDown,
+    },
 }
 
 impl Requirement {

@@ -106,6 +106,8 @@ pub struct Decoded {
     pub csi: CsiPlaces,
     /// Where its `disconnect` is written.
     pub disconnect: Option<Position>,
+    /// Where it names what it waits for in the fleet, at first.
+    pub registered: Option<Position>,
 }
 
 /// Where a service file names plugins and their volumes.
@@ -139,6 +141,8 @@ pub struct Decoder<'a> {
     /// Where the service file says what it runs.
     pub workload: Position,
     pub csi: CsiPlaces,
+    /// Where the service file names what it waits for in the fleet, at first.
+    pub registered: Option<Position>,
     pub ties: Ties,
     /// Variables in the commands are replaced by their values.
     pub expands: bool,
@@ -189,6 +193,7 @@ impl<'a> Decoder<'a> {
             builtin_references: Vec::new(),
             workload: Position::START,
             csi: CsiPlaces::default(),
+            registered: None,
             ties: Ties::default(),
             expands: false,
             targets: BTreeSet::new(),

@@ -1,4 +1,4 @@
-//! Services that stop when the host is cut off from its fleet: the machine file names that fleet.
+//! Services that need the fleet of the host: the machine file names it.
 
 use super::Reading;
 use crate::decode::diagnostic;
@@ -7,7 +7,8 @@ use kelson_spec::loaded::Diagnostic;
 use kelson_spec::machine::MachineSpec;
 
 impl Reading {
-    /// Warns of each `disconnect` where the host is in no fleet.
+    /// Where the host is in no fleet, services that wait for what is registered there are faulty, and each `disconnect` is
+    /// warned of.
     pub(super) fn without_fleet(&mut self, machine: &MachineSpec) {
         if const { !OWN.has(Feature::Fleet) } || machine.fleet.is_some() {
             return;
@@ -16,10 +17,19 @@ impl Reading {
         if machine.sources.is_some() || self.diagnostics.iter().any(Diagnostic::is_of_the_machine_file) {
             return;
         }
-        for decoded in &self.services {
-            let (Some(at), spec) = (decoded.disconnect, &decoded.spec) else { continue };
-            let text = "disconnect: machine.yaml names no fleet, so this has no effect; write fleet there, or leave disconnect out";
-            self.warnings.push(diagnostic(&spec.file, at, Some(&spec.name), text));
+        for decoded in std::mem::take(&mut self.services) {
+            let (spec, registered) = (&decoded.spec, decoded.registered);
+            if let Some(at) = decoded.disconnect {
+                let text = "disconnect: machine.yaml names no fleet, so this has no effect; write fleet there, or leave disconnect out";
+                self.warnings.push(diagnostic(&spec.file, at, Some(&spec.name), text));
+            }
+            let Some(at) = registered else {
+                self.services.push(decoded);
+                continue;
+            };
+            let text = "machine.yaml names no fleet, so nothing can be found registered; write fleet there, or leave registered out";
+            self.diagnostics.push(diagnostic(&spec.file, at, Some(&spec.name), text));
+            self.known.insert(decoded.spec.name);
         }
     }
 }

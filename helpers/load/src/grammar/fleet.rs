@@ -202,9 +202,13 @@ fn secured(d: &mut Decoder<'_>, seen: &Seen<'_, '_>, fleet: &FleetSpec) {
     }
 }
 
+/// One word by which others choose among several.
+pub fn tag() -> Codec<String> {
+    label("tag", "primary", r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,62}$", "._:-")
+}
+
 fn tags() -> Codec<Vec<String>> {
-    let tag = label("tag", "primary", r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,62}$", "._:-");
-    distinct(tag.list_of(0..=MOST, "a list of tags such as [primary]")).around(|d, node, inner| {
+    distinct(tag().list_of(0..=MOST, "a list of tags such as [primary]")).around(|d, node, inner| {
         d.at_most(node, MOST, |count| format!("these are {count} tags; a service has at most {MOST}"))?;
         inner(d, node)
     })

@@ -3,14 +3,16 @@
 use super::at::At;
 use super::codec::{Codec, either, part};
 use super::fact::fact;
+use super::fleet::tag;
 use super::mapping::{Mapping, keys};
 use super::network::interface_name;
 use super::seen::Seen;
-use super::values::{boolean, choice, name, path, text};
+use super::values::{boolean, choice, duration_from, name, number, path, text};
 use crate::decode::{Decoder, quoted, shown};
 use crate::schema::{Kind, form};
 use crate::tree::Position;
 use kelson_spec::features::Feature;
+use kelson_spec::fleet::{FleetSpec, Instances};
 use kelson_spec::names::is_point;
 use kelson_spec::service::{NetworkAspect, Requirement, ServiceEvent, WhenDown};
 
@@ -73,7 +75,7 @@ fn reference() -> Codec<String> {
 }
 
 /// Each entry has exactly one of these.
-const KINDS: [&str; 11] = [
+const KINDS: [&str; 12] = [
     "service",
     "path",
     "device",
@@ -83,8 +85,18 @@ const KINDS: [&str; 11] = [
     "mount",
     "kernelArgument",
     "fact",
+    "registered",
     "any",
     "not",
+];
+
+/// Of which kinds the others are, none of which stands for itself.
+const OWNERS: [(&str, &[&str]); 5] = [
+    ("event", &["service"]),
+    ("whenDown", &["service", "registered"]),
+    ("tag", &["registered"]),
+    ("min", &["registered"]),
+    ("staleFor", &["registered"]),
 ];
 
 /// Those that know no service.
@@ -128,11 +140,14 @@ fn requirement(within: Use) -> Mapping<Requirement> {
     );
     let when_down_at = At::new(
         |entry: &Requirement| match entry {
-            Requirement::Service { when_down, .. } => Some(*when_down),
+            Requirement::Service { when_down, .. } | Requirement::Registered { when_down, .. } => {
+                Some(*when_down)
+            }
             _ => None,
         },
         |entry, new| {
-            if let Requirement::Service { when_down, .. } = entry {
+            if let Requirement::Service { when_down, .. } | Requirement::Registered { when_down, .. } = entry
+            {
                 *when_down = new;
             }
         },
@@ -150,37 +165,89 @@ fn requirement(within: Use) -> Mapping<Requirement> {
     let mapping = keys! {
         Mapping::new("requirement", || Requirement::service("", ServiceEvent::Up));
         alternative "service" (name_at) = reference(), "the `event` holds for the service of this name";
+    };
+    let mapping = keys! {
+        registered(mapping);
         key "event" (event_at) = choice(events),
             "`up`: ready and healthy. `running`: its process runs, ready or not. `finished`: ended \
              successfully by itself. `down`: ended, stopped, failed, skipped, or nothing will start it";
         key "whenDown" (when_down_at) = choice(downs),
-            "what Kelson does with this service, once it runs, when the run of the other service ends. \
-             `stop`: stop it; it stays stopped. `restart`: start it again once all of `depends` holds. \
+            "what Kelson does with this service, once it runs, when the run of the other service ends, or when too few are \
+             `registered`. `stop`: stop it; it stays stopped. `restart`: start it again once all of `depends` holds. \
              Only in an entry of `depends`, with the event `up` or `running`";
     };
     keys! {
         of_the_host(mapping);
         alternative "any" (any_at) = entry(Use::Any).some(WHAT, EMPTY), "one of these entries holds";
         alternative "not" (not_at) = part(Feature::Units, || Mapping::codec(negated)),
-            "this entry, of another kind than `service`, `any` and `not`, does not hold";
+            "this entry, of another kind than `service`, `registered`, `any` and `not`, does not hold";
     }
     .one_of(&KINDS)
-    .check(move |d, seen, entry| match entry {
-        Requirement::Service { event, .. } => when_down(within, *event, d, seen),
-        _ => {
-            let kind = KINDS.into_iter().find(|kind| seen.has(kind)).unwrap_or_default();
-            for key in ["event", "whenDown"].into_iter().filter(|key| seen.has(key)) {
-                seen.wrong_key(d, key, format_args!("{key} belongs to service, not to {kind}"));
-            }
+    .check(move |d, seen, entry| {
+        let kind = KINDS.into_iter().find(|kind| seen.has(kind)).unwrap_or_default();
+        for (key, owners) in
+            OWNERS.into_iter().filter(|(key, owners)| seen.has(key) && !owners.contains(&kind))
+        {
+            let owners = owners.join(" and ");
+            seen.wrong_key(d, key, format_args!("{key} belongs to {owners}, not to {kind}"));
+        }
+        match entry {
+            Requirement::Service { event, .. } => when_down(within, *event, d, seen),
+            Requirement::Registered { .. } => when_down(within, ServiceEvent::Up, d, seen),
+            _ => {}
         }
     })
 }
 
+/// Adds what is registered in the fleet.
+fn registered(mapping: Mapping<Requirement>) -> Mapping<Requirement> {
+    fn of<T: 'static>(get: fn(&Instances) -> T, set: fn(&mut Instances, T)) -> At<Requirement, T> {
+        At::new(
+            move |entry: &Requirement| match entry {
+                Requirement::Registered { instances, .. } => Some(get(instances)),
+                _ => None,
+            },
+            move |entry, new| {
+                if let Requirement::Registered { instances, .. } = entry {
+                    set(instances, new);
+                }
+            },
+        )
+    }
+    let name_at = At::new(
+        |entry: &Requirement| match entry {
+            Requirement::Registered { instances, .. } => Some(instances.name.clone()),
+            _ => None,
+        },
+        |entry, name| {
+            let instances = Instances { name, ..Instances::default() };
+            *entry = Requirement::Registered { instances, when_down: WhenDown::Ignore };
+        },
+    );
+    let tag_at = of(|instances| instances.tag.clone(), |instances, tag| instances.tag = tag);
+    let min_at = of(|instances| instances.min, |instances, min| instances.min = min);
+    let stale_at = of(|instances| instances.stale_for, |instances, time| instances.stale_for = time);
+    let registered = name().around(|d, node, inner| {
+        d.registered.get_or_insert(node.at);
+        inner(d, node)
+    });
+    keys! {
+        mapping;
+        alternative "registered" (name_at) if Fleet = registered,
+            "at least `min` instances of this name are [registered](#register) in the fleet, on this host or on others";
+        means "tag" (tag_at) if Fleet = tag().optional(), "any tags or none", "those `registered` with this tag alone count";
+        means "min" (min_at) if Fleet = number(1..=u32::MAX), "1", "this number must be `registered`";
+        means "staleFor" (stale_at) if Fleet = duration_from(FleetSpec::TTL), "10m",
+            "while etcd does not answer, its last answer about `registered` counts for so long. Then the entry does not hold";
+    }
+}
+
 /// What can be negated.
 fn negated() -> Mapping<Requirement> {
-    of_the_host(Mapping::new("negated", || Requirement::TimeSynced))
-        .one_of(&OF_THE_HOST)
-        .elsewhere(vec!["service", "any", "not"], "this cannot be negated; for a service write event: down")
+    of_the_host(Mapping::new("negated", || Requirement::TimeSynced)).one_of(&OF_THE_HOST).elsewhere(
+        vec!["service", "registered", "any", "not"],
+        "this cannot be negated; for a service write event: down",
+    )
 }
 
 /// Adds the kinds of entries that know no service.

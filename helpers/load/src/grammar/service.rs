@@ -57,9 +57,17 @@ pub fn service(d: &mut Decoder<'_>, file: &Mapping<ServiceSpec>, stem: &str, roo
     let references = std::mem::take(&mut d.references);
     let mentions = std::mem::take(&mut d.mentions);
     let (workload, csi) = (d.workload, std::mem::take(&mut d.csi));
-    let disconnect = root.get("disconnect").map(|node| node.at);
-    let decoded =
-        spec.map(|spec| Decoded { spec, references, mentions, by_group: 0, workload, csi, disconnect });
+    let (disconnect, registered) = (root.get("disconnect").map(|node| node.at), d.registered.take());
+    let decoded = spec.map(|spec| Decoded {
+        spec,
+        references,
+        mentions,
+        by_group: 0,
+        workload,
+        csi,
+        disconnect,
+        registered,
+    });
     decoded.filter(|_| d.diagnostics.len() == before)
 }
 

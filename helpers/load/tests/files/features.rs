@@ -22,6 +22,7 @@ fn folder() -> Folder {
     );
     folder.service("nfs", "name: nfs\nprocess: {command: [/bin/nfs]}\nprovides: {csi: {id: nfs}}\n");
     folder.service("old", "name: old\nprocess: {command: [/bin/old]}\n");
+    folder.service("app", "name: app\nprocess: {command: [/bin/app]}\ndepends: [{registered: db}]\n");
     folder.group("shop", "health: [{grpc: {port: 80}}]\n");
     folder
 }
@@ -62,6 +63,7 @@ fn each_key_is_rejected_with_the_feature_that_it_needs() {
             without("builtins.containerd", Feature::Containerd),
             without("builtins.fleet", Feature::Fleet),
             without("builtins.probe", Feature::Probes),
+            without("depends[0].registered", Feature::Fleet),
             without("container", Feature::Containerd),
             without("provides", Feature::Volumes),
             without("process.stdin", Feature::Units),

@@ -8,7 +8,7 @@ use kelson_spec::container_network::ContainerNetworkSpec;
 use kelson_spec::devices::{DeviceRule, DevicesSpec};
 use kelson_spec::encryption::{EncryptionSpec, Tpm2Spec};
 use kelson_spec::facts::FactTest;
-use kelson_spec::fleet::{Disconnect, FleetSpec, OnReconnect, Registration};
+use kelson_spec::fleet::{Disconnect, FleetSpec, Instances, OnReconnect, Registration};
 use kelson_spec::machine::{
     ApiSpec, BuiltinSpec, ConsoleShow, ConsoleSpec, Format, KexecSpec, MachineSpec, MountSpec,
     NodeHealthSpec, SwapPlace, SwapSpec, TimeSpec, WatchdogSpec,
@@ -58,6 +58,7 @@ depends:
   - interface: eth1
   - time: synced
   - not: {path: /run/nologin}
+  - {registered: postgres, tag: "role:primary", min: 2, staleFor: 1m, whenDown: restart}
 restart: {policy: untilSuccess, delay: 2s, maxDelay: 1m, attempts: 5, interval: 10m, exhausted: delay, scope: group, preventOn: [255, SIGSEGV], forceOn: [0]}
 success: [3, TERM, RTMIN+1]
 group: shop-1
@@ -167,6 +168,7 @@ fn folder() -> Folder {
     for other in ["db", "cache", "old"] {
         folder.service(other, format!("name: {other}\nprocess: {{command: [/bin/{other}]}}\n"));
     }
+    folder.machine("fleet: {endpoints: [\"http://192.0.2.1:2379\"]}\n");
     folder.service("migrate", "name: migrate\nprocess: {command: [/bin/m]}\ntype: oneshot\n");
     folder
 }
@@ -250,6 +252,15 @@ fn every_key_of_a_service_file_is_read() {
             Requirement::Interface("eth1".into()),
             Requirement::TimeSynced,
             Requirement::Not(Box::new(Requirement::Path("/run/nologin".into()))),
+            Requirement::Registered {
+                instances: Instances {
+                    name: "postgres".into(),
+                    tag: Some("role:primary".into()),
+                    min: 2,
+                    stale_for: Duration::from_secs(60),
+                },
+                when_down: WhenDown::Restart,
+            },
             service("log-shipper", ServiceEvent::Settled),
             service("db", ServiceEvent::Settled),
         ],

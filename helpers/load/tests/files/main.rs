@@ -33,6 +33,7 @@ mod paths;
 mod plugins;
 mod probes;
 mod readiness;
+mod registered;
 mod schedule;
 mod schema;
 mod sockets;

@@ -365,7 +365,7 @@ depends:
 => 6:4: depends[0]: this item is empty; give it a value or remove it
 
 depends: [{}]
-=> 5:11: depends[0]: one of the keys service, path, device, network, interface, time, mount, kernelArgument, fact, any, not is missing
+=> 5:11: depends[0]: one of the keys service, path, device, network, interface, time, mount, kernelArgument, fact, registered, any, not is missing
 
 depends: [{kernelArgument: ""}]
 => 5:28: depends[0].kernelArgument: an argument has a name; write NAME or NAME=VALUE
@@ -428,11 +428,11 @@ depends: [{any: []}]
 => 5:17: depends[0].any: this list is empty, so it could never hold
 
 depends: [{any: [{path: /a}, {pth: /b}]}]
-=> 5:30: depends[0].any[1]: one of the keys service, path, device, network, interface, time, mount, kernelArgument, fact, any, not is missing
-=> 5:31: depends[0].any[1].pth: this key is not known; did you mean path? Allowed here: service, event, whenDown, path, device, network, interface, time, mount, kernelArgument, fact, any, not
+=> 5:30: depends[0].any[1]: one of the keys service, path, device, network, interface, time, mount, kernelArgument, fact, registered, any, not is missing
+=> 5:31: depends[0].any[1].pth: this key is not known; did you mean path? Allowed here: service, registered, tag, min, staleFor, event, whenDown, path, device, network, interface, time, mount, kernelArgument, fact, any, not
 
 depends: [{path: /a, whenDown: stop}]
-=> 5:22: depends[0].whenDown: whenDown belongs to service, not to path
+=> 5:22: depends[0].whenDown: whenDown belongs to service and registered, not to path
 
 depends: [{service: logd, whenDown: restrat}]
 => 5:37: depends[0].whenDown: "restrat" is not one of ignore, stop, restart; did you mean restart?

@@ -10,7 +10,7 @@ use kelson_spec::Loaded;
 use kelson_spec::duration_text;
 
 /// The other keys that a key needs to mean something: the mapping, the key (empty: every one), the other keys there.
-const COMPANY: [(&str, &str, &str); 23] = [
+const COMPANY: [(&str, &str, &str); 26] = [
     ("fleet", "certificate", "ca: /ca.pem, key: /k.pem"),
     ("fleet", "key", "ca: /ca.pem, certificate: /c.pem"),
     ("fleet", "", "ca: /ca.pem"),
@@ -32,6 +32,9 @@ const COMPANY: [(&str, &str, &str); 23] = [
     ("volume-overlay", "upper", "work: /w"),
     ("volume-overlay", "work", "upper: /u"),
     ("check", "volume", "freeAtLeast: 5%"),
+    ("requirement", "tag", "registered: db"),
+    ("requirement", "min", "registered: db"),
+    ("requirement", "staleFor", "registered: db"),
     // It is for a container.
     ("csi-plugin", "mountDir", "socket: csi.sock"),
     ("interface", "gateway", "address: 192.0.2.1/24"),
@@ -95,7 +98,10 @@ impl Site {
             "machine" => folder.machine(file),
             "group" => folder.group("a", file),
             "volume-file" => folder.volume("a", file),
-            _ => folder.service("a", file),
+            _ => {
+                folder.machine("fleet: {endpoints: [\"http://192.0.2.1:2379\"]}\n");
+                folder.service("a", file);
+            }
         }
         folder.load()
     }
@@ -142,7 +148,8 @@ fn body(mapping: &Mapping, key: Option<&str>, own: Option<String>) -> String {
     {
         entries.push(format!("{}: {}", needed.name, sample(needed)));
     }
-    if let Some(first) = mapping.one_of.first().filter(|_| !alone || event_of) {
+    let has_one = (alone && !event_of) || mapping.one_of.iter().any(|name| is_of_company(name));
+    if let Some(first) = mapping.one_of.first().filter(|_| !has_one) {
         let first = mapping.keys.iter().find(|key| key.name == *first).unwrap();
         entries.push(format!("{}: {}", first.name, sample(first)));
     }

@@ -1,15 +1,20 @@
-//! The services that this one needs and whose going down it minds (`whenDown`).
+//! The services that this one needs and whose going down it minds (`whenDown`), and what it needs in the registry of the
+//! fleet.
 //!
-//! Their runs are noted when it is spawned: one that has ended since then went down, however soon it was back, and also
-//! if PID 1 began another incarnation in between.
+//! The runs of services are noted when it is spawned: one that has ended since then went down, however soon it was back,
+//! and also if PID 1 began another incarnation in between. The registry counts as it is now, and as long as it is not
+//! known it minds nothing.
 
 use std::task::Poll;
 
+use kelson_conditions::{BoxFuture, Condition as _, Level, RegisteredCondition, sentence};
+use kelson_spec::features::{Feature, OWN};
 use kelson_spec::service::{Requirement, ServiceEvent, ServiceSpec, WhenDown};
 use tokio::sync::watch;
 
 use crate::model::Snapshot;
-use crate::service_runner::gate::{Registry, event_holds};
+use crate::service_runner::gate::event_holds;
+use crate::service_runner::host_context::HostContext;
 
 /// All bonds of one run.
 pub enum DependencyWatch {
@@ -20,8 +25,17 @@ pub enum DependencyWatch {
 }
 
 pub struct Dependency {
-    name: String,
     rule: WhenDown,
+    need: Need,
+}
+
+enum Need {
+    Service(ServiceRun),
+    Registered(RegisteredCondition),
+}
+
+struct ServiceRun {
+    name: String,
     /// Its run when the dependant was spawned; 0: there was none.
     run: u64,
     /// `None`: there is no such service.
@@ -30,20 +44,28 @@ pub struct Dependency {
 
 impl DependencyWatch {
     /// `noted`: what an earlier incarnation of PID 1 had noted. `None`: it minds nobody.
-    pub fn tie(spec: &ServiceSpec, registry: &Registry, noted: &[u64]) -> Option<Box<DependencyWatch>> {
-        let minded = spec.depends.iter().filter_map(|requirement| match requirement {
-            Requirement::Service { name, when_down, .. } if *when_down != WhenDown::Ignore => {
-                Some((name, *when_down))
-            }
-            _ => None,
-        });
+    pub fn tie(spec: &ServiceSpec, host: &HostContext, noted: &[u64]) -> Option<Box<DependencyWatch>> {
         let mut noted = noted.iter().copied();
-        let tie = |(name, rule): (&String, WhenDown)| {
-            let mut snapshot = registry.get(name);
-            let run = snapshot.as_mut().map_or(0, |snapshot| snapshot.borrow_and_update().run);
-            Dependency { name: name.clone(), rule, run: noted.next().unwrap_or(run), snapshot }
+        let tie = |requirement: &Requirement| {
+            let (rule, need) = match requirement {
+                Requirement::Service { when_down: WhenDown::Ignore, .. }
+                | Requirement::Registered { when_down: WhenDown::Ignore, .. } => return None,
+                Requirement::Service { name, when_down, .. } => {
+                    let mut snapshot = host.registry.get(name);
+                    let run = snapshot.as_mut().map_or(0, |snapshot| snapshot.borrow_and_update().run);
+                    let run = noted.next().unwrap_or(run);
+                    (*when_down, Need::Service(ServiceRun { name: name.clone(), run, snapshot }))
+                }
+                Requirement::Registered { instances, when_down } if const { OWN.has(Feature::Fleet) } => {
+                    // It has a place among the runs.
+                    noted.next();
+                    (*when_down, Need::Registered(host.sources.registered.condition(instances)))
+                }
+                _ => return None,
+            };
+            Some(Dependency { rule, need })
         };
-        let dependency_watch: Vec<Dependency> = minded.map(tie).collect();
+        let dependency_watch: Vec<Dependency> = spec.depends.iter().filter_map(tie).collect();
         (!dependency_watch.is_empty()).then(|| Box::new(DependencyWatch::Tied(dependency_watch)))
     }
 
@@ -56,7 +78,7 @@ impl DependencyWatch {
     pub fn runs(&self) -> Vec<u64> {
         match self {
             DependencyWatch::Tied(dependency_watch) => {
-                dependency_watch.iter().map(|dependency| dependency.run).collect()
+                dependency_watch.iter().map(|dependency| dependency.need.run()).collect()
             }
             DependencyWatch::Noted(runs) => runs.clone(),
         }
@@ -69,7 +91,7 @@ impl DependencyWatch {
             // A stop outweighs a restart.
             let broken = dependency_watch
                 .iter()
-                .filter_map(|dependency| Some((dependency.rule, dependency.broken()?)));
+                .filter_map(|dependency| Some((dependency.rule, dependency.need.broken()?)));
             if let Some(broken) = broken.max_by_key(|(rule, _)| *rule == WhenDown::Stop) {
                 return broken;
             }
@@ -80,9 +102,8 @@ impl DependencyWatch {
 
 /// Ends once one of them has changed.
 async fn changed(dependency_watch: &mut [Dependency]) {
-    let there = dependency_watch.iter_mut().filter_map(|dependency| dependency.snapshot.as_mut());
     let mut changes: Vec<_> =
-        there.map(|snapshot| Box::pin(async { drop(snapshot.changed().await) })).collect();
+        dependency_watch.iter_mut().filter_map(|dependency| dependency.need.changed()).collect();
     std::future::poll_fn(|context| {
         let any = changes.iter_mut().any(|change| change.as_mut().poll(context).is_ready());
         if any { Poll::Ready(()) } else { Poll::Pending }
@@ -90,7 +111,36 @@ async fn changed(dependency_watch: &mut [Dependency]) {
     .await;
 }
 
-impl Dependency {
+impl Need {
+    fn run(&self) -> u64 {
+        match self {
+            Need::Service(service) => service.run,
+            Need::Registered(_) => 0,
+        }
+    }
+
+    /// Describes the event, once it is missing.
+    fn broken(&self) -> Option<String> {
+        match self {
+            Need::Service(service) => service.broken(),
+            Need::Registered(condition) => (condition.level() == Level::DoesNotHold)
+                .then(|| format!("{}, which it needs, is missing", sentence(&condition.missing()))),
+        }
+    }
+
+    /// `None`: nothing changes any more.
+    fn changed(&mut self) -> Option<BoxFuture<'_, ()>> {
+        match self {
+            Need::Service(service) => {
+                let snapshot = service.snapshot.as_mut()?;
+                Some(Box::pin(async { drop(snapshot.changed().await) }))
+            }
+            Need::Registered(condition) => Some(condition.changed()),
+        }
+    }
+}
+
+impl ServiceRun {
     /// Describes the event, once it is down.
     fn broken(&self) -> Option<String> {
         let name = &self.name;

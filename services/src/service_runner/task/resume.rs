@@ -172,7 +172,7 @@ impl Core {
         // Asked only now: by now all others are there again.
         let noted =
             self.dependency_watch.take().map(|dependency_watch| dependency_watch.runs()).unwrap_or_default();
-        self.dependency_watch = DependencyWatch::tie(&self.spec, &self.host_context.registry, &noted);
+        self.dependency_watch = DependencyWatch::tie(&self.spec, &self.host_context, &noted);
         let attached = match runner.attach(before).await {
             Ok(running) => running,
             Err(error) => {

@@ -176,7 +176,7 @@ impl Core {
                 self.permit = Some(permit);
                 // Before it is written down that the run begins: another incarnation of PID 1 must know with whom it
                 // began.
-                self.dependency_watch = DependencyWatch::tie(&self.spec, &self.host_context.registry, &[]);
+                self.dependency_watch = DependencyWatch::tie(&self.spec, &self.host_context, &[]);
                 if self.dependency_watch.is_some() {
                     self.record();
                 }
