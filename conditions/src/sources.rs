@@ -106,7 +106,9 @@ impl Sources {
                 Box::new(self.registered.condition(instances))
             }
             // No file that this build has read says so.
-            Requirement::Not(_) | Requirement::Fact(_) | Requirement::Registered { .. } => Box::new(Any::default()),
+            Requirement::Not(_) | Requirement::Fact(_) | Requirement::Registered { .. } => {
+                Box::new(Any::default())
+            }
             Requirement::Any(alternatives) => {
                 Box::new(Any::new(alternatives.iter().map(|one| self.condition(one, service)).collect()))
             }

@@ -6,6 +6,7 @@
 //! of it again, and continues with the lease of the one before.
 
 mod cut_off;
+mod discovery;
 mod driver;
 mod duty;
 mod facts;
@@ -17,6 +18,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use kelson_conditions::{Answers, Registered};
 use kelson_helper::supervisor::{self, Status};
 use kelson_helper::{BoxFuture, Launcher};
 use kelson_proto::v1;
@@ -29,7 +31,8 @@ use crate::manager::Manager;
 use crate::model::since_boot;
 use crate::node_health::NodeHealth;
 use crate::service_runner::gate::Registry;
-use cut_off::Act;
+use cut_off::{Act, CutOff};
+use discovery::Discovery;
 use members::{Command, Members, Question, SharedTable};
 pub use members::{FleetStatus, Report};
 
@@ -67,6 +70,7 @@ struct Member {
     commands: mpsc::UnboundedSender<Command>,
     table: SharedTable,
     status: watch::Receiver<FleetStatus>,
+    found: watch::Receiver<Answers>,
 }
 
 impl fmt::Debug for Fleet {
@@ -90,10 +94,17 @@ impl Fleet {
         let (reports, reported) = mpsc::channel(64);
         let (publish, status) = watch::channel(FleetStatus { helper: Status::new(NOTHING), closing: false });
         let (spec, table) = (Arc::new(spec), SharedTable::default());
-        let members = Members::new(Arc::clone(&spec), Arc::clone(&table), publish, reports, since_boot);
+        let (answers, found) = watch::channel(Answers::new());
+        let clocked = (CutOff::new(since_boot), Discovery::new(since_boot, answers));
+        let members = Members::new(Arc::clone(&spec), Arc::clone(&table), publish, reports, clocked);
         let driver = driver::run(launcher, members, registry.clone(), queue);
-        let member = Member { spec, commands, table, status };
+        let member = Member { spec, commands, table, status, found };
         (Fleet { registry, member: Some(member) }, (Box::pin(driver), reported))
+    }
+
+    /// What services wait for in the registry of the fleet.
+    pub fn registered(&self) -> Registered {
+        self.member.as_ref().map_or_else(Registered::default, |member| Registered::new(member.found.clone()))
     }
 
     /// All services are known, those of earlier incarnations too: from now on what is up is registered, and nothing else.

@@ -1,5 +1,7 @@
 //! A host in a fleet, against a real etcd: what it registers there, and what changes nothing for those who watch.
 
+mod registered;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};

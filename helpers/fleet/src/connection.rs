@@ -92,8 +92,8 @@ impl Connection {
 }
 
 impl Connection {
-    /// What failed with the last call, for an operator. A connection that has ended knows it best: a member refuses a
-    /// certificate only after the handshake.
+    /// What failed with a call, for an operator. A connection that has ended knows it best: a member refuses a certificate
+    /// only after the handshake.
     pub async fn text(&mut self, error: &etcd_client::Error) -> String {
         if let Ok(Ok(Err(error))) = timeout(END, &mut self.task).await
             && let Some(text) = of_system(&error)

@@ -5,6 +5,7 @@
 
 mod decision;
 mod difference;
+pub mod discovery;
 mod facts;
 mod removal;
 mod report;
@@ -94,8 +95,6 @@ struct Store {
     look: Moment,
     /// Without a lease: not before this.
     grant: Moment,
-    /// The id of the lease that is granted next.
-    next_lease: i64,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -107,12 +106,6 @@ struct Lease {
     renew: Moment,
     /// All has been registered with it by this process.
     is_used: bool,
-}
-
-/// 0, which leaves the choice to the store, as long as the kernel has no randomness.
-fn lease_id() -> i64 {
-    let number = kelson_sys::random::number().unwrap_or_default();
-    i64::try_from(number >> 1).unwrap_or_default()
 }
 
 impl Core {
@@ -137,7 +130,7 @@ impl Core {
             under_way: None,
             connection: Connection::default(),
             // Without a lease there is nothing that this boot has registered.
-            store: Store { is_certain: lease.is_none(), next_lease: lease_id(), ..Store::default() },
+            store: Store { is_certain: lease.is_none(), ..Store::default() },
             lease,
             problem: String::new(),
         }
@@ -233,14 +226,12 @@ impl Core {
     /// Takes what came of the step under way.
     pub fn done(&mut self, outcome: Outcome, now: Now) {
         let Some((step, began)) = self.under_way.take() else { return };
-        let took = now.at.saturating_sub(began.at);
-        let is_connected = matches!(outcome, Outcome::Connected(_));
-        let is_answer = !is_connected && !matches!(outcome, Outcome::Failed(_) | Outcome::Refused(_));
+        let is_answer = !matches!(outcome, Outcome::Failed(_) | Outcome::Refused(_) | Outcome::Connected(_));
         match (step, outcome) {
             (step, Outcome::Failed(problem)) => {
                 // It may have been done nevertheless.
                 self.store.is_certain &= !matches!(step, Step::Commit(_));
-                self.failed(problem, (now.at, took), self.lost_at());
+                self.failed(problem, now.at, self.lost_at());
                 self.disconnect();
             }
             (step, Outcome::Refused(problem)) => {
@@ -250,7 +241,7 @@ impl Core {
                 // A name or a proxy may lead to another member.
                 let is_enough = self.connection.failures.saturating_add(1).is_multiple_of(REFUSALS);
                 let until = self.lost_at().filter(|_| is_renewal || is_enough);
-                self.failed(problem, (now.at, took), until);
+                self.failed(problem, now.at, until);
                 let retry = self.connection.retry;
                 if let Some(lease) = self.lease.as_mut().filter(|_| is_renewal) {
                     lease.renew = retry;
@@ -269,7 +260,6 @@ impl Core {
                 }
             }
             (_, Outcome::Granted { lease, ttl }) => {
-                self.store.next_lease = lease_id();
                 let (confirmed, is_used) = (Some(began), false);
                 self.lease = Some(Lease { id: lease, ttl, confirmed, renew: began.at, is_used });
                 let third = self.third();
@@ -282,7 +272,6 @@ impl Core {
             (Step::Commit(done), Outcome::Committed { revision }) => self.committed(done, revision),
             (_, Outcome::Revoked) => self.forget_lease(),
             (_, Outcome::LeaseGone) => {
-                self.store.next_lease = lease_id();
                 if self.lease.is_some_and(|lease| lease.is_used) {
                     self.store.grant = now.at.saturating_add(self.random.part_of(self.limits.spread));
                     self.problem =
@@ -292,10 +281,6 @@ impl Core {
             }
             _ => {}
         }
-        // Many may ask a store that is late. Without a lease there is nothing to lose.
-        if took >= self.limits.first_retry && (is_answer || is_connected) && self.lease.is_none() {
-            self.connection.retry = now.at.saturating_add(self.random.part_of(took.saturating_mul(2)));
-        }
         if is_answer && self.is_registered() {
             self.host.contact = Some(began.at);
             self.reports.contact(self.host.contact);
@@ -303,12 +288,10 @@ impl Core {
         self.settle(now);
     }
 
-    /// `took`: until it failed. `until`: when the next attempt must have been.
-    fn failed(&mut self, problem: String, (now, took): (Moment, Duration), until: Option<Moment>) {
+    /// `until`: when the next attempt must have been.
+    fn failed(&mut self, problem: String, now: Moment, until: Option<Moment>) {
         let Limits { first_retry, last_retry, .. } = self.limits;
-        let mut longest = first_retry.max(took).saturating_mul(1 << self.connection.failures.min(8));
-        // A member that took the call and was late has too many of them.
-        longest = longest.min(last_retry.max(took.saturating_mul(4)));
+        let mut longest = first_retry.saturating_mul(1 << self.connection.failures.min(8)).min(last_retry);
         if let Some(left) = until.and_then(|until| until.checked_sub(now)) {
             longest = longest.min(first_retry.max(left.checked_div(4).unwrap_or_default()));
         }

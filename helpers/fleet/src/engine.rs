@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use etcd_client::KvClient;
+use etcd_client::{KvClient, WatchClient};
 use kelson_helper::supervisor;
 use kelson_proto::v1::fleet_command::Command;
 use kelson_proto::v1::fleet_report::Report;
@@ -13,13 +13,16 @@ use kelson_spec::wire;
 use kelson_sys::process;
 use tokio::task::JoinSet;
 
-use crate::clock::{Alarm, Now};
+use crate::clock::{Alarm, Moment, Now};
+use crate::core::discovery::{Discovery, Seen};
 use crate::core::{Core, Host};
 use crate::identity::{self, LeaseFile};
 use crate::key::Keys;
 use crate::limits::Limits;
 use crate::list;
 use crate::session::{Performed, Session, Steps, perform};
+use crate::step::Outcome;
+use crate::watch::Watch;
 
 /// Questions at a time. PID 1 limits them, too.
 const QUESTIONS_MAX: usize = 16;
@@ -30,10 +33,15 @@ pub struct Engine {
     alarm: Alarm,
     lease: LeaseFile,
     session: Option<Session>,
-    /// For questions, as long as there is a session.
-    reader: Option<KvClient>,
+    /// For questions and watches, as long as there is a session.
+    reader: Option<(KvClient, WatchClient)>,
     /// Has the session meanwhile.
     step: Option<kelson_helper::BoxFuture<'static, Performed>>,
+    /// When it began.
+    began: Now,
+    discovery: Discovery,
+    /// None without a session.
+    watch: Option<Watch>,
     questions: JoinSet<Vec<FleetPage>>,
     reports: VecDeque<Report>,
     runtime: PathBuf,
@@ -57,12 +65,15 @@ impl Engine {
         };
         Ok(Engine {
             core: Core::new(host, limits, Now::read()),
+            discovery: Discovery::new(limits, identity::found(runtime, Now::read().at)),
             limits,
             alarm: Alarm::new()?,
             lease,
             session: None,
             reader: None,
             step: None,
+            began: Now::read(),
+            watch: None,
             questions: JoinSet::new(),
             reports: trouble.into_iter().map(Report::Trouble).collect(),
             runtime: runtime.to_owned(),
@@ -71,7 +82,8 @@ impl Engine {
 
     /// The next message to PID 1.
     pub fn report(&mut self) -> Option<Report> {
-        self.reports.pop_front().or_else(|| self.core.next_report())
+        let report = self.reports.pop_front().or_else(|| self.core.next_report());
+        report.or_else(|| self.discovery.next_report())
     }
 
     /// Takes a message of PID 1.
@@ -83,13 +95,17 @@ impl Engine {
                 Err(error) => self.reports.push_back(Report::Trouble(error.to_string())),
             },
             Command::Question(question) => self.ask(question),
+            Command::Interest(interest) => {
+                self.watch = None;
+                self.discovery.want(interest);
+            }
             command => self.core.command(command, Now::read()),
         }
     }
 
     fn ask(&mut self, question: FleetQuestion) {
         let problem = match (&self.reader, self.core.spec()) {
-            (Some(reader), Some(spec)) if self.questions.len() < QUESTIONS_MAX => {
+            (Some((reader, _)), Some(spec)) if self.questions.len() < QUESTIONS_MAX => {
                 let (reader, keys) = (reader.clone(), Keys::new(&spec.prefix));
                 self.questions.spawn(kelson_sys::boxed(list::answer(reader, keys, question)));
                 return;
@@ -111,24 +127,55 @@ impl Engine {
         {
             let Limits { silence, call, ttl, .. } = self.limits;
             let limits = Steps { silence, call, ttl };
+            self.began = now;
             self.step = Some(Box::pin(perform(self.session.take(), step, spec.clone(), limits)));
+        }
+        self.look_out(now.at);
+    }
+
+    /// Follows what services wait for.
+    fn look_out(&mut self, now: Moment) {
+        match (&self.reader, &self.watch, self.core.spec()) {
+            (None, Some(_), _) => {
+                self.watch = None;
+                self.discovery.ended();
+            }
+            (Some((reader, watcher)), None, Some(spec)) if self.discovery.is_due(now) => {
+                let (keys, names) = (Keys::new(&spec.prefix), self.discovery.names());
+                self.watch = Some(Watch::new(reader.clone(), watcher.clone(), keys, names));
+            }
+            _ => {}
+        }
+        self.discovery.settle(now);
+        if let Some(found) = self.discovery.changed() {
+            identity::set_found(&self.runtime, &found);
         }
     }
 
     /// Waits for the end of a step, for an answer, or for a time that has come. Without a loss when it is dropped.
     pub async fn wait(&mut self) {
-        let wake = self.core.wake(Now::read());
+        let seeks = self.reader.is_some().then(|| self.discovery.wake(self.watch.is_some())).flatten();
+        let wake = self.core.wake(Now::read()).into_iter().chain(seeks).min();
         let step = async {
             match &mut self.step {
                 Some(step) => step.await,
                 None => std::future::pending().await,
             }
         };
+        let seen = async {
+            match &mut self.watch {
+                Some(watch) => watch.next().await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             (session, outcome) = step => {
                 self.step = None;
-                self.reader = session.as_ref().map(Session::reader);
+                self.reader = session.as_ref().map(|session| (session.reader(), session.watcher()));
                 self.session = session;
+                if !matches!(outcome, Outcome::Failed(_) | Outcome::Connected(_)) {
+                    self.discovery.confirmed(self.began.at);
+                }
                 let before = self.core.contact();
                 self.core.done(outcome, Now::read());
                 self.lease.set(self.core.lease());
@@ -139,6 +186,15 @@ impl Engine {
             Some(pages) = self.questions.join_next() => {
                 // A task that panicked has ended this process, except in tests.
                 self.reports.extend(pages.unwrap_or_default().into_iter().map(Report::Page));
+            }
+            batch = seen => {
+                let now = Now::read().at;
+                batch.into_iter().for_each(|seen| {
+                    if matches!(seen, Seen::Ended(_)) {
+                        self.watch = None;
+                    }
+                    self.discovery.see(seen, now);
+                });
             }
             () = self.alarm.at(wake) => {}
         }

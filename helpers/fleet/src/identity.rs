@@ -1,4 +1,4 @@
-//! What outlives the process: the id of the host, and its lease.
+//! What outlives the process: the id of the host, its lease, and the last answers of the store.
 
 use std::fs;
 use std::io;
@@ -7,12 +7,14 @@ use std::path::{Path, PathBuf};
 use kelson_sys::{process, removed, replace};
 
 use crate::clock::Moment;
+use crate::core::discovery::Answers;
 
 /// The folder in the state folder and in the runtime folder.
 const FOLDER: &str = "fleet";
 const ID: &str = "id";
 const LEASE: &str = "lease";
 const CONTACT: &str = "contact";
+const FOUND: &str = "found";
 
 /// The id that tells this host from another of the same name. It is made once.
 ///
@@ -58,6 +60,19 @@ pub fn contact(runtime: &Path, now: Moment) -> Option<Moment> {
 /// Without the file, the next helper counts from its own first confirmation.
 pub fn set_contact(runtime: &Path, contact: Moment) {
     let _ = write(&runtime.join(FOLDER), CONTACT, &contact.as_micros().to_string());
+}
+
+/// What the helper before this one knew of what services wait for. `None`: nothing since the boot.
+pub fn found(runtime: &Path, now: Moment) -> Option<Answers> {
+    let text = read(&runtime.join(FOLDER), FOUND)?;
+    let found: Answers = serde_json::from_str(&text).ok()?;
+    // As above.
+    Some(found).filter(|found| Moment::from_micros(found.at) <= now)
+}
+
+/// Without the file, the next helper knows nothing before the store answers.
+pub fn set_found(runtime: &Path, found: &Answers) {
+    let _ = write(&runtime.join(FOLDER), FOUND, &serde_json::to_string(found).unwrap_or_default());
 }
 
 /// The file with the lease of the host: the next helper continues with it.

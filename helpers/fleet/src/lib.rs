@@ -23,11 +23,13 @@ mod identity;
 mod key;
 mod limits;
 mod list;
+mod range;
 mod received;
 #[cfg(test)]
 mod scale;
 mod session;
 mod step;
+mod watch;
 
 use std::ffi::OsString;
 use std::io::{self, Write as _};

@@ -6,17 +6,15 @@ use etcd_client::{Error, KeyValue, KvClient};
 use kelson_proto::v1::fleet_question::Question;
 use kelson_proto::v1::{FleetHost, FleetInstance, FleetPage, FleetQuestion};
 use prost::Message;
-use tonic::Code;
 
 use crate::connection;
 use crate::entry;
 use crate::key::{Keys, after, end_of};
-use crate::session::{range, within};
+use crate::range::Range;
+use crate::session::within;
 
 /// The most entries of a page.
 const PAGE_MAX: usize = 500;
-/// The most entries of one read.
-const READ_MAX: usize = 100;
 /// Bytes of a report: PID 1 takes messages that are twice as long.
 const PART_MAX: usize = 8 << 10;
 /// Of a question. Keys of other programs may lie between those of Kelson.
@@ -78,23 +76,12 @@ async fn read<T>(
     if !name.is_empty() {
         from = from.max(after(format!("{folder}{name}")));
     }
-    let (end, mut at_once, mut found) = (end_of(prefix), READ_MAX, Vec::new());
-    while from < end {
-        let count = at_once.min(limit.saturating_sub(found.len()));
-        let values = range(reader, from.clone(), end.clone(), i64::try_from(count).unwrap_or(1)).await;
-        let (values, more) = match values {
-            // The values of others may be long.
-            Err(Error::GRpcStatus(status)) if status.code() == Code::OutOfRange && at_once > 1 => {
-                at_once = at_once.div_euclid(2);
-                continue;
-            }
-            values => values?,
-        };
+    let (mut range, mut found) = (Range::new(from, end_of(prefix)), Vec::new());
+    while !range.is_over() {
+        let (values, _) = range.part(reader, limit.saturating_sub(found.len())).await?;
         found.extend(values.iter().filter_map(&parse));
-        match values.last().filter(|_| more) {
-            Some(_) if found.len() >= limit => return Ok((found, true)),
-            Some(last) => from = after(last.key()),
-            None => break,
+        if found.len() >= limit {
+            return Ok((found, !range.is_over()));
         }
     }
     Ok((found, false))

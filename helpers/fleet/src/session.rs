@@ -5,8 +5,13 @@ use std::error::Error as _;
 use std::time::Duration;
 
 use etcd_client::{
-    Compare, CompareOp, Error, GetOptions, KeyValue, KvClient, LeaseClient, LeaseGrantOptions,
-    LeaseKeepAliveStream, LeaseKeeper, LeaseTimeToLiveOptions, PutOptions, Txn, TxnOp, TxnOpResponse,
+<<<<<<< ours
+    Compare, CompareOp, Error, KeyValue, KvClient, LeaseClient, LeaseGrantOptions, LeaseKeepAliveStream,
+    LeaseKeeper, LeaseTimeToLiveOptions, PutOptions, Txn, TxnOp, TxnOpResponse, WatchClient,
+=======
+    Compare, CompareOp, Error, GetOptions, KeyValue, KvClient, LeaseClient, LeaseKeepAliveStream,
+    LeaseKeeper, LeaseTimeToLiveOptions, PutOptions, Txn, TxnOp, TxnOpResponse,
+>>>>>>> theirs
 };
 use kelson_spec::fleet::FleetSpec;
 use tonic::Code;
@@ -52,10 +57,9 @@ pub async fn perform(session: Option<Session>, step: Step, spec: FleetSpec, limi
         return (None, Outcome::Failed("the connection is lost".to_owned()));
     };
     let received = session.connection.received.clone();
-    // A member that has not come to a new connection yet gets more time, unless a lease waits for it.
-    let is_young = !session.is_proven && !matches!(step, Step::Renew(_));
-    let silence = if is_young { limits.call } else { limits.silence };
-    let limits = Steps { silence, ..limits };
+    // A lease does not wait.
+    let call = if matches!(step, Step::Renew(_)) { limits.silence } else { limits.call };
+    let limits = Steps { call, ..limits };
     let is_alone = spec.endpoints.len() == 1;
     let performed = answered(&received, limits, session.perform(step, limits.ttl)).await;
     let (is_lost, mut problem) = match performed {
@@ -143,28 +147,21 @@ impl Session {
         self.connection.client.kv_client().max_decoding_message_size(ANSWER_MAX)
     }
 
+    /// For changes. It ends with the session.
+    pub fn watcher(&self) -> WatchClient {
+        self.connection.client.watch_client().max_decoding_message_size(ANSWER_MAX)
+    }
+
     async fn perform(&mut self, step: Step, ttl: Duration) -> Result<Outcome, Error> {
         match step {
             Step::Connect(_) => Ok(Outcome::Connected(self.connection.address)),
             Step::Renew(lease) => self.renew(lease).await,
             Step::Look(question) => self.look(question).await,
-            Step::Grant(lease) => {
-                let options = LeaseGrantOptions::new().with_id(lease);
-                let seconds = i64::try_from(ttl.as_secs()).unwrap_or(i64::MAX);
-                match self.lease.grant(seconds, Some(options)).await {
-                    Ok(granted) => {
-                        let ttl = Duration::from_secs(granted.ttl().unsigned_abs());
-                        Ok(Outcome::Granted { lease: granted.id(), ttl })
-                    }
-                    // An attempt whose answer did not come has granted it.
-                    Err(Error::GRpcStatus(status)) if status.code() == Code::FailedPrecondition => {
-                        match self.renew(lease).await? {
-                            Outcome::Renewed => Ok(Outcome::Granted { lease, ttl }),
-                            other => Ok(other),
-                        }
-                    }
-                    Err(error) => Err(error),
-                }
+            Step::Grant => {
+                let granted =
+                    self.lease.grant(i64::try_from(ttl.as_secs()).unwrap_or(i64::MAX), None).await?;
+                let ttl = Duration::from_secs(granted.ttl().unsigned_abs());
+                Ok(Outcome::Granted { lease: granted.id(), ttl })
             }
             Step::Revoke(lease) => match self.lease.revoke(lease).await {
                 Err(Error::GRpcStatus(status)) if status.code() == Code::NotFound => Ok(Outcome::Revoked),
@@ -271,20 +268,4 @@ impl Session {
 
 fn stored(value: &KeyValue) -> Stored {
     Stored { value: value.value().to_vec(), lease: value.lease() }
-}
-
-/// Reads a part of a range.
-///
-/// # Errors
-/// See [`Error`].
-pub async fn range(
-    reader: &mut KvClient,
-    from: Key,
-    end: Key,
-    limit: i64,
-) -> Result<(Vec<KeyValue>, bool), Error> {
-    let options = GetOptions::new().with_range(end).with_limit(limit);
-    let mut answer = reader.get(from, Some(options)).await?;
-    let more = answer.more();
-    Ok((answer.take_kvs(), more))
 }

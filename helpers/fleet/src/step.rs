@@ -14,8 +14,7 @@ pub enum Step {
     Connect(usize),
     Renew(i64),
     Look(Question),
-    /// With this id, the same until it is known what came of it: a lease that nobody renews is work for the store.
-    Grant(i64),
+    Grant,
     Revoke(i64),
     Commit(Transaction),
 }

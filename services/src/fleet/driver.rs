@@ -39,6 +39,7 @@ pub async fn run(
             // Before commands: what an operator asks is asked of a service that is known.
             names = changed => {
                 outgoing.extend(names.iter().filter_map(|name| members.look(&registry, name)));
+                outgoing.extend(members.interest());
             }
             command = commands.recv() => match command {
                 Some(Command::Begin { acts: sender, ago }) => {
@@ -47,6 +48,7 @@ pub async fn run(
                     members.cut_off.began(ago);
                     outgoing.extend(registry.names().iter().filter_map(|name| members.look(&registry, name)));
                     outgoing.extend(members.complete());
+                    outgoing.extend(members.interest());
                     if helper.want(&mut members, Instant::now()) {
                         helper.publish("being started", &mut members);
                     }
@@ -59,7 +61,7 @@ pub async fn run(
                 Some(command) => outgoing.extend(members.take(command, helper.is_up())),
                 None => return,
             },
-            next = helper.next(&members, members.cut_off.wake()) => wake = next,
+            next = helper.next(&members, members.wake()) => wake = next,
         }
         let now = Instant::now();
         if !outgoing.is_empty() {
@@ -67,6 +69,7 @@ pub async fn run(
         }
         outgoing.into_iter().for_each(|order| helper.enqueue(order));
         helper.advance(wake, &mut members, now);
+        members.discovery.publish();
         if let Some(acts) = &acts {
             // The receiver ends with the host.
             members.cut_off.acts().into_iter().for_each(|act| _ = acts.send(act));

@@ -38,6 +38,7 @@ impl Duty for Members {
         orders.extend(self.removals.keys().cloned().map(Outgoing::Remove));
         orders.extend(self.is_complete.then_some(Outgoing::Complete));
         orders.extend(self.questions.keys().copied().map(Outgoing::Question));
+        orders.extend((!self.discovery.is_empty()).then_some(Outgoing::Interest));
         orders.extend(self.is_leaving().then_some(Outgoing::Leave));
         orders
     }
@@ -79,6 +80,7 @@ impl Duty for Members {
                 Message::Question(FleetQuestion { number: *number, question: Some(question) })
             }
             Order::Own(Outgoing::Leave) => Message::Leave(true),
+            Order::Own(Outgoing::Interest) => Message::Interest(self.discovery.interest()),
         };
         Some((FleetCommand { command: Some(command) }, Vec::new()))
     }
@@ -98,6 +100,9 @@ impl Duty for Members {
             Some(Reported::Page(part)) => self.page(part),
             Some(Reported::Contact(0)) => self.cut_off.confirmed(None),
             Some(Reported::Contact(micros)) => self.cut_off.confirmed(Some(Duration::from_micros(micros))),
+            Some(Reported::Found(found)) => self.discovery.found(found),
+            Some(Reported::FoundAt(0)) => {}
+            Some(Reported::FoundAt(micros)) => self.discovery.confirmed(Duration::from_micros(micros)),
             Some(Reported::Trouble(text)) => self.report(None, text),
             None => {}
         }

@@ -8,8 +8,10 @@ use kelson_helper::supervisor::Status;
 use kelson_proto::v1;
 use kelson_spec::fleet::{FleetSpec, Registration};
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::Instant;
 
 use super::cut_off::{Act, CutOff};
+use super::discovery::Discovery;
 use crate::service_runner::gate::Registry;
 
 /// What is asked of the driver.
@@ -36,7 +38,7 @@ pub enum Command {
     /// The host stops.
     Leave(oneshot::Sender<()>),
     Shutdown {
-        deadline: tokio::time::Instant,
+        deadline: Instant,
         done: oneshot::Sender<()>,
     },
 }
@@ -82,6 +84,7 @@ pub enum Outgoing {
     Complete,
     Question(u64),
     Leave,
+    Interest,
 }
 
 /// A removal that the helper has not confirmed.
@@ -116,6 +119,8 @@ pub struct Members {
     leaving: Option<Vec<oneshot::Sender<()>>>,
     /// Those that must not run while the store does not answer.
     pub(super) cut_off: CutOff,
+    /// What services wait for in the registry.
+    pub(super) discovery: Discovery,
     pub(super) publish: watch::Sender<FleetStatus>,
     reports: mpsc::Sender<Report>,
 }
@@ -126,7 +131,7 @@ impl Members {
         table: SharedTable,
         publish: watch::Sender<FleetStatus>,
         reports: mpsc::Sender<Report>,
-        clock: fn() -> Duration,
+        (cut_off, discovery): (CutOff, Discovery),
     ) -> Members {
         Members {
             spec,
@@ -139,7 +144,8 @@ impl Members {
             facts: BTreeMap::new(),
             is_complete: false,
             leaving: None,
-            cut_off: CutOff::new(clock),
+            cut_off,
+            discovery,
             publish,
             reports,
         }
@@ -163,6 +169,7 @@ impl Members {
         let snapshot = registry.get(service);
         let snapshot = snapshot.as_ref().map(|snapshot| snapshot.borrow());
         self.cut_off.follow(service, snapshot.as_deref());
+        self.discovery.follow(service, snapshot.as_deref());
         let spec = snapshot.as_deref().filter(|now| now.up).and_then(|now| now.spec.as_ref());
         self.follow(service, spec.and_then(|spec| spec.register.clone()))
     }
@@ -190,6 +197,16 @@ impl Members {
         let removal = removal.or_insert_with(|| Removal { number, waiting: Vec::new() });
         removal.waiting.extend(done);
         Outgoing::Remove(Arc::clone(service))
+    }
+
+    /// What services wait for has changed.
+    pub fn interest(&mut self) -> Option<Outgoing> {
+        self.discovery.has_changed().then_some(Outgoing::Interest)
+    }
+
+    /// When to look at the time although nothing has happened.
+    pub fn wake(&self) -> Option<Instant> {
+        self.cut_off.wake().into_iter().chain(self.discovery.wake()).min()
     }
 
     pub fn complete(&mut self) -> Option<Outgoing> {

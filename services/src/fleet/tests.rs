@@ -1,13 +1,15 @@
 use std::collections::BTreeMap;
 
+use kelson_conditions::{Condition as _, Level};
 use kelson_proto::v1::fleet_command::Command as Sent;
 use kelson_proto::v1::fleet_report::Report as Reported;
 use kelson_proto::v1::{
-    FleetCommand, FleetConnection, FleetHost, FleetHostsRequest, FleetPage, FleetRemoved, FleetReport,
-    FleetServiceState, HelperPong,
+    FleetCommand, FleetConnection, FleetFound, FleetHost, FleetHostsRequest, FleetPage, FleetRemoved,
+    FleetReport, FleetServiceState, HelperPong,
 };
 use kelson_spec::ServiceSpec;
-use kelson_spec::fleet::Registration;
+use kelson_spec::fleet::{Instances, Registration};
+use kelson_spec::service::{Requirement, WhenDown};
 use tokio::task::JoinHandle;
 
 use super::*;
@@ -82,7 +84,10 @@ impl Host {
     }
 
     fn set(&mut self, name: &'static str, up: bool, port: u16) {
-        let now = snapshot(name, up, port);
+        self.set_snapshot(name, snapshot(name, up, port));
+    }
+
+    fn set_snapshot(&mut self, name: &'static str, now: Snapshot) {
         match self.services.get(name) {
             Some(service) => _ = service.send_replace(now),
             None => {
@@ -290,6 +295,37 @@ async fn a_host_that_stops_leaves_and_then_ends_the_helper() {
     assert!(!ended.is_finished());
     host.removed(0, "");
     ended.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_helper_finds_what_services_wait_for_and_the_next_one_goes_on_with_it() {
+    let wanted = Instances { name: "postgres".into(), tag: Some("primary".into()), ..Instances::default() };
+    let mut host = Host::new();
+    host.set_snapshot("web-1", snapshot("web-1", true, 80));
+    let mut app = snapshot("app", false, 80);
+    let depends = vec![Requirement::Registered { instances: wanted.clone(), when_down: WhenDown::Ignore }];
+    app.spec = Some(Arc::new(ServiceSpec { name: "app".to_owned(), depends, ..ServiceSpec::default() }));
+    host.set_snapshot("app", app);
+    host.begin();
+    let mut condition = host.fleet.registered().condition(&wanted);
+    for _ in 0..2 {
+        let Sent::Settings(_) = host.next().await else { panic!("no settings") };
+        assert!(matches!(host.next().await, Sent::Health(_)));
+        assert_eq!(host.next_registered().await, "web-1");
+        assert!(matches!(host.next().await, Sent::Complete(true)));
+        let Sent::Interest(interest) = host.next().await else { panic!("no interest") };
+        let [one] = &interest.wanted[..] else { panic!("{interest:?}") };
+        assert_eq!((one.name.as_str(), one.tag.as_str()), ("postgres", "primary"));
+        // Of the second helper nothing is known yet, and the last answer stays.
+        if condition.level() == Level::Unknown {
+            let micros = u64::try_from(since_boot().as_micros()).unwrap();
+            host.says(Reported::FoundAt(micros));
+            host.says(Reported::Found(FleetFound { wanted: Some(one.clone()), count: 1, all: 3 }));
+            condition.wait().await;
+        }
+        assert!(condition.holds());
+        host.stand.crash();
+    }
 }
 
 #[tokio::test]

@@ -41,7 +41,7 @@ impl Core {
             (true, Some(lease)) => Do(Step::Revoke(lease.id)),
             (true, None) => Wait(Some(self.store.look)),
             (false, None) if now < self.store.grant => Wait(Some(self.store.grant)),
-            (false, None) => Do(Step::Grant(self.store.next_lease)),
+            (false, None) => Do(Step::Grant),
             (false, Some(lease)) => match self.transaction(fleet, lease, clock) {
                 Some(transaction) => Do(Step::Commit(transaction)),
                 None => Wait(Some(lease.renew.min(self.store.look))),

@@ -169,7 +169,7 @@ impl Helper {
     }
 
     /// Takes all reports that have come.
-    fn drain(&mut self) {
+    pub fn drain(&mut self) {
         while let Ok(Some(packet)) = self.receiver.receive::<FleetReport>(self.control.as_fd()) {
             self.reports.push(packet.message.report.unwrap());
         }

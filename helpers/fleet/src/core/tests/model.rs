@@ -48,9 +48,10 @@ impl Store {
                 }
                 None => Outcome::LeaseGone,
             },
-            Step::Grant(lease) => {
-                self.leases.insert(*lease, self.at + TTL);
-                Outcome::Granted { lease: *lease, ttl: TTL }
+            Step::Grant => {
+                self.revision += 1;
+                self.leases.insert(self.revision, self.at + TTL);
+                Outcome::Granted { lease: self.revision, ttl: TTL }
             }
             Step::Revoke(lease) => {
                 self.end(*lease);
