@@ -5,6 +5,7 @@
 //! from the published snapshots: a service is while it is up. PID 1 speaks to no store. A helper that is replaced gets all
 //! of it again, and continues with the lease of the one before.
 
+mod condition;
 mod cut_off;
 mod discovery;
 mod driver;
@@ -114,17 +115,7 @@ impl Fleet {
         member.send(Command::Begin { acts, ago: manager.since_start() });
         kelson_sys::spawn(perform(manager.clone(), to_do));
         kelson_sys::spawn(facts::follow(manager.facts(), manager.clone(), member.commands.clone()));
-        let (commands, health) = (member.commands.clone(), health.clone());
-        kelson_sys::spawn(async move {
-            let mut changes = health.changes();
-            loop {
-                if commands.send(Command::Health(health.node_state().name())).is_err()
-                    || changes.changed().await.is_err()
-                {
-                    return;
-                }
-            }
-        });
+        kelson_sys::spawn(condition::follow(health.clone(), member.commands.clone()));
     }
 
     /// Has the registration of a service removed, and waits until the store has confirmed it or the deadline has passed. What

@@ -191,6 +191,15 @@ pub struct Retry {
     pub budget: String,
 }
 
+/// Why a service is not up, for those who compare hosts.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Failure {
+    /// In words that are the same for the same failure on each host.
+    pub cause: String,
+    /// In words of others, with all that differs between hosts.
+    pub detail: String,
+}
+
 /// The time of the day at that moment.
 pub fn wall(at: Instant) -> SystemTime {
     let now = SystemTime::now();
@@ -226,6 +235,8 @@ pub struct Snapshot {
     pub since: SystemTime,
     pub entered: Instant,
     pub retry: Option<Arc<Retry>>,
+    /// Of a host in a fleet: why it was not up, since it last was.
+    pub failure: Option<Arc<Failure>>,
     /// When it is started again; `None` where it is not in backoff.
     pub restart_at: Option<Instant>,
     /// The conditions of its next run that do not hold yet.
@@ -279,6 +290,7 @@ impl Snapshot {
             since: SystemTime::now(),
             entered: Instant::now(),
             retry: None,
+            failure: None,
             restart_at: None,
             missing: Vec::new(),
             message,

@@ -20,6 +20,7 @@ use crate::service_runner::gate::Registry;
 use crate::service_runner::registry::Changes;
 use crate::state_store::{PastChecks, PastHealth};
 
+mod causes;
 mod checks;
 mod part;
 mod recovery;
@@ -27,6 +28,7 @@ mod report;
 mod scope;
 mod tracker;
 
+pub use causes::Cause;
 use checks::GroupChecks;
 use part::part_if_required;
 pub use part::{Part, part};
@@ -152,6 +154,18 @@ impl NodeHealth {
     /// The state of the host alone, without its culprits.
     pub fn node_state(&self) -> HealthState {
         self.inner.tracker().node.state
+    }
+
+    /// Why the host is not healthy, the most important causes first. `None`: nothing is missing, but it may have to last.
+    pub fn causes(&self) -> Option<Vec<Cause>> {
+        let tracker = self.inner.tracker();
+        let is_well = tracker.node.culprits.is_empty() && tracker.node.unread.is_none();
+        (!is_well).then(|| causes::causes(&tracker.node, &self.inner.registry))
+    }
+
+    /// Whether its causes are known: after a re-exec it takes a moment.
+    pub fn knows_causes(&self) -> bool {
+        causes::are_known(&self.inner.tracker().node, &self.inner.registry)
     }
 
     /// The state of a group alone.

@@ -23,6 +23,7 @@ use kelson_proto::v1::fleet_command::Command;
 use kelson_spec::fleet::FleetSpec;
 
 use crate::clock::{Moment, Now};
+use crate::entry::{Entry as _, HostEntry};
 use crate::key::{Key, Keys, is_host};
 use crate::limits::Limits;
 use crate::step::{Change, Decision, Looked, Outcome, Step, Stored, Transaction};
@@ -91,6 +92,8 @@ struct Store {
     is_read: bool,
     /// Nothing but what `looked` has can be there of this host's.
     is_certain: bool,
+    /// When the causes of the host were put.
+    causes: Option<Moment>,
     /// When it is read again.
     look: Moment,
     /// Without a lease: not before this.
@@ -269,7 +272,7 @@ impl Core {
             }
             (_, Outcome::Looked(looked)) => self.looked(looked, now.at),
             (_, Outcome::Conflict) => self.store.is_read = false,
-            (Step::Commit(done), Outcome::Committed { revision }) => self.committed(done, revision),
+            (Step::Commit(done), Outcome::Committed { revision }) => self.committed(done, revision, now.at),
             (_, Outcome::Revoked) => self.forget_lease(),
             (_, Outcome::LeaseGone) => {
                 if self.lease.is_some_and(|lease| lease.is_used) {
@@ -324,11 +327,16 @@ impl Core {
         self.store.look = now.saturating_add(until);
     }
 
-    fn committed(&mut self, done: Transaction, revision: i64) {
+    fn committed(&mut self, done: Transaction, revision: i64, now: Moment) {
         let Transaction { host: (host, _), lease, changes } = done;
         for change in changes {
             match change {
                 Change::Put(key, value) if key == host => {
+                    let before = self.own_entry().map(|(entry, _)| entry.causes).unwrap_or_default();
+                    let has_other = |entry: HostEntry| entry.causes != before;
+                    if HostEntry::read(&value).is_ok_and(has_other) {
+                        self.store.causes = Some(now);
+                    }
                     self.store.looked.host = Some((Stored { value, lease }, revision));
                 }
                 Change::Put(key, value) => {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
-use kelson_proto::v1::{FleetHost, FleetInstance};
+use kelson_proto::v1::{FleetCause, FleetHost, FleetInstance};
 use prost_types::Timestamp;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -22,7 +22,19 @@ pub struct HostEntry {
     pub labels: BTreeMap<String, String>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub facts: BTreeMap<String, String>,
+    /// Why it is not healthy.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub causes: Vec<CauseEntry>,
     pub since: String,
+}
+
+/// One cause in the entry of a host.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CauseEntry {
+    /// Empty: the host itself.
+    pub service: String,
+    pub cause: String,
 }
 
 /// Of a service.
@@ -77,6 +89,11 @@ impl HostEntry {
             labels: self.labels.into_iter().collect(),
             facts: self.facts.into_iter().collect(),
             problem: String::new(),
+            causes: self
+                .causes
+                .into_iter()
+                .map(|CauseEntry { service, cause }| FleetCause { service, cause })
+                .collect(),
         })
     }
 }

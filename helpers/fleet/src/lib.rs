@@ -14,6 +14,7 @@
     )
 )]
 
+mod cause;
 mod clock;
 mod connection;
 mod core;

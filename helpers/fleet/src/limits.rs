@@ -21,6 +21,8 @@ pub struct Limits {
     /// After the first failure the helper waits at most so long, then twice as long and so on.
     pub first_retry: Duration,
     pub last_retry: Duration,
+    /// Between two puts of the host's key for its causes alone.
+    pub causes: Duration,
     /// What the store has is read again after so long, even when nothing has failed.
     pub look: Duration,
 }
@@ -35,6 +37,7 @@ impl Default for Limits {
             spread: Duration::from_secs(20),
             first_retry: Duration::from_secs(1),
             last_retry: Duration::from_secs(15),
+            causes: Duration::from_secs(10),
             look: Duration::from_secs(300),
         }
     }

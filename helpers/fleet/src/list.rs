@@ -17,6 +17,8 @@ use crate::session::within;
 const PAGE_MAX: usize = 500;
 /// Bytes of a report: PID 1 takes messages that are twice as long.
 const PART_MAX: usize = 8 << 10;
+/// Bytes of an entry: 4 KiB of labels, and eight causes.
+const ENTRY_MAX: usize = 7 << 10;
 /// Of a question. Keys of other programs may lie between those of Kelson.
 const DEADLINE: Duration = Duration::from_secs(10);
 
@@ -125,7 +127,7 @@ impl Item {
 /// An entry that is too long for a report, without what makes it long.
 fn short(item: Item) -> Item {
     let length = item.length();
-    if length <= PART_MAX.div_euclid(2) {
+    if length <= ENTRY_MAX {
         return item;
     }
     let problem = format!("its entry of {length} bytes is too long to be shown");

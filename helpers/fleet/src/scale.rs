@@ -8,8 +8,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use etcd_client::{Client, EventType, GetOptions, WatchOptions};
-use kelson_proto::v1::FleetRegister;
 use kelson_proto::v1::fleet_command::Command as Order;
+use kelson_proto::v1::{FleetHealth, FleetRegister};
 use kelson_spec::fleet::FleetSpec;
 use kelson_spec::wire;
 use kelson_sys::process;
@@ -63,7 +63,7 @@ fn host(name: String, endpoint: &str, folder: &Path) -> Engine {
     let mut engine = Engine::new(&folder.join("state"), &folder.join("run"), Limits::default()).unwrap();
     let spec = FleetSpec { endpoints: vec![endpoint.to_owned()], name: Some(name), ..FleetSpec::default() };
     engine.command(Order::Settings(wire::encode(&spec).unwrap()));
-    engine.command(Order::Health("healthy".into()));
+    engine.command(Order::Health(FleetHealth { state: "healthy".into(), causes: Vec::new() }));
     let (service, name) = ("nginx".to_owned(), "web".to_owned());
     engine.command(Order::Register(FleetRegister { service, name, port: 80, ..FleetRegister::default() }));
     engine.command(Order::Complete(true));

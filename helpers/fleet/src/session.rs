@@ -5,13 +5,8 @@ use std::error::Error as _;
 use std::time::Duration;
 
 use etcd_client::{
-<<<<<<< ours
-    Compare, CompareOp, Error, KeyValue, KvClient, LeaseClient, LeaseGrantOptions, LeaseKeepAliveStream,
+    Compare, CompareOp, Error, KeyValue, KvClient, LeaseClient, LeaseKeepAliveStream,
     LeaseKeeper, LeaseTimeToLiveOptions, PutOptions, Txn, TxnOp, TxnOpResponse, WatchClient,
-=======
-    Compare, CompareOp, Error, GetOptions, KeyValue, KvClient, LeaseClient, LeaseKeepAliveStream,
-    LeaseKeeper, LeaseTimeToLiveOptions, PutOptions, Txn, TxnOp, TxnOpResponse,
->>>>>>> theirs
 };
 use kelson_spec::fleet::FleetSpec;
 use tonic::Code;

@@ -52,7 +52,7 @@ impl Duty for Members {
             Order::Ping => Message::Ping(supervisor::ping()),
             Order::Stop { within } => Message::Stop(supervisor::stop(*within)),
             Order::Own(Outgoing::Settings) => Message::Settings(wire::encode(&*self.spec).ok()?),
-            Order::Own(Outgoing::Health) => Message::Health(self.health.to_owned()),
+            Order::Own(Outgoing::Health) => Message::Health(self.health.clone()),
             Order::Own(Outgoing::Facts) => {
                 Message::Facts(FleetFacts { facts: self.facts.clone().into_iter().collect() })
             }

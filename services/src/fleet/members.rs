@@ -21,8 +21,8 @@ pub enum Command {
         acts: mpsc::UnboundedSender<Act>,
         ago: Duration,
     },
-    /// The health of the host, in a word.
-    Health(&'static str),
+    /// How the host is.
+    Health(v1::FleetHealth),
     /// The facts of the host.
     Facts(BTreeMap<String, String>),
     /// `done` gets the problem, if there is one.
@@ -110,7 +110,7 @@ pub struct Members {
     pub(super) questions: BTreeMap<u64, Asked>,
     /// Of the last removal or question.
     number: u64,
-    pub(super) health: &'static str,
+    pub(super) health: v1::FleetHealth,
     /// Empty: not known yet.
     pub(super) facts: BTreeMap<String, String>,
     /// No service is missing here that an earlier incarnation of PID 1 has started.
@@ -140,7 +140,7 @@ impl Members {
             removals: BTreeMap::new(),
             questions: BTreeMap::new(),
             number: 0,
-            health: "",
+            health: v1::FleetHealth::default(),
             facts: BTreeMap::new(),
             is_complete: false,
             leaving: None,

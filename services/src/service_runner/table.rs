@@ -82,6 +82,9 @@ impl ServiceState {
         if self.retry.is_some() && self.up(rules) {
             self.retry = None;
         }
+        if self.failure.is_some() && self.up(rules) {
+            self.failure = None;
+        }
         let mut effects = at.effects;
         // Tell records and publishes, too, and each effect sees the state as it is after the step.
         if effects.contains(&Effect::Tell) && !effects.contains(&Effect::Adopt) {

@@ -9,7 +9,8 @@ use kelson_spec::service::{Exhausted, Readiness, RestartPolicy, RestartSpec, Ser
 use super::table::{
     Answer, Effect, HookKinds, Input, Phase, Report, Rules, ServiceState, Stage, StopReason, Timer, Work,
 };
-use crate::model::{RestartReason, State};
+use super::words;
+use crate::model::{Failure, RestartReason, State};
 
 pub fn rules() -> Rules {
     Rules {
@@ -311,6 +312,49 @@ fn what_ended_the_last_run_is_said_until_it_is_up_again() {
         assert!(case.service.retry().is_none(), "{stop}");
         case.opened_and_spawned();
     }
+}
+
+/// What others of the fleet learn.
+#[test]
+fn why_it_is_not_up_has_no_times_and_stays_until_it_is() {
+    let mut case = Case::new(Rules { has_checks: true, ..rules() });
+    let failure = |case: &Case| {
+        let Failure { cause, detail } = words::failure(case.service.failure.as_deref()?, &case.rules);
+        Some(format!("{cause}|{detail}"))
+    };
+    let health = |run, healthy, missing: &str| {
+        Input::Report(run, Report::Health { healthy, missing: missing.to_owned() })
+    };
+    case.run();
+    assert_eq!(failure(&case), None);
+    case.now = Duration::from_secs(2);
+    case.exit(3);
+    assert_eq!(failure(&case).unwrap(), "exited with status 3|");
+    case.feed(Input::Timer(Timer::Backoff));
+    case.opened_and_spawned();
+    case.feed(health(2, None, "check web: no result yet"));
+    assert_eq!(failure(&case).unwrap(), "exited with status 3|");
+    case.feed(health(2, Some(true), ""));
+    assert!(case.up() && failure(&case).is_none());
+
+    // A check that fails, and then has it restarted, is one cause.
+    case.feed(health(2, Some(false), "check web: refused"));
+    assert_eq!(failure(&case).unwrap(), "|check web: refused");
+    let text = "check web failed 4 times: refused".to_owned();
+    case.feed(Input::Report(2, Report::Broken { reason: RestartReason::Check, text }));
+    case.cleared();
+    assert_eq!(
+        (case.service.state(), failure(&case).unwrap()),
+        (State::Backoff, "|check web: refused".into())
+    );
+    let mut record = kelson_proto::state::v1::ServiceRecord::default();
+    case.service.store(&mut record);
+    assert_eq!(ServiceState::of_stored(&record).0.failure, case.service.failure);
+    case.feed(Input::Start { request_id: 1 });
+    assert_eq!(failure(&case), None, "an operator begins again");
+
+    case.feed(Input::Spawned(Err(RunnerError::new("no such file"))));
+    assert_eq!(failure(&case).unwrap(), "|could not start: no such file");
 }
 
 #[test]

@@ -6,6 +6,8 @@ use kelson_runner::{Deaf, ErrorKind, Exit};
 use kelson_spec::service::{Readiness, ServiceKind};
 pub use kelson_sys::units::duration;
 
+use crate::model::{Failure, RestartReason};
+
 use super::table::{Ended, Rules, StopReason};
 
 pub fn exit(exit: Exit) -> String {
@@ -37,6 +39,20 @@ pub fn ended(ended: &Ended, rules: &Rules) -> String {
             format!("{}{counts}{before} after {}{left}{why}", exit(*how), duration(*ran))
         }
         Ended::GivenUp { text, .. } | Ended::NotStarted { text, .. } => text.clone(),
+    }
+}
+
+/// The same without what differs between two hosts that fail alike.
+pub fn failure(ended: &Ended, rules: &Rules) -> Failure {
+    let own = |cause: String| Failure { cause, detail: String::new() };
+    match ended {
+        Ended::Exited { out_of_memory: true, .. } => own(out_of_memory(rules.memory_max)),
+        Ended::Exited { exit: how, .. } => own(exit(*how)),
+        // What a check, a hook or the kernel says.
+        Ended::GivenUp { reason: RestartReason::Check, text, .. } | Ended::NotStarted { text, .. } => {
+            Failure { cause: String::new(), detail: text.clone() }
+        }
+        Ended::GivenUp { text, .. } => own(text.clone()),
     }
 }
 

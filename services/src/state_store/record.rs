@@ -18,7 +18,7 @@ const SHORT: usize = 96;
 /// In how many entries all failures are recorded then, and where even that is too much.
 const FAILURES: [usize; 2] = [64, 16];
 /// The fields of a record that this version knows: all up to this number.
-pub(super) const KNOWN: u32 = 52;
+pub(super) const KNOWN: u32 = 53;
 
 /// A service as the next incarnation of PID 1 has to know it. Times count from PID 1's start, which all of them share.
 #[derive(Debug, Clone, PartialEq)]

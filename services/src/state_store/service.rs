@@ -74,6 +74,7 @@ impl ServiceState {
             .retry
             .as_deref()
             .map(|Retry { ended, budget }| stored::Retry { ended: ended.clone(), budget: budget.clone() });
+        record.failure = self.failure.as_deref().map(Ended::to_stored);
         record.leaving = self.leaving;
         record.awaits_group = self.awaits_group();
         record.asked_group = self.asked_group.map(RestartReason::number).unwrap_or_default();
@@ -116,6 +117,7 @@ impl ServiceState {
                 .retry
                 .clone()
                 .map(|stored::Retry { ended, budget }| Arc::new(Retry { ended, budget })),
+            failure: record.failure.as_ref().map(|ended| Arc::new(Ended::of_stored(ended))),
             exit: record.exit.as_ref().map(exit_of_stored),
             stop_signal: u8::try_from(record.stop_signal).ok().filter(|signal| *signal > 0).map(Into::into),
             broken_off: record.broken_off,
@@ -144,14 +146,15 @@ impl ServiceState {
             Arc::new(Retry { ended: start_of(&retry.ended, text).to_owned(), budget: retry.budget.clone() })
         });
         self.history.coarsen(failures);
-        if let Phase::Down(Down {
-            after:
-                After::Decide(Ended::GivenUp { text: said, .. } | Ended::NotStarted { text: said, .. })
-                | After::Rest { text: said, .. },
-            ..
-        }) = &mut self.phase
-        {
-            *said = start_of(said, text).to_owned();
+        if let Some(failure) = &mut self.failure {
+            Arc::make_mut(failure).shorten(text);
+        }
+        if let Phase::Down(Down { after, .. }) = &mut self.phase {
+            match after {
+                After::Decide(ended) => ended.shorten(text),
+                After::Rest { text: said, .. } => *said = start_of(said, text).to_owned(),
+                After::Again(_) | After::Gate => {}
+            }
         }
     }
 }

@@ -306,6 +306,7 @@ fn a_number_says_which_fields_are_known() {
         broken_off: 1,
         entered: Some(1),
         retry: Some(stored::Retry { ended: "a".into(), budget: "b".into() }),
+        failure: Some(stored::Ended { how: Some(stored::ended::How::NotStarted("a".into())), refusal: None }),
     };
     let bytes = prost::Message::encode_to_vec(&every);
     assert_eq!(record::unknown_fields(&bytes, record::KNOWN).unwrap(), b"");

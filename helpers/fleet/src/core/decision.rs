@@ -44,7 +44,10 @@ impl Core {
             (false, None) => Do(Step::Grant),
             (false, Some(lease)) => match self.transaction(fleet, lease, clock) {
                 Some(transaction) => Do(Step::Commit(transaction)),
-                None => Wait(Some(lease.renew.min(self.store.look))),
+                None => {
+                    let causes = self.delayed_causes(fleet, clock);
+                    Wait([Some(lease.renew), Some(self.store.look), causes].into_iter().flatten().min())
+                }
             },
         }
     }

@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use kelson_proto::v1::FleetRegister;
 
 use super::{Core, Fleet, Lease, facts};
-use crate::clock::Now;
-use crate::entry::{self, Entry, HostEntry, ServiceEntry};
+use crate::cause;
+use crate::clock::{Moment, Now};
+use crate::entry::{self, CauseEntry, Entry, HostEntry, ServiceEntry};
 use crate::key::Key;
 use crate::step::{Change, Stored, Transaction};
 
@@ -33,7 +34,7 @@ impl Core {
             Some(Change::Put(key, value))
         });
         let stored = looked.host.as_ref().map(|(stored, _)| stored);
-        let host = changed(stored, lease, self.host_entry(fleet), now);
+        let host = changed(stored, lease, self.host_entry(fleet, now), now);
         let host = host.map(|value| Change::Put(fleet.key.clone(), value));
         // A store that is full still takes what makes room.
         let deletes_alone = self.connection.failures > 0 && deletes.clone().next().is_some();
@@ -70,19 +71,58 @@ impl Core {
         !wanted.contains(key) && (self.truth.is_complete || is_known())
     }
 
-    fn host_entry(&self, fleet: &Fleet) -> HostEntry {
+    fn host_entry(&self, fleet: &Fleet, now: Now) -> HostEntry {
         // Before PID 1 has sent it, what the helper before this one wrote is right.
-        let known = self.own_entry().map(|(entry, _)| entry).unwrap_or_default();
+        let known = self.own_entry().map(|(entry, _)| entry);
+        let facts = self.truth.facts.as_ref().map(facts::shared);
+        let facts = facts.or_else(|| known.as_ref().map(|known| known.facts.clone())).unwrap_or_default();
+        let known = known.map(|entry| (entry.health, entry.causes));
+        let wanted = self.condition(fleet);
+        let (health, causes) = match (wanted, known) {
+            (Some((health, _)), Some((old_health, old))) if health == old_health && self.causes_wait(now) => {
+                (health, old)
+            }
+            (wanted, known) => wanted.or(known).unwrap_or_default(),
+        };
         HostEntry {
             id: self.host.id.clone(),
             boot_id: self.host.boot_id.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            health: self.truth.health.clone().unwrap_or(known.health),
+            health,
             addresses: self.connection.address.iter().map(ToString::to_string).collect(),
             labels: fleet.spec.labels.clone(),
-            facts: self.truth.facts.as_ref().map_or(known.facts, facts::shared),
+            facts,
+            causes,
             since: String::new(),
         }
+    }
+
+    /// How the host is, as PID 1 has sent it.
+    fn condition(&self, fleet: &Fleet) -> Option<(String, Vec<CauseEntry>)> {
+        let health = self.truth.health.as_ref().filter(|health| !health.state.is_empty())?;
+        let mut causes: Vec<CauseEntry> = Vec::new();
+        for obstacle in health.causes.iter().take(cause::MOST) {
+            let cause = cause::text(obstacle, &fleet.name);
+            causes.push(CauseEntry { service: obstacle.service.clone(), cause });
+        }
+        Some((health.state.clone(), causes))
+    }
+
+    /// It is too soon for another put of the causes alone.
+    fn causes_wait(&self, now: Now) -> bool {
+        self.causes_due().is_some_and(|due| now.at < due)
+    }
+
+    /// When the causes alone may be put again.
+    fn causes_due(&self) -> Option<Moment> {
+        Some(self.store.causes?.saturating_add(self.limits.causes))
+    }
+
+    /// When causes that wait may be put.
+    pub(super) fn delayed_causes(&self, fleet: &Fleet, now: Now) -> Option<Moment> {
+        let due = self.causes_due().filter(|due| now.at < *due)?;
+        let (known, _) = self.own_entry()?;
+        (self.condition(fleet)? != (known.health, known.causes)).then_some(due)
     }
 
     pub(super) fn service_entry(

@@ -1,5 +1,6 @@
 //! The core with a model of the store, and a clock that stands still until it is moved.
 
+mod causes;
 mod facts;
 mod model;
 
@@ -8,7 +9,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use kelson_proto::v1::fleet_command::Command;
 use kelson_proto::v1::fleet_report::Report;
-use kelson_proto::v1::{FleetConnection, FleetRegister, FleetRemove, FleetServiceState};
+use kelson_proto::v1::{FleetConnection, FleetHealth, FleetRegister, FleetRemove, FleetServiceState};
 use kelson_spec::fleet::FleetSpec;
 
 use super::{Core, Host};
@@ -150,10 +151,14 @@ fn key(service: &str, name: &str) -> String {
     format!("/kelson/v1/services/{name}/edge-1/{service}")
 }
 
+fn healthy() -> FleetHealth {
+    FleetHealth { state: "healthy".into(), causes: Vec::new() }
+}
+
 /// A host with services, registered.
 fn registered(services: &[&str]) -> Fleet {
     let mut fleet = Fleet::new();
-    fleet.send(Command::Health("healthy".into()));
+    fleet.send(Command::Health(healthy()));
     services.iter().for_each(|service| fleet.register(service, "web"));
     fleet.send(Command::Complete(true));
     assert!(fleet.connection().connected);
@@ -169,7 +174,7 @@ fn all_is_registered_in_one_transaction() {
     assert_eq!(fleet.changes(), [format!("put {HOST}")]);
     fleet.store.down = "connection refused".into();
     fleet.pass(Duration::from_secs(9));
-    fleet.send(Command::Health("healthy".into()));
+    fleet.send(Command::Health(healthy()));
     for number in 0..3 {
         fleet.register(&format!("s{number}"), "web");
     }
@@ -224,7 +229,7 @@ fn a_helper_that_is_replaced_changes_nothing() {
         // PID 1 sends all of it again, one by one.
         fleet.register("a", "web");
         fleet.register("b", "web");
-        fleet.send(Command::Health("healthy".into()));
+        fleet.send(Command::Health(healthy()));
         fleet.send(Command::Complete(true));
         fleet.pass(SECOND);
         assert_eq!((fleet.steps().as_str(), fleet.changes()), ("", vec![]));
@@ -367,7 +372,7 @@ fn of_two_that_register_at_the_same_time_one_wins() {
     let mut fleet = Fleet::new();
     fleet.store.delete(HOST);
     fleet.store.put(HOST, r#"{"id":"id-2"}"#, 0);
-    fleet.send(Command::Health("healthy".into()));
+    fleet.send(Command::Health(healthy()));
     assert!(fleet.steps().ends_with("Commit Look Revoke Look"));
     assert!(fleet.connection().problem.contains("(id id-2, since )"), "{:?}", fleet.connection());
     fleet.store.delete(HOST);

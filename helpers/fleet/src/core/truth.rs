@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use kelson_proto::v1::FleetRegister;
+use kelson_proto::v1::{FleetHealth, FleetRegister};
 
 #[derive(Default)]
 pub struct Truth {
     pub services: BTreeMap<String, FleetRegister>,
     /// All of them have been sent.
     pub is_complete: bool,
-    pub health: Option<String>,
+    pub health: Option<FleetHealth>,
     pub facts: Option<BTreeMap<String, String>>,
 }

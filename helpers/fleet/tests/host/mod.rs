@@ -13,8 +13,8 @@ use kelson_proto::v1::fleet_command::Command as Order;
 use kelson_proto::v1::fleet_question::Question;
 use kelson_proto::v1::fleet_report::Report;
 use kelson_proto::v1::{
-    FleetCommand, FleetConnection, FleetHostsRequest, FleetInstancesRequest, FleetPage, FleetQuestion,
-    FleetRegister, FleetRemove, FleetReport, FleetServiceState,
+    FleetCommand, FleetConnection, FleetHealth, FleetHostsRequest, FleetInstancesRequest, FleetPage,
+    FleetQuestion, FleetRegister, FleetRemove, FleetReport, FleetServiceState,
 };
 use kelson_spec::fleet::FleetSpec;
 use kelson_spec::wire;
@@ -51,6 +51,7 @@ pub fn personality() {
         spread: Duration::from_secs(1),
         first_retry: Duration::from_millis(50),
         last_retry: Duration::from_millis(400),
+        causes: Duration::from_millis(500),
         look: Duration::from_secs(5),
     };
     let limits = if limits == USUAL { Limits::default() } else { short };
@@ -110,7 +111,7 @@ impl Host {
     /// As PID 1 does it: all services, and that these are all.
     pub fn start_with(&self, services: &[FleetRegister]) -> Helper {
         let helper = self.start();
-        helper.send(Order::Health("healthy".into()));
+        helper.send(Order::Health(FleetHealth { state: "healthy".into(), causes: Vec::new() }));
         services.iter().for_each(|service| helper.send(Order::Register(service.clone())));
         helper.send(Order::Complete(true));
         helper

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use kelson_runner::ErrorKind;
 use kelson_runner::restart::{self, Decision};
+use kelson_spec::features::{Feature, OWN};
 use kelson_spec::service::{RestartPolicy, RestartScope, ServiceKind};
 
 use super::effect::Moment;
@@ -43,6 +44,7 @@ impl ServiceState {
     /// Asks the restart policy.
     fn decide(&mut self, ended: Ended, at: &mut Moment) {
         let what = words::ended(&ended, at.rules);
+        self.fails(&ended);
         if self.closing() {
             self.end(ended.outcome(at.rules), what, at);
             return;
@@ -95,6 +97,15 @@ impl ServiceState {
                 }
                 self.end(Outcome::Failed, text, at);
             }
+        }
+    }
+
+    /// Remembers why it is not up. A check that asked for the end of the run has been reported already.
+    pub(super) fn fails(&mut self, ended: &Ended) {
+        let is_check = |ended: &Ended| matches!(ended, Ended::GivenUp { reason: RestartReason::Check, .. });
+        let is_known = is_check(ended) && self.failure.as_deref().is_some_and(is_check);
+        if const { OWN.has(Feature::Fleet) } && !is_known {
+            self.failure = Some(Arc::new(ended.clone()));
         }
     }
 

@@ -21,7 +21,7 @@ impl ServiceState {
     fn take_up(&mut self, request_id: u64) {
         self.request_id = request_id;
         self.leaving = false;
-        self.retry = None;
+        (self.retry, self.failure) = (None, None);
     }
 
     pub(super) fn start(&mut self, request_id: u64, at: &mut Moment) -> Answer {

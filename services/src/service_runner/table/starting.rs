@@ -1,13 +1,15 @@
 //! From rest to a run that is ready and healthy.
 
+use std::time::Duration;
+
 use kelson_conditions::{Missing, sentence};
 use kelson_runner::{ErrorKind, restart};
 use kelson_spec::features::{Feature, OWN};
 use kelson_spec::service::Readiness;
 
 use super::effect::Moment;
-use super::{Active, After, Effect, Gate, Phase, ReadySignal, ServiceState, Watchdog, Work};
-use crate::model::State;
+use super::{Active, After, Effect, Ended, Gate, Phase, ReadySignal, ServiceState, Watchdog, Work};
+use crate::model::{RestartReason, State};
 use crate::service_runner::words;
 
 impl ServiceState {
@@ -232,6 +234,11 @@ impl ServiceState {
             Some(false) | None => format!("running, waits for {missing}"),
         };
         self.phase = Phase::Active(active);
+        if healthy == Some(false) {
+            let (reason, text) = (RestartReason::Check, missing.to_owned());
+            self.failure = None;
+            self.fails(&Ended::GivenUp { ran: Duration::ZERO, reason, text });
+        }
         if changed && active.ready() {
             self.tell(text, at);
         } else if changed {

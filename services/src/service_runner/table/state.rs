@@ -10,7 +10,7 @@ use kelson_runner::{ErrorKind, Exit};
 use kelson_spec::service::ServiceKind;
 
 use super::effect::{Effect, Moment};
-use super::{Active, Down, Gate, Hold, Outcome, Phase, ReadySignal, Rest, Rules, Stage, Timer};
+use super::{Active, Down, Ended, Gate, Hold, Outcome, Phase, ReadySignal, Rest, Rules, Stage, Timer};
 use crate::model::{RestartCounts, RestartReason, Retry, State};
 
 /// The state of the host, as far as its services are concerned.
@@ -37,6 +37,8 @@ pub struct ServiceState {
     pub message: Arc<str>,
     /// It is tried again, and was not up since.
     pub(crate) retry: Option<Arc<Retry>>,
+    /// Why it was not up, since it last was. Of a host in a fleet.
+    pub(crate) failure: Option<Arc<Ended>>,
     /// How the current or last run ended, as far as it has.
     pub exit: Option<Exit>,
     /// The stop signal of its image, where that counts and not the service file's. For the crash limit, which does not
@@ -71,6 +73,7 @@ impl ServiceState {
             request_id: 0,
             message: Arc::from(""),
             retry: None,
+            failure: None,
             exit: None,
             stop_signal: None,
             broken_off: 0,

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use super::Core;
 use crate::model::{Snapshot, State};
 use crate::service_runner::table::Phase;
+use crate::service_runner::words;
 use crate::state_store::{Kind, Record};
 
 impl Core {
@@ -89,6 +90,7 @@ impl Core {
             since,
             entered,
             retry: service.retry().cloned(),
+            failure: service.failure.as_deref().map(|ended| Arc::new(words::failure(ended, &rules))),
             restart_at,
             missing: service.missing().to_vec(),
             message: service.reason(),

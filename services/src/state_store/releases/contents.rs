@@ -83,6 +83,7 @@ fn record(phase: stored::Phase) -> stored::ServiceRecord {
         retry: (place % 2 == 0)
             .then(|| stored::Retry { ended: format!("ended {place}"), budget: format!("budget {place}") }),
         stop_for_timer: None,
+        failure: None,
     }
 }
 

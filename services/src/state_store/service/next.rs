@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use kelson_proto::state::v1 as stored;
 use kelson_runner::ErrorKind;
+use kelson_sys::text::start_of;
 
 use super::{kind, outcome, refusal};
 use crate::model::RestartReason;
@@ -58,6 +59,12 @@ impl Ended {
         Ended::NotStarted {
             text: "ended in a way that this version of Kelson does not know".to_owned(),
             kind: ErrorKind::Retryable,
+        }
+    }
+
+    pub(super) fn shorten(&mut self, most: usize) {
+        if let Ended::GivenUp { text, .. } | Ended::NotStarted { text, .. } = self {
+            *text = start_of(text, most).to_owned();
         }
     }
 
