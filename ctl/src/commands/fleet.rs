@@ -1,13 +1,18 @@
 //! `fleet`: the fleet that a host belongs to, as its store has it.
 
+mod chosen;
+mod health;
 pub mod hosts;
 mod selector;
 pub mod services;
 pub mod status;
+mod versions;
+mod why;
 
 use std::time::{Duration, SystemTime};
 
-use self::selector::Selector;
+use self::chosen::Chosen;
+use self::health::Health;
 use crate::call::{Call, Run};
 use crate::failure::Failure;
 use crate::output::Page;
@@ -15,7 +20,7 @@ use crate::output::Page;
 /// For all pages of a list: the store may be slow.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The fleet of a host: its connection, all hosts, all services
+/// The fleet of a host: its connection, all hosts and how they are, all services
 ///
 /// A host with `fleet` in its machine file registers itself and its services
 /// in a store. Any host of the fleet answers for all.
@@ -23,6 +28,7 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 /// Examples:
 ///   kelsonctl fleet status
 ///   kelsonctl fleet hosts -l role=edge
+///   kelsonctl fleet why
 ///   kelsonctl fleet services web
 #[derive(Debug, Clone, clap::Args)]
 #[command(verbatim_doc_comment)]
@@ -52,12 +58,47 @@ enum Action {
     ///   kelsonctl fleet hosts -o json | jq -r '.[] | select(.problem).name'
     #[command(verbatim_doc_comment)]
     Hosts {
-        /// Names; * is any text, ? one character; without any: all
-        #[arg(id = "hosts", value_name = "PATTERN")]
-        patterns: Vec<String>,
-        /// Only with this label: KEY=VALUE, KEY!=VALUE or KEY
-        #[arg(short = 'l', long = "label", value_name = "LABEL", value_delimiter = ',')]
-        labels: Vec<Selector>,
+        #[command(flatten)]
+        chosen: Chosen,
+    },
+    /// Show why hosts of the fleet are not healthy, those with one cause together
+    ///
+    /// The cause that most hosts have comes first, with the services that it
+    /// affects. It also names hosts that are not healthy without a cause that
+    /// they know, hosts whose entry in the store cannot be read, and hosts that
+    /// are gone while services of theirs are registered.
+    ///
+    /// Examples:
+    ///   kelsonctl fleet why
+    ///   kelsonctl fleet why 'edge-*' -l site=hamburg
+    ///   kelsonctl fleet why -o json | jq -r '.causes[0].hosts[]'
+    #[command(verbatim_doc_comment)]
+    Why {
+        #[command(flatten)]
+        chosen: Chosen,
+    },
+    /// Show how many hosts of the fleet are healthy, and which are not
+    ///
+    /// Exits with status 0 if all are healthy and 1 if not, or if there is none.
+    ///
+    /// Examples:
+    ///   kelsonctl fleet health
+    ///   kelsonctl fleet health -l role=edge >/dev/null && echo healthy
+    ///   kelsonctl fleet health -o json | jq .unhealthy
+    #[command(verbatim_doc_comment)]
+    Health {
+        #[command(flatten)]
+        chosen: Chosen,
+    },
+    /// List the versions of Kelson in the fleet, each with its hosts
+    ///
+    /// Examples:
+    ///   kelsonctl fleet versions
+    ///   kelsonctl fleet versions -o json | jq -r '.[1:][].hosts[]'
+    #[command(verbatim_doc_comment)]
+    Versions {
+        #[command(flatten)]
+        chosen: Chosen,
     },
     /// List the registered services of the fleet
     ///
@@ -91,13 +132,24 @@ impl Run for Arguments {
                     Some(_) => Page::Table(status::table(&member, &call.terminal, now)),
                 })
             }
-            Action::Hosts { patterns, labels } => {
-                let all = hosts::all(&client, TIMEOUT).await?;
-                hosts::known(&all, &patterns)?;
-                let mut shown = all;
-                shown.retain(|host| hosts::is_one(host, &patterns));
-                shown.retain(|host| labels.iter().all(|label| label.holds(&host.labels)));
+            Action::Hosts { chosen } => {
+                let shown = chosen.of(&client, TIMEOUT).await?;
                 call.show(&shown, || Page::Table(hosts::table(&shown, &call.terminal)))
+            }
+            Action::Why { chosen } => {
+                let causes = why::ask(&client, &chosen, TIMEOUT).await?;
+                call.show(&causes, || causes.page(&call.terminal))
+            }
+            Action::Health { chosen } => {
+                let hosts = chosen.of(&client, TIMEOUT).await?;
+                let health = Health::of(&hosts);
+                call.show(&health, || health.page(&call.terminal))?;
+                if health.is_well() { Ok(()) } else { Err(Failure::Reported) }
+            }
+            Action::Versions { chosen } => {
+                let hosts = chosen.of(&client, TIMEOUT).await?;
+                let versions = versions::of(&hosts);
+                call.show(&versions, || Page::Table(versions::table(&versions)))
             }
             Action::Services { name, tags } => {
                 let mut shown = services::all(&client, name.unwrap_or_default(), TIMEOUT).await?;

@@ -127,6 +127,11 @@ impl Table {
         Rows { things, table: Table { rows, ..Table::default() } }
     }
 
+    /// It has no rows.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
     /// Without the line of column heads.
     pub fn bare(self) -> Table {
         Table { bare: true, ..self }

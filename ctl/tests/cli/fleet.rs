@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use kelson_proto::v1::{
-    FleetConnection, FleetHost, FleetInstance, FleetMembership, FleetRegistration, Reason,
+    FleetCause, FleetConnection, FleetHost, FleetInstance, FleetMembership, FleetRegistration, Reason,
     State as ServiceState,
 };
 
@@ -74,6 +74,7 @@ fn hosts() -> Vec<FleetHost> {
         labels: map(labels),
         since: at(1_795_254_485),
         problem: String::new(),
+        causes: Vec::new(),
     };
     let strange = FleetHost {
         name: "strange".to_owned(),
@@ -131,6 +132,47 @@ fn member() -> State {
 #[test]
 fn the_registry_and_the_fleet() {
     Fake::start(member()).transcript("fleet");
+}
+
+/// A fleet in which some hosts have causes.
+fn sick() -> State {
+    let causes = |of: &[(&str, &str)]| {
+        let one = |&(service, cause): &(&str, &str)| FleetCause {
+            service: service.to_owned(),
+            cause: cause.to_owned(),
+        };
+        of.iter().map(one).collect::<Vec<_>>()
+    };
+    let mut state = member();
+    let expired = "preparing failed: registry.example: certificate expired";
+    for (name, version, causes) in [
+        ("edge-3", "7.8.9", causes(&[("web", expired)])),
+        ("edge-4", "7.8.8", causes(&[("db", "disk full: /var/lib/db"), ("web", expired)])),
+        (
+            "edge-5",
+            "7.8.9",
+            causes(&[("api", expired), ("web", expired), ("", "/etc/kelson: no such folder")]),
+        ),
+        ("edge-6", "7.8.9", causes(&[("web", expired)])),
+    ] {
+        let [_, like, ..] = &hosts()[..] else { panic!("five hosts") };
+        let (name, version) = (name.to_owned(), version.to_owned());
+        state.fleet.hosts.push(FleetHost { name, version, causes, ..like.clone() });
+    }
+    state.fleet.hosts.sort_by(|one, other| one.name.cmp(&other.name));
+    let [first, ..] = &instances()[..] else { panic!("four services") };
+    let left = FleetInstance { host: "lost".to_owned(), ..first.clone() };
+    state.fleet.instances.insert(1, left);
+    state
+}
+
+#[test]
+fn hosts_are_grouped_by_cause() {
+    let fake = Fake::start(sick());
+    fake.transcript("fleet-causes");
+    fake.change(|state| state.fleet.hosts.retain(|host| host.name == "edge-1"));
+    fake.change(|state| state.fleet.instances.retain(|one| one.host == "edge-1"));
+    fake.transcript("fleet-well");
 }
 
 #[test]

@@ -20,7 +20,7 @@ thread_local! {
 }
 
 /// All that show what they are answered and end by themselves.
-const COMMANDS: [&str; 48] = [
+const COMMANDS: [&str; 51] = [
     "services",
     "status web",
     "start web",
@@ -68,6 +68,9 @@ const COMMANDS: [&str; 48] = [
     "registry",
     "fleet status",
     "fleet hosts -l role=edge,site",
+    "fleet why edge-* -l role=edge",
+    "fleet health",
+    "fleet versions",
     "fleet services web --tag primary",
 ];
 

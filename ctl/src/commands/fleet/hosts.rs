@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
 use kelson_api::client::Client;
-use kelson_proto::v1::{FleetHost, FleetHostsRequest};
+use kelson_proto::v1::{FleetCause, FleetHost, FleetHostsRequest};
 use kelson_sys::fnmatch;
 
 use crate::failure::{Failure, Kind, unknown_names, within};
@@ -14,12 +14,14 @@ const HOSTS: Kind = Kind { noun: "host", all: "kelsonctl fleet hosts" };
 
 views! {
     // All but `name` is empty or null where the entry in the store cannot be read, and `problem` says why; otherwise it is null.
-    // `health`: pending, healthy, unhealthy, failed; null where it is not known.
+    // `health`: pending, healthy, unhealthy, failed; null where it is not known. `causes`: why it is not healthy.
     FleetHost: host {
-        name, health: some(&host.health), version: some(&host.version), addresses,
+        name, health: some(&host.health), causes, version: some(&host.version), addresses,
         labels: host.labels.iter().collect::<BTreeMap<_, _>>(), since, id: some(&host.id), boot_id: some(&host.boot_id),
         facts: host.facts.iter().collect::<BTreeMap<_, _>>(), problem: some(&host.problem),
     }
+    // `service`: null where the host itself is meant.
+    FleetCause: one { service: some(&one.service), cause }
 }
 
 /// All, page by page.
@@ -43,8 +45,8 @@ pub async fn all(client: &Client, timeout: Duration) -> Result<Vec<FleetHost>, F
 }
 
 /// Whether one of these patterns is about it; none is about all.
-pub fn is_one(host: &FleetHost, patterns: &[String]) -> bool {
-    patterns.is_empty() || patterns.iter().any(|pattern| fnmatch::matches(pattern, &host.name))
+pub fn is_one(name: &str, patterns: &[String]) -> bool {
+    patterns.is_empty() || patterns.iter().any(|pattern| fnmatch::matches(pattern, name))
 }
 
 /// # Errors
@@ -69,7 +71,7 @@ pub fn table(hosts: &[FleetHost], terminal: &Terminal) -> Table {
         .into()
 }
 
-fn health(host: &FleetHost) -> Cell {
+pub fn health(host: &FleetHost) -> Cell {
     let tone = match host.health.as_str() {
         "" => return or_dash(None::<&str>),
         "healthy" => Tone::Good,
@@ -103,7 +105,7 @@ mod tests {
             let patterns: Vec<String> = patterns.iter().map(|&one| one.to_owned()).collect();
             let all = hosts();
             all.iter()
-                .filter(|host| is_one(host, &patterns))
+                .filter(|host| is_one(&host.name, &patterns))
                 .map(|host| host.name.clone())
                 .collect::<Vec<_>>()
         };
