@@ -1,6 +1,7 @@
 //! An etcd of a test's own, on the loopback: one member, or three.
 
 use std::fs::File;
+use std::io::Write as _;
 use std::net::TcpStream;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -10,6 +11,9 @@ use tempfile::TempDir;
 
 use crate::authority::Authority;
 use crate::{deadline, free_port, paths, skip};
+
+/// The most changes of a transaction.
+const AT_ONCE: usize = 100;
 
 /// A member. It ends with the value, with all that it has stored.
 pub struct Etcd {
@@ -194,6 +198,30 @@ impl Etcd {
     }
 
     fn try_ctl(&self, words: &[&str]) -> Option<String> {
+        let mut command = self.command(words);
+        let output = command.stdin(Stdio::null()).stderr(Stdio::null()).output().expect("etcdctl");
+        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// Writes these keys, which need no quotes, with these values.
+    ///
+    /// # Panics
+    /// When the store does not take them.
+    pub fn put_all(&self, pairs: &[(String, String)]) {
+        for some in pairs.chunks(AT_ONCE) {
+            let puts: String = some.iter().map(|(key, value)| format!("put {key} {value:?}\n")).collect();
+            let mut command = self.command(&["txn"]);
+            let mut child =
+                command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("etcdctl can be executed");
+            let mut input = child.stdin.take().expect("a pipe");
+            // No condition, what is done, and nothing otherwise.
+            input.write_all(format!("\n{puts}\n\n").as_bytes()).expect("etcdctl reads");
+            drop(input);
+            assert!(child.wait().expect("it is a child").success(), "etcdctl txn has failed");
+        }
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(self.client());
         command.env("ETCDCTL_API", "3").args(["--endpoints", &self.endpoint()]);
         if let Some(authority) = &self.authority {
@@ -202,9 +230,8 @@ impl Etcd {
                 command.arg(word).arg(authority.path(file));
             }
         }
-        let output =
-            command.args(words).stdin(Stdio::null()).stderr(Stdio::null()).output().expect("etcdctl");
-        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+        command.args(words);
+        command
     }
 
     /// The number of the member, and that of the leader.

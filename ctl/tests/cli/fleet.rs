@@ -73,6 +73,7 @@ fn hosts() -> Vec<FleetHost> {
         addresses: words(&["192.0.2.7", "2001:db8::7"]),
         labels: map(labels),
         since: at(1_795_254_485),
+        facts: map(&[("platform", "qemu")]),
         problem: String::new(),
         causes: Vec::new(),
     };

@@ -18,7 +18,7 @@ pub struct Chosen {
     /// Names; * is any text, ? one character; without any: all
     #[arg(id = "hosts", value_name = "PATTERN")]
     patterns: Vec<String>,
-    /// Only with this label: KEY=VALUE, KEY!=VALUE or KEY
+    /// Only with this label: KEY=VALUE, KEY!=VALUE or KEY; fact.NAME is a fact
     #[arg(short = 'l', long = "label", value_name = "LABEL", value_delimiter = ',')]
     labels: Vec<Selector>,
 }
@@ -29,7 +29,7 @@ impl Chosen {
         let mut all = hosts::all(client, timeout).await?;
         hosts::known(&all, &self.patterns)?;
         all.retain(|host| self.has(&host.name));
-        all.retain(|host| self.labels.iter().all(|label| label.holds(&host.labels)));
+        all.retain(|host| self.labels.iter().all(|label| label.holds(host)));
         Ok(all)
     }
 

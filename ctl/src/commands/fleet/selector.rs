@@ -1,9 +1,10 @@
-//! Which hosts are meant, by a label.
+//! Which hosts are meant, by a label or a fact.
 
-use std::collections::HashMap;
 use std::str::FromStr;
 
-/// A condition on the labels of a host.
+use kelson_proto::v1::FleetHost;
+
+/// A condition on the labels of a host, and with `fact.` before the name on its facts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Selector {
     key: String,
@@ -19,8 +20,9 @@ enum Wanted {
 }
 
 impl Selector {
-    pub fn holds(&self, labels: &HashMap<String, String>) -> bool {
-        let value = labels.get(&self.key);
+    pub fn holds(&self, host: &FleetHost) -> bool {
+        let fact = || host.facts.get(self.key.strip_prefix("fact.")?);
+        let value = host.labels.get(&self.key).or_else(fact);
         match &self.wanted {
             Wanted::Any => value.is_some(),
             Wanted::Is(wanted) => value == Some(wanted),
@@ -53,8 +55,14 @@ mod tests {
 
     #[test]
     fn a_label_is_there_or_has_a_value_or_another() {
-        let edge =
-            HashMap::from([("role".to_owned(), "edge".to_owned()), ("rack".to_owned(), String::new())]);
+        let texts = |pairs: &[(&str, &str)]| {
+            pairs.iter().map(|&(key, value)| (key.to_owned(), value.to_owned())).collect()
+        };
+        let edge = FleetHost {
+            labels: texts(&[("role", "edge"), ("rack", "")]),
+            facts: texts(&[("platform", "aws"), ("role", "none")]),
+            ..FleetHost::default()
+        };
         for (text, holds) in [
             ("role=edge", true),
             ("role=lab", false),
@@ -68,6 +76,10 @@ mod tests {
             ("role", true),
             ("rack", true),
             ("site", false),
+            ("fact.platform=aws", true),
+            ("fact.platform!=aws", false),
+            ("fact.role=none", true),
+            ("platform", false),
         ] {
             assert_eq!(text.parse::<Selector>().unwrap().holds(&edge), holds, "{text}");
         }
