@@ -5,8 +5,8 @@ use std::error::Error as _;
 use std::time::Duration;
 
 use etcd_client::{
-    Compare, CompareOp, Error, KeyValue, KvClient, LeaseClient, LeaseKeepAliveStream,
-    LeaseKeeper, LeaseTimeToLiveOptions, PutOptions, Txn, TxnOp, TxnOpResponse, WatchClient,
+    Compare, CompareOp, Error, KeyValue, KvClient, LeaseClient, LeaseKeepAliveStream, LeaseKeeper,
+    LeaseTimeToLiveOptions, PutOptions, Txn, TxnOp, TxnOpResponse, WatchClient,
 };
 use kelson_spec::fleet::FleetSpec;
 use tonic::Code;
