@@ -29,8 +29,8 @@ pub struct Discovery {
     clock: fn() -> Duration,
     /// By service; none that waits for nothing.
     wanted: BTreeMap<Arc<str>, Vec<Instances>>,
-    /// All of them, and since when this incarnation of PID 1 wants to know it.
-    since: BTreeMap<Instances, Duration>,
+    /// All of them: since when this incarnation of PID 1 wants to know it, and how often they are wanted.
+    since: BTreeMap<Instances, (Duration, usize)>,
     /// With the tag, and with it or without.
     found: BTreeMap<Wanted, (u32, u32)>,
     /// When the store last confirmed what was found, also by the time of day.
@@ -67,17 +67,31 @@ impl Discovery {
         if is_same {
             return;
         }
-        match wanted.is_empty() {
-            true => drop(self.wanted.remove(service)),
-            false => drop(self.wanted.insert(Arc::clone(service), wanted)),
+        let now = (self.clock)();
+        for one in &wanted {
+            let (_, count) = self.since.entry(one.clone()).or_insert((now, 0));
+            *count = count.saturating_add(1);
         }
-        let (now, before) = ((self.clock)(), std::mem::take(&mut self.since));
-        let all = self.wanted.values().flatten();
-        self.since = all.map(|one| (one.clone(), before.get(one).copied().unwrap_or(now))).collect();
-        let since = &self.since;
-        let is_wanted = |key: &Wanted| since.keys().any(|one| key_of(one) == *key);
-        self.found.retain(|key, _| is_wanted(key));
+        let before = match wanted.is_empty() {
+            true => self.wanted.remove(service),
+            false => self.wanted.insert(Arc::clone(service), wanted),
+        };
+        before.iter().flatten().for_each(|one| self.drop_one(one));
         self.is_sent = false;
+    }
+
+    /// It is wanted once less.
+    fn drop_one(&mut self, instances: &Instances) {
+        let Some((_, count)) = self.since.get_mut(instances) else { return };
+        *count = count.saturating_sub(1);
+        if *count > 0 {
+            return;
+        }
+        self.since.remove(instances);
+        let key = key_of(instances);
+        if !self.since.keys().any(|one| key_of(one) == key) {
+            self.found.remove(&key);
+        }
     }
 
     /// Whether the helper has to be sent what is wanted. Asked once.
@@ -130,8 +144,9 @@ impl Discovery {
     pub fn publish(&self) {
         let now = (self.clock)();
         let answers = self.since.iter();
-        let answers: Answers =
-            answers.filter_map(|(one, since)| Some((one.clone(), self.answer(one, *since, now)?))).collect();
+        let answers: Answers = answers
+            .filter_map(|(one, (since, _))| Some((one.clone(), self.answer(one, *since, now)?)))
+            .collect();
         self.publish.send_if_modified(|last| {
             let differs = *last != answers;
             if differs {
@@ -144,7 +159,7 @@ impl Discovery {
     /// When to publish again although nothing has happened.
     pub fn wake(&self) -> Option<Instant> {
         let now = (self.clock)();
-        let ends = self.since.iter().map(|(one, since)| {
+        let ends = self.since.iter().map(|(one, (since, _))| {
             let found = self.found.get(&key_of(one)).and(self.at);
             found.map_or(*since, |(at, _)| at).saturating_add(one.stale_for)
         });

@@ -70,7 +70,7 @@ pub fn are_known(scope: &Scope, registry: &Registry) -> bool {
             .get(name)
             .is_some_and(|now| now.borrow().state == State::Waiting && now.borrow().missing.is_empty())
     };
-    !scope.culprits.keys().any(|name| is_asked(name))
+    !scope.culprits.keys().any(is_asked)
 }
 
 fn own(cause: String) -> Failure {
