@@ -36,7 +36,7 @@ fn mapping() -> Mapping<FactTest> {
 }
 
 fn name() -> Codec<String> {
-    word("name of a fact", "^[a-z]+([.].+)?$", "platform").but(|name| {
+    word("name of a fact", "^[a-z]+([.].+)?$", "memory.total").but(|name| {
         if is_number(name).is_some() {
             return None;
         }

@@ -429,7 +429,7 @@ depends: [{any: []}]
 
 depends: [{any: [{path: /a}, {pth: /b}]}]
 => 5:30: depends[0].any[1]: one of the keys service, path, device, network, interface, time, mount, kernelArgument, fact, registered, any, not is missing
-=> 5:31: depends[0].any[1].pth: this key is not known; did you mean path? Allowed here: service, registered, tag, min, staleFor, event, whenDown, path, device, network, interface, time, mount, kernelArgument, fact, any, not
+=> 5:31: depends[0].any[1].pth: this key is not known; did you mean path?
 
 depends: [{path: /a, whenDown: stop}]
 => 5:22: depends[0].whenDown: whenDown belongs to service and registered, not to path

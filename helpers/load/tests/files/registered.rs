@@ -33,10 +33,10 @@ const ENTRIES: &str = r#"
 => 3:41: depends[0].any[0].whenDown: inside any another entry may do; write whenDown in an entry of its own
 
 {not: {registered: postgres}}
-=> 3:18: depends[0].not.registered: this cannot be negated; for a service write event: down; allowed here: path, device, network, interface, time, mount, kernelArgument
+=> 3:18: depends[0].not.registered: this cannot be negated; for a service write event: down; allowed here: path, device, network, interface, time, mount, kernelArgument, fact
 
 {registered: postgres, whenDwn: stop}
-=> 3:34: depends[0].whenDwn: this key is not known; did you mean whenDown? Allowed here: service, registered, tag, min, staleFor, event, whenDown, path, device, network, interface, time, mount, kernelArgument, any, not
+=> 3:34: depends[0].whenDwn: this key is not known; did you mean whenDown?
 "#;
 
 fn folder(entry: &str) -> Folder {
