@@ -20,7 +20,7 @@ use crate::output::Page;
 /// For all pages of a list: the store may be slow.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The fleet of a host: its connection, all hosts and how they are, all services
+/// The fleet of a host: its connection, all hosts, all services
 ///
 /// A host with `fleet` in its machine file registers itself and its services
 /// in a store. Any host of the fleet answers for all.
@@ -50,7 +50,7 @@ enum Action {
     ///
     /// Those that are registered now: a host that is gone leaves the list when
     /// its lease ends. Labels with commas between them, or in several -l, all
-    /// have to hold.
+    /// have to hold. fact.NAME in the place of a label is a fact of the host.
     ///
     /// Examples:
     ///   kelsonctl fleet hosts
@@ -61,7 +61,7 @@ enum Action {
         #[command(flatten)]
         chosen: Chosen,
     },
-    /// Show why hosts of the fleet are not healthy, those with one cause together
+    /// Show why hosts of the fleet are not healthy, by cause
     ///
     /// The cause that most hosts have comes first, with the services that it
     /// affects. It also names hosts that are not healthy without a cause that

@@ -18,7 +18,7 @@ pub struct Chosen {
     /// Names; * is any text, ? one character; without any: all
     #[arg(id = "hosts", value_name = "PATTERN")]
     patterns: Vec<String>,
-    /// Only with this label: KEY=VALUE, KEY!=VALUE or KEY; fact.NAME is a fact
+    /// Only with this label: KEY=VALUE, KEY!=VALUE or KEY
     #[arg(short = 'l', long = "label", value_name = "LABEL", value_delimiter = ',')]
     labels: Vec<Selector>,
 }

@@ -188,7 +188,7 @@ impl Row {
     fn other(what: &str, hosts: &[&str], services: &[&str]) -> Option<Row> {
         let (services, names) = (first_of(services), first_of(hosts));
         let cause = toned(Tone::Waiting, what);
-        (!hosts.is_empty()).then(|| Row { count: hosts.len(), cause, services, names })
+        (!hosts.is_empty()).then_some(Row { count: hosts.len(), cause, services, names })
     }
 }
 
