@@ -99,18 +99,18 @@ fn after_a_long_silence_others_have_time_to_return() {
     helper.reads(50, vec![instance("b", &[])]);
     helper.0.confirmed(secs(51));
     assert_eq!(helper.reports(), [""; 0]);
-    assert_eq!(helper.0.wake(true), Some(secs(75)));
+    assert_eq!(helper.0.wake(true), Some(secs(80)));
     // One of them is back, and with it the store is as before.
     helper.sees(60, vec![one("a", Some(&["primary"]))]);
     assert_eq!((helper.reports(), helper.0.wake(true)), (vec!["@60".to_owned()], None));
 
     helper.0.ended();
     helper.reads(100, vec![]);
-    helper.sees(124, vec![]);
+    helper.sees(129, vec![]);
     assert_eq!(helper.reports(), [""; 0]);
-    helper.sees(125, vec![]);
-    helper.0.confirmed(secs(126));
-    assert_eq!(helper.reports(), ["@125", " 0/0", "primary 0/0", "@126"]);
+    helper.sees(130, vec![]);
+    helper.0.confirmed(secs(131));
+    assert_eq!(helper.reports(), ["@130", " 0/0", "primary 0/0", "@131"]);
 }
 
 #[test]
