@@ -128,8 +128,10 @@ fn behind(missing: &Missing, registry: &Registry) -> Vec<Arc<str>> {
 
 fn text(missing: &Missing) -> String {
     match &missing.reason {
-        // Why there is none may be another reason on each host.
-        Some(Reason::NoHelper(_)) => missing.subject.to_string(),
+        // These have values of the host, or a time.
+        Some(Reason::NoHelper(_) | Reason::NotRead(_) | Reason::Value(_) | Reason::TooFew { .. }) => {
+            missing.subject.to_string()
+        }
         _ => missing.to_string(),
     }
 }
@@ -147,6 +149,7 @@ fn of(now: &Snapshot) -> Option<(Weight, Failure)> {
 
 #[cfg(test)]
 mod tests {
+    use kelson_spec::facts::FactTest;
     use kelson_spec::service::NetworkAspect;
     use tokio::sync::watch;
     use tokio::time::Instant;
@@ -255,11 +258,16 @@ mod tests {
         host.waits("api", vec![unknown]).waits("new", vec![down.into()]);
         let path = |path: &str| vec![Subject::Path(path.into()).into()];
         host.waits("any", vec![Subject::Any(vec![path("/a"), path("/b")]).into()]);
+        // The text is the same on hosts with other values.
+        let large = FactTest { name: "memory.total".into(), at_least: Some(4), ..FactTest::default() };
+        let value = Some(Reason::Value(Arc::from("2")));
+        host.waits("large", vec![Missing { subject: Subject::Fact(large), reason: value }]);
         assert_eq!(
             host.causes(),
             [
                 "any: waiting for path \"/a\" to exist or path \"/b\" to exist",
                 "api: waiting for service \"gone\" to be up (there is no such service)",
+                "large: waiting for fact memory.total to be at least 4",
                 "new: waiting for service \"old\" to be down",
             ]
         );
