@@ -16,7 +16,7 @@ const NUMBER: &str = "N";
 const HOST: &str = "HOST";
 /// A number behind one of these says what is wrong.
 const MEANING: &[&str] = &["code", "error", "exit", "port", "signal", "status", "within"];
-/// So many hexadecimal digits are an id.
+/// A word of at least this many hexadecimal digits is an id.
 const ID: usize = 8;
 
 /// The cause as others see it. `host`: the name of the host.

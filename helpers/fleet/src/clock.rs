@@ -11,6 +11,11 @@ use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFl
 /// Since the boot of the kernel, by `CLOCK_BOOTTIME`.
 pub type Moment = Duration;
 
+/// A moment in the unit of messages and files.
+pub fn micros(at: Moment) -> u64 {
+    u64::try_from(at.as_micros()).unwrap_or(u64::MAX)
+}
+
 /// One instant by both clocks. Nothing but texts depends on the time of day, which may jump.
 #[derive(Debug, Clone, Copy)]
 pub struct Now {

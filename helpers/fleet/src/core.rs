@@ -293,8 +293,8 @@ impl Core {
 
     /// `until`: when the next attempt must have been.
     fn failed(&mut self, problem: String, now: Moment, until: Option<Moment>) {
-        let Limits { first_retry, last_retry, .. } = self.limits;
-        let mut longest = first_retry.saturating_mul(1 << self.connection.failures.min(8)).min(last_retry);
+        let first_retry = self.limits.first_retry;
+        let mut longest = self.limits.longest_pause(self.connection.failures);
         if let Some(left) = until.and_then(|until| until.checked_sub(now)) {
             longest = longest.min(first_retry.max(left.checked_div(4).unwrap_or_default()));
         }

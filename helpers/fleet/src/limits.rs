@@ -27,6 +27,13 @@ pub struct Limits {
     pub look: Duration,
 }
 
+impl Limits {
+    /// The longest pause before the next attempt after this number of failures in a row.
+    pub fn longest_pause(&self, failures: u32) -> Duration {
+        self.first_retry.saturating_mul(1 << failures.min(8)).min(self.last_retry)
+    }
+}
+
 impl Default for Limits {
     fn default() -> Limits {
         Limits {

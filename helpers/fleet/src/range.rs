@@ -46,7 +46,7 @@ impl Range {
         }
     }
 
-    /// The next part, of at most so many values, and its revision.
+    /// The next part, with at most `most` values, and its revision.
     ///
     /// # Errors
     /// See [`Error`].

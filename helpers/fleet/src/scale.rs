@@ -140,7 +140,7 @@ impl Store {
         self.client.get("/", None).await.unwrap().header().unwrap().revision()
     }
 
-    /// Waits until so many keys are there: how long it took, and how many came in each second.
+    /// Waits until this number of keys is there: how long it took, and how many came in each second.
     async fn all(&mut self, keys: usize) -> (Duration, Vec<usize>) {
         let (began, mut before, mut seconds) = (Instant::now(), self.count().await, Vec::new());
         while before < keys {
@@ -183,7 +183,7 @@ fn computed(pid: i32) -> f32 {
     Duration::from_millis(10 * process::stat(pid, ticks).unwrap().unwrap()).as_secs_f32()
 }
 
-/// What etcd computes while nothing changes: so many hundredths of a core.
+/// What etcd computes while nothing changes, in hundredths of a core.
 async fn at_rest(etcd: &Etcd) -> f32 {
     let before = computed(etcd.pid());
     sleep(MEASURED).await;

@@ -13,7 +13,7 @@ use kelson_proto::v1::fleet_report::Report;
 use kelson_proto::v1::{FleetFound, FleetInterest, FleetWanted};
 use serde::{Deserialize, Serialize};
 
-use crate::clock::Moment;
+use crate::clock::{Moment, micros};
 use crate::limits::Limits;
 
 /// An instance: its host and its service.
@@ -186,8 +186,7 @@ impl Discovery {
             }
             Seen::Ended(problem) => {
                 self.ended();
-                let longest = self.limits.first_retry.saturating_mul(1 << self.failures.min(8));
-                let longest = longest.min(self.limits.last_retry);
+                let longest = self.limits.longest_pause(self.failures);
                 self.retry = now.saturating_add(self.random.part_of(longest));
                 // The first may be the end of the connection, which is reported as such.
                 if self.failures == 1 {
@@ -286,8 +285,4 @@ impl Discovery {
     pub fn next_report(&mut self) -> Option<Report> {
         self.reports.pop_front()
     }
-}
-
-fn micros(at: Moment) -> u64 {
-    u64::try_from(at.as_micros()).unwrap_or(u64::MAX)
 }

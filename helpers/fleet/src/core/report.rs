@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use kelson_proto::v1::fleet_report::Report;
 use kelson_proto::v1::{FleetConnection, FleetServiceState};
 
-use crate::clock::Moment;
+use crate::clock::{Moment, micros};
 
 /// The state of a service that is not registered.
 pub const ABSENT: &str = "absent";
@@ -25,8 +25,7 @@ impl Reports {
 
     /// When the store confirmed the registration last. `None`: not since the boot.
     pub fn contact(&mut self, at: Option<Moment>) {
-        let micros = at.map(|at| u64::try_from(at.as_micros()).unwrap_or(u64::MAX));
-        self.push(Report::Contact(micros.unwrap_or_default()));
+        self.push(Report::Contact(at.map_or(0, micros)));
     }
 
     pub fn trouble(&mut self, text: String) {

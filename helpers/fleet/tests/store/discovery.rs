@@ -1,21 +1,9 @@
 //! Tests against a real etcd how kelson-fleet follows what services wait for.
 
-#![allow(
-    dead_code,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::arithmetic_side_effects,
-    reason = "a test may fail, and uses a part of the host"
-)]
-
-mod host;
-
 use std::time::{Duration, Instant};
 
-use host::store::Store;
-use host::{Helper, Host, TTL, register};
+use crate::host::store::Store;
+use crate::host::{Helper, Host, TTL, register};
 use kelson_proto::v1::fleet_command::Command as Order;
 use kelson_proto::v1::fleet_report::Report;
 use kelson_proto::v1::{FleetInterest, FleetRegister, FleetRemove, FleetWanted};
@@ -23,12 +11,6 @@ use kelson_tests::Etcd;
 use nix::sys::signal::Signal::{SIGCONT, SIGSTOP};
 
 const DB: &str = "/kelson/v1/services/postgres/db-1/db";
-
-#[test]
-#[ignore = "not a test: the processes of the tests"]
-fn personality() {
-    host::personality();
-}
 
 fn interest(wanted: &[(&str, &str)]) -> Order {
     let wanted = wanted.iter().map(|(name, tag)| FleetWanted { name: (*name).into(), tag: (*tag).into() });
@@ -65,7 +47,7 @@ fn confirmed(helper: &mut Helper) -> u64 {
     })
 }
 
-/// Nothing is said of what services wait for, for so long.
+/// For this time the helper reports nothing of what services wait for.
 #[track_caller]
 fn says_nothing(helper: &mut Helper, time: Duration) {
     let known = answers(helper);

@@ -1,29 +1,12 @@
-//! Tests kelson-fleet against a real etcd.
+//! What is registered in one member, and removed.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::arithmetic_side_effects,
-    reason = "a test may fail"
-)]
-
-mod host;
-
-use host::store::Store;
-use host::{Host, TTL, hosts, instances, register};
+use crate::host::store::Store;
+use crate::host::{Host, TTL, hosts, instances, register};
 use kelson_proto::v1::FleetPage;
 use kelson_proto::v1::fleet_command::Command as Order;
 use kelson_proto::v1::fleet_report::Report;
 use kelson_tests::{Authority, Etcd, eventually as until, free_port};
 use nix::sys::signal::Signal::{SIGCONT, SIGSTOP};
-
-#[test]
-#[ignore = "not a test: the processes of the tests"]
-fn personality() {
-    host::personality();
-}
 
 #[test]
 fn a_host_and_its_services_are_registered_and_removed() {

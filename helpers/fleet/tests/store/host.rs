@@ -38,7 +38,7 @@ pub const TTL: Duration = Duration::from_secs(4);
 pub const SHORT: &str = "short";
 pub const USUAL: &str = "usual";
 
-/// The body of the test named `personality` in each test binary.
+/// The body of the test named `personality`.
 pub fn personality() {
     let Ok(words) = std::env::var(PERSONALITY) else { return };
     let words: Vec<&str> = words.split('\n').collect();

@@ -1,30 +1,13 @@
 //! Tests kelson-fleet against three members of etcd, and against a slow one.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::arithmetic_side_effects,
-    reason = "a test may fail"
-)]
-
-mod host;
-
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use host::store::Store;
-use host::{Helper, Host, TTL, register};
+use crate::host::store::Store;
+use crate::host::{Helper, Host, TTL, register};
 use kelson_proto::v1::fleet_command::Command as Order;
 use kelson_tests::{Etcd, LoopDisk, alone, eventually as until};
-
-#[test]
-#[ignore = "not a test: the processes of the tests"]
-fn personality() {
-    host::personality();
-}
 
 /// A host with one service that knows all members.
 fn registered(members: &[Etcd]) -> (Host, Helper) {
@@ -100,7 +83,7 @@ impl Drop for Frozen<'_> {
 /// F2
 #[test]
 fn f2_a_disk_of_the_store_that_hangs_changes_nothing() {
-    let name = "f2_a_disk_of_the_store_that_hangs_changes_nothing";
+    let name = "members::f2_a_disk_of_the_store_that_hangs_changes_nothing";
     alone(&["--mount", "--propagation", "private"], name, || {
         let disk = LoopDisk::of_size("etcd", 256 << 20);
         let folder = tempfile::tempdir().unwrap();

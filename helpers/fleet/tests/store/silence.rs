@@ -1,34 +1,17 @@
 //! Tests kelson-fleet on a network that drops packets without a word: a cable between two network namespaces.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::arithmetic_side_effects,
-    reason = "a test may fail"
-)]
-
-mod host;
-
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use host::store::Store;
-use host::{Host, SHORT, TTL, USUAL, register};
+use crate::host::store::Store;
+use crate::host::{Host, SHORT, TTL, USUAL, register};
 use kelson_fleet::Limits;
 use kelson_tests::namespace::Namespace;
 use kelson_tests::{Etcd, alone, until};
 
 const STORE: &str = "10.77.0.1";
 const KEYS: [&str; 3] = ["hosts/edge-1", "services/postgres/edge-1/db", "services/web/edge-1/nginx"];
-
-#[test]
-#[ignore = "not a test: the processes of the tests"]
-fn personality() {
-    host::personality();
-}
 
 /// A cable: the network at its other end. The test, and the store, are at this one.
 fn cable() -> Namespace {
@@ -90,7 +73,7 @@ fn once() -> Vec<String> {
 /// F6
 #[test]
 fn f6_a_network_that_is_silent_for_long_removes_and_adds_each_key_once() {
-    alone(&["--net"], "f6_a_network_that_is_silent_for_long_removes_and_adds_each_key_once", || {
+    alone(&["--net"], "silence::f6_a_network_that_is_silent_for_long_removes_and_adds_each_key_once", || {
         for changes in cut(SHORT, &[3 * TTL]) {
             assert_eq!(changes, once());
         }
@@ -100,7 +83,7 @@ fn f6_a_network_that_is_silent_for_long_removes_and_adds_each_key_once() {
 /// F6
 #[test]
 fn long_f6_a_network_that_is_silent_for_half_a_ttl_changes_nothing() {
-    alone(&["--net"], "long_f6_a_network_that_is_silent_for_half_a_ttl_changes_nothing", || {
+    alone(&["--net"], "silence::long_f6_a_network_that_is_silent_for_half_a_ttl_changes_nothing", || {
         let ttl = Limits::default().ttl;
         let changes = cut(USUAL, &[ttl / 2, ttl / 2, 3 * ttl, ttl / 2]);
         let expected = [Vec::new(), Vec::new(), once(), Vec::new()];

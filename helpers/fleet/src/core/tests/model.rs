@@ -16,7 +16,7 @@ pub struct Store {
     pub down: String,
     /// The next transaction is done, and its answer is lost.
     pub late: bool,
-    /// So many of the next steps are refused.
+    /// The number of next steps that are refused.
     pub refusals: usize,
     /// It takes no value.
     pub is_full: bool,
