@@ -17,7 +17,7 @@ pub struct LoopDisk {
 impl LoopDisk {
     const SIZE: u64 = 8 << 20;
 
-    /// An empty file system of this label, on a disk of so many bytes.
+    /// An empty file system of this label, on a disk of `size` bytes.
     #[track_caller]
     pub fn of_size(label: &str, size: u64) -> LoopDisk {
         LoopDisk::changed(label, size, |_| {})

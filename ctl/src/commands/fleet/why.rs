@@ -267,7 +267,7 @@ mod tests {
         assert_eq!(gone, [("y".to_owned(), "web".to_owned()), ("z".to_owned(), "db web".to_owned())]);
     }
 
-    /// Twenty causes of a thousand hosts fit on a screen of 80 columns and 24 lines, and can be told apart.
+    /// Twenty causes of a thousand hosts fit on a screen of 80 columns and 24 lines, and each can be recognised.
     #[test]
     fn twenty_causes_of_a_thousand_hosts_fit_on_a_screen() {
         let hosts: Vec<FleetHost> = (0..1000)
