@@ -11,6 +11,7 @@ mod discovery;
 mod driver;
 mod duty;
 mod facts;
+mod hardware;
 mod members;
 #[cfg(test)]
 mod tests;

@@ -7,10 +7,11 @@ use kelson_conditions::Facts;
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 
+use super::hardware::Hardware;
 use super::members::Command;
 use crate::manager::Manager;
 
-/// A process reads them.
+/// A process reads them. Not all changes are ones of devices.
 const READ_EVERY: Duration = Duration::from_secs(300);
 /// After a failure.
 const RETRY: Duration = Duration::from_secs(10);
@@ -19,6 +20,7 @@ const EVENTS: usize = 16;
 
 /// Sends the facts at once and at each change, which is an event too, until the driver has ended.
 pub async fn follow(facts: Facts, manager: Manager, commands: mpsc::UnboundedSender<Command>) {
+    let mut hardware = Hardware::follow();
     let mut known: Option<BTreeMap<String, String>> = None;
     while !commands.is_closed() && !manager.closing() {
         // Its own problem is that of `kelsonctl facts` too.
@@ -32,7 +34,7 @@ pub async fn follow(facts: Facts, manager: Manager, commands: mpsc::UnboundedSen
             changes.iter().for_each(|text| manager.host_event(text));
             let _ = commands.send(Command::Facts(now));
         }
-        sleep(READ_EVERY).await;
+        hardware.changed(READ_EVERY).await;
     }
 }
 
