@@ -14,6 +14,7 @@ mod dhcp6;
 mod disks;
 mod encryption;
 mod failed;
+mod fleet;
 mod gpt;
 mod growth;
 mod health;

@@ -259,6 +259,12 @@ impl Etcd {
         self.ctl(&["get", "--print-value-only", key]).trim_end().to_owned()
     }
 
+    /// How often anything in the store was changed.
+    pub fn revision(&self) -> u64 {
+        let answer: serde_json::Value = serde_json::from_str(&self.ctl(&["get", "/", "-w", "json"])).expect("JSON");
+        answer["header"]["revision"].as_u64().expect("a number")
+    }
+
     fn path(&self, name: &str) -> PathBuf {
         Path::join(self.folder.path(), name)
     }
