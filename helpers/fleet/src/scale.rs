@@ -1,4 +1,4 @@
-//! 10,000 hosts against one etcd: what a fleet costs the store. They start within 20 s, as after a power cut.
+//! Up to 10,000 hosts against one etcd: what a fleet costs the store. They start within 20 s, as after a power cut.
 //!
 //! The hosts are in a few processes, which are this test binary started again: one may not open that number of files everywhere.
 
@@ -188,6 +188,42 @@ async fn at_rest(etcd: &Etcd) -> f32 {
     let before = computed(etcd.pid());
     sleep(MEASURED).await;
     100.0 * (computed(etcd.pid()) - before) / MEASURED.as_secs_f32()
+}
+
+/// What the processes of the hosts have computed, in seconds.
+fn computed_by(hosts: &Hosts) -> f32 {
+    hosts.0.iter().map(|child| computed(i32::try_from(child.id()).unwrap())).sum()
+}
+
+/// The memory of a process that is in no file, in MiB.
+fn memory(pid: u32) -> f32 {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap();
+    let anonymous = text.lines().find_map(|line| line.strip_prefix("Anonymous:")).unwrap();
+    anonymous.trim().trim_end_matches(" kB").parse::<f32>().unwrap() / 1024.0
+}
+
+#[test]
+#[ignore = "not a test: `hack/fleet-cost` draws what it prints"]
+fn cost() {
+    let etcd = Etcd::start().unwrap();
+    let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+    let count: usize = std::env::var("HOSTS").unwrap().parse().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let mut store = Store::new(&etcd, 0).await;
+        let hosts = Hosts::start(count, START, &etcd, folder.path());
+        store.all(KEYS * count.next_multiple_of(PROCESSES)).await;
+        sleep(Duration::from_secs(40)).await;
+        let revision = store.revision().await;
+        store.compact(revision).await;
+        let before = computed_by(&hosts);
+        let etcd_share = at_rest(&etcd).await;
+        let share = 100.0 * (computed_by(&hosts) - before) / MEASURED.as_secs_f32() / count as f32;
+        let etcd_memory = memory(u32::try_from(etcd.pid()).unwrap());
+        let memory: f32 = hosts.0.iter().map(|child| memory(child.id())).sum();
+        let memory = 1024.0 * memory / count as f32;
+        println!("cost {count} {etcd_share:.3} {etcd_memory:.1} {share:.5} {memory:.1}");
+    });
 }
 
 #[test]
