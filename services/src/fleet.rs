@@ -167,11 +167,12 @@ impl Fleet {
     /// How the host belongs to a fleet. `None`: it does not.
     pub fn membership(&self) -> Option<v1::FleetMembership> {
         let member = self.member.as_ref()?;
-        let FleetSpec { name, prefix, endpoints, labels, .. } = &*member.spec;
+        let FleetSpec { name, prefix, endpoints, consul, labels, .. } = &*member.spec;
+        let agent = consul.iter().map(|consul| consul.address.clone());
         Some(v1::FleetMembership {
             name: name.clone().unwrap_or_else(hostname),
             prefix: prefix.clone(),
-            endpoints: endpoints.clone(),
+            endpoints: endpoints.iter().cloned().chain(agent).collect(),
             labels: labels.clone().into_iter().collect(),
             connection: Some(member.table().connection.clone()),
         })

@@ -11,8 +11,10 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct FleetSpec {
-    /// The members of etcd: `http://HOST:PORT` or `https://HOST:PORT`; at least one.
+    /// The members of etcd: `http://HOST:PORT` or `https://HOST:PORT`; at least one, unless the store is Consul.
     pub endpoints: Vec<String>,
+    /// The store is Consul instead.
+    pub consul: Option<Consul>,
     /// The certificates of authorities that sign the members' certificates, in PEM.
     pub ca: Option<PathBuf>,
     /// The certificate of the host, in PEM; with its key.
@@ -35,6 +37,7 @@ impl Default for FleetSpec {
     fn default() -> Self {
         FleetSpec {
             endpoints: Vec::new(),
+            consul: None,
             ca: None,
             certificate: None,
             key: None,
@@ -43,6 +46,16 @@ impl Default for FleetSpec {
             labels: BTreeMap::new(),
         }
     }
+}
+
+/// The agent of Consul on this host.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Consul {
+    /// `http://HOST:PORT`.
+    pub address: String,
+    /// A file with the token of its calls.
+    pub token: Option<PathBuf>,
 }
 
 /// What a service registers while it is up.

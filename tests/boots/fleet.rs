@@ -17,9 +17,7 @@ fn machine(name: &str, etcd: &Etcd) -> VmBuilder {
     // QEMU's network hands on what is sent to 10.0.2.2.
     let endpoint = etcd.endpoint().replace("127.0.0.1", "10.0.2.2");
     Vm::builder(&format!("fleet-{name}"))
-        .machine(&format!(
-            "hostname: {name}\nfleet: {{endpoints: ['{endpoint}'], labels: {{role: edge}}}}\n"
-        ))
+        .machine(&format!("hostname: {name}\nfleet: {{endpoints: ['{endpoint}'], labels: {{role: edge}}}}\n"))
         .runs_with("web", "serve", "register: {port: 80}")
         .runs("clock", &steps)
 }

@@ -261,7 +261,8 @@ impl Etcd {
 
     /// How often anything in the store was changed.
     pub fn revision(&self) -> u64 {
-        let answer: serde_json::Value = serde_json::from_str(&self.ctl(&["get", "/", "-w", "json"])).expect("JSON");
+        let answer: serde_json::Value =
+            serde_json::from_str(&self.ctl(&["get", "/", "-w", "json"])).expect("JSON");
         answer["header"]["revision"].as_u64().expect("a number")
     }
 

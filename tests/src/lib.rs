@@ -25,6 +25,7 @@ pub mod cgroup;
 pub mod chaos;
 pub mod checksum;
 pub mod child;
+pub mod consul;
 pub mod containers;
 pub mod ctl;
 pub mod deadline;

@@ -107,7 +107,9 @@ impl Connection {
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
-async fn reach(host: &str, port: u16) -> Result<TcpStream, String> {
+/// # Errors
+/// Of the last address.
+pub async fn reach(host: &str, port: u16) -> Result<TcpStream, String> {
     let addresses = match host.parse() {
         Ok(address) => vec![address],
         Err(_) => {
@@ -175,12 +177,17 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     }
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, String> {
+/// # Errors
+/// With the path.
+pub fn read(path: &Path) -> Result<Vec<u8>, String> {
     std::fs::read(path).map_err(|error| format!("{}: {}", path.display(), of_error(&error)))
 }
 
 /// A disk or a name server may hang.
-async fn in_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, String> {
+///
+/// # Errors
+/// The thread has ended.
+pub async fn in_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, String> {
     tokio::task::spawn_blocking(work).await.map_err(|error| error.to_string())
 }
 

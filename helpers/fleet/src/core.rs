@@ -173,6 +173,7 @@ impl Core {
         }
         // Hosts begin with different members.
         self.connection.endpoint = self.number_below(spec.endpoints.len());
+        let spec = FleetSpec { name: Some(name.clone()), ..spec };
         self.fleet = Some(Fleet { key: keys.host(&name), keys, name, spec });
         self.settle(now);
     }

@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use etcd_client::{KvClient, WatchClient};
 use kelson_helper::supervisor;
 use kelson_proto::v1::fleet_command::Command;
 use kelson_proto::v1::fleet_report::Report;
@@ -20,7 +19,8 @@ use crate::identity::{self, LeaseFile};
 use crate::key::Keys;
 use crate::limits::Limits;
 use crate::list;
-use crate::session::{Performed, Session, Steps, perform};
+use crate::member::{Member, Performed, Reader, perform};
+use crate::session::Steps;
 use crate::step::Outcome;
 use crate::watch::Watch;
 
@@ -32,9 +32,9 @@ pub struct Engine {
     limits: Limits,
     alarm: Alarm,
     lease: LeaseFile,
-    session: Option<Session>,
+    session: Option<Member>,
     /// For questions and watches, as long as there is a session.
-    reader: Option<(KvClient, WatchClient)>,
+    reader: Option<Reader>,
     /// Has the session meanwhile.
     step: Option<kelson_helper::BoxFuture<'static, Performed>>,
     /// When it began.
@@ -105,9 +105,9 @@ impl Engine {
 
     fn ask(&mut self, question: FleetQuestion) {
         let problem = match (&self.reader, self.core.spec()) {
-            (Some((reader, _)), Some(spec)) if self.questions.len() < QUESTIONS_MAX => {
+            (Some(reader), Some(spec)) if self.questions.len() < QUESTIONS_MAX => {
                 let (reader, keys) = (reader.clone(), Keys::new(&spec.prefix));
-                self.questions.spawn(kelson_sys::boxed(list::answer(reader, keys, question)));
+                self.questions.spawn(kelson_sys::boxed(reader.answer(keys, question)));
                 return;
             }
             (Some(_), _) => "too many questions are under way; ask again",
@@ -140,9 +140,9 @@ impl Engine {
                 self.watch = None;
                 self.discovery.ended();
             }
-            (Some((reader, watcher)), None, Some(spec)) if self.discovery.is_due(now) => {
+            (Some(reader), None, Some(spec)) if self.discovery.is_due(now) => {
                 let (keys, names) = (Keys::new(&spec.prefix), self.discovery.names());
-                self.watch = Some(Watch::new(reader.clone(), watcher.clone(), keys, names));
+                self.watch = Some(reader.watch(keys, names));
             }
             _ => {}
         }
@@ -171,7 +171,7 @@ impl Engine {
         tokio::select! {
             (session, outcome) = step => {
                 self.step = None;
-                self.reader = session.as_ref().map(|session| (session.reader(), session.watcher()));
+                self.reader = session.as_ref().map(Member::reader);
                 self.session = session;
                 if !matches!(outcome, Outcome::Failed(_) | Outcome::Connected(_)) {
                     self.discovery.confirmed(self.began.at);

@@ -1,4 +1,4 @@
-//! The process `kelson-fleet`: registers the host and its services in etcd, and answers questions about the fleet.
+//! The process `kelson-fleet`: registers the host and its services in etcd or Consul, and answers questions about the fleet.
 //!
 //! One thread. The [`core`] decides what comes next, the [`session`] does it in the store, and the [`engine`] connects
 //! both. This process may end at any instant: the lease outlives it, and the next one continues with it.
@@ -17,6 +17,7 @@
 mod cause;
 mod clock;
 mod connection;
+mod consul;
 mod core;
 mod engine;
 mod entry;
@@ -24,6 +25,7 @@ mod identity;
 mod key;
 mod limits;
 mod list;
+mod member;
 mod range;
 mod received;
 #[cfg(test)]

@@ -20,7 +20,7 @@ const PART_MAX: usize = 8 << 10;
 /// Bytes of an entry: 4 KiB of labels, and eight causes.
 const ENTRY_MAX: usize = 7 << 10;
 /// Of a question. Keys of other programs may lie between those of Kelson.
-const DEADLINE: Duration = Duration::from_secs(10);
+pub const DEADLINE: Duration = Duration::from_secs(10);
 
 /// Answers a question: one page in parts.
 pub async fn answer(mut reader: KvClient, keys: Keys, question: FleetQuestion) -> Vec<FleetPage> {
@@ -72,8 +72,7 @@ async fn read<T>(
     limit: u32,
     parse: impl Fn(&KeyValue) -> Option<T>,
 ) -> Result<(Vec<T>, bool), Error> {
-    let limit =
-        usize::try_from(limit).ok().filter(|limit| (1..=PAGE_MAX).contains(limit)).unwrap_or(PAGE_MAX);
+    let limit = limit_of(limit);
     let mut from = prefix.as_bytes().to_vec();
     if !name.is_empty() {
         from = from.max(after(format!("{folder}{name}")));
@@ -89,13 +88,18 @@ async fn read<T>(
     Ok((found, false))
 }
 
-enum Item {
+/// The entries of a page.
+pub fn limit_of(asked: u32) -> usize {
+    usize::try_from(asked).ok().filter(|limit| (1..=PAGE_MAX).contains(limit)).unwrap_or(PAGE_MAX)
+}
+
+pub enum Item {
     Host(FleetHost),
     Instance(FleetInstance),
 }
 
 /// The parts of a page, each short enough for a report. `last` has what the last one says.
-fn parts(items: impl Iterator<Item = Item>, last: FleetPage) -> Vec<FleetPage> {
+pub fn parts(items: impl Iterator<Item = Item>, last: FleetPage) -> Vec<FleetPage> {
     let new = || FleetPage { number: last.number, more: true, ..FleetPage::default() };
     let (mut parts, mut part, mut bytes) = (Vec::new(), new(), 0_usize);
     for item in items.map(short) {

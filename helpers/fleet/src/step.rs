@@ -54,6 +54,14 @@ pub enum Change {
     Delete(Key),
 }
 
+impl Change {
+    pub fn key(&self) -> &Key {
+        match self {
+            Change::Put(key, _) | Change::Delete(key) => key,
+        }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// From this address of the host.

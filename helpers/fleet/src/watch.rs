@@ -3,12 +3,14 @@
 //! Each name has a watch of its own: the store then sends only what concerns this host. All of them share a stream.
 
 use std::collections::BTreeSet;
+use std::convert::Infallible;
 
 use etcd_client::{Error, EventType, KvClient, WatchClient, WatchOptions, WatchStream};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use crate::connection::text;
+use crate::consul::{self, Agent};
 use crate::core::discovery::{Instance, Seen};
 use crate::entry::{Entry as _, ServiceEntry};
 use crate::key::{Key, Keys, end_of};
@@ -25,11 +27,23 @@ pub struct Watch {
 
 impl Watch {
     /// Must be called on the runtime.
-    pub fn new(reader: KvClient, watcher: WatchClient, keys: Keys, names: BTreeSet<String>) -> Watch {
+    pub fn etcd(reader: KvClient, watcher: WatchClient, keys: Keys, names: BTreeSet<String>) -> Watch {
+        Watch::new(move |seen| async move { follow(reader, watcher, &keys, &names, &seen).await })
+    }
+
+    /// Must be called on the runtime.
+    pub fn consul(agent: Agent, names: BTreeSet<String>) -> Watch {
+        Watch::new(move |seen| consul::follow(agent, names, seen))
+    }
+
+    fn new<F: Future<Output = Result<Infallible, String>> + Send + 'static>(
+        work: impl FnOnce(mpsc::Sender<Vec<Seen>>) -> F,
+    ) -> Watch {
         let (sender, seen) = mpsc::channel(WAITING);
+        let work = work(sender.clone());
         let mut task = JoinSet::new();
         task.spawn(kelson_sys::boxed(async move {
-            let Err(error) = follow(reader, watcher, &keys, &names, &sender).await;
+            let Err(error) = work.await;
             // The receiver ends with the task.
             let _ = sender.send(vec![Seen::Ended(error)]).await;
         }));
@@ -53,7 +67,7 @@ async fn follow(
     keys: &Keys,
     names: &BTreeSet<String>,
     seen: &mpsc::Sender<Vec<Seen>>,
-) -> Result<std::convert::Infallible, String> {
+) -> Result<Infallible, String> {
     let mut stream: Option<WatchStream> = None;
     for name in names {
         let prefix = keys.services(Some(name));

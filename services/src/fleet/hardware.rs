@@ -23,7 +23,9 @@ impl Hardware {
     pub fn follow() -> Hardware {
         let open = || Watched::reading(netlink::open(SockProtocol::NetlinkKObjectUEvent, KERNEL)?);
         let opened = open().inspect_err(|error| {
-            tracing::warn!("changes of the hardware are noticed late: the kernel cannot be listened to: {error}");
+            tracing::warn!(
+                "changes of the hardware are noticed late: the kernel cannot be listened to: {error}"
+            );
         });
         Hardware(opened.ok())
     }

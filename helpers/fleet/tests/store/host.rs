@@ -82,6 +82,11 @@ impl Host {
             spec.certificate = Some(authority.path("machine.pem"));
             spec.key = Some(authority.path("machine.key"));
         }
+        Host::of(spec)
+    }
+
+    /// With these settings.
+    pub fn of(spec: FleetSpec) -> Host {
         Host { folder: tempfile::tempdir().unwrap(), spec, limits: SHORT, network: None }
     }
 

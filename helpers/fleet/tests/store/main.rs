@@ -9,6 +9,7 @@
     reason = "a test may fail"
 )]
 
+mod consul;
 mod discovery;
 mod etcd;
 mod host;

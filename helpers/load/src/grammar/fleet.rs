@@ -10,7 +10,7 @@ use super::values::{
     SHORTEST, choice, distinct, duration, duration_from, map, name, number, path, text, too_many_bytes, word,
 };
 use crate::decode::{Decoder, diagnostic, quoted};
-use kelson_spec::fleet::{Disconnect, FleetSpec, OnReconnect, Registration};
+use kelson_spec::fleet::{Consul, Disconnect, FleetSpec, OnReconnect, Registration};
 use kelson_spec::names::{LONGEST_NAME, is_host_name};
 use kelson_spec::registries::is_registry;
 use kelson_spec::service::{ServiceKind, ServiceSpec};
@@ -30,6 +30,7 @@ const LONGEST_PREFIX: usize = 255;
 const LONGEST_HOST: usize = 253;
 const LONGEST_PART: usize = 63;
 const AUTO: &str = "auto";
+const AGENT: &str = "http://127.0.0.1:8500";
 
 /// The store of the fleet, and who the host is in it.
 pub fn fleet() -> Codec<FleetSpec> {
@@ -37,8 +38,8 @@ pub fn fleet() -> Codec<FleetSpec> {
         let host = label("name of a host", "edge-1", r"^[A-Za-z0-9][A-Za-z0-9.-]{0,62}$", ".-");
         keys! {
             Mapping::new("fleet", FleetSpec::default);
-            needed "endpoints" endpoints = endpoints(), "endpoints: [\"https://etcd-1.example:2379\"]",
-                "the members of etcd. Kelson uses one that answers";
+            means "endpoints" endpoints = endpoints(), "–", "the members of etcd. Kelson uses one that answers";
+            means "consul" consul = consul().optional(), "–", "the agent of [Consul](fleet.md#consul) on this host";
             means "ca" ca = path().optional(), "none",
                 "a PEM file with the CAs that the certificates of the members must lead to. It is needed with `https`; the CAs \
                  of the system do not count";
@@ -51,8 +52,33 @@ pub fn fleet() -> Codec<FleetSpec> {
             key "labels" labels = texts("labels", "role", LONGEST_LABEL, |_| None),
                 "texts by which others choose among hosts: `{role: edge}`";
         }
+        .one_of(&["endpoints", "consul"])
         .strict()
         .check(|d, seen, fleet| secured(d, seen, fleet))
+    })
+}
+
+/// The agent of Consul on this host.
+fn consul() -> Codec<Consul> {
+    Mapping::codec(|| {
+        let address =
+            word("`http://HOST:PORT`", r"^http://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+):[0-9]+$", AGENT).but(
+                |text| {
+                    let wrong = || {
+                        format!(
+                            "{} is not the address of an agent; write such as {AGENT}, with the port",
+                            quoted(text)
+                        )
+                    };
+                    (!text.starts_with("http:") || !is_endpoint(text)).then(wrong)
+                },
+            );
+        keys! {
+            Mapping::new("consul", || Consul { address: AGENT.to_owned(), token: None });
+            key "address" address = address, "where the agent answers";
+            means "token" token = path().optional(), "none",
+                "a file with the token of the calls, for an agent that asks for one";
+        }
     })
 }
 

@@ -13,10 +13,25 @@ use kelson_spec::{Loaded, wire};
 const MACHINE: &str = r#"
 ## Keys.
   {}
-=> 2:3: fleet.endpoints: this key is missing; write endpoints: ["https://etcd-1.example:2379"]
+=> 2:3: fleet: one of the keys endpoints, consul is missing
 
   endpoints: []
 => 2:14: fleet.endpoints: this list is empty; name a member of etcd, or remove fleet
+
+  {endpoints: ["http://a:1"], consul: {}}
+=> 2:31: fleet: endpoints and consul exclude each other; keep one
+
+  {consul: {address: "https://a:1"}}
+=> 2:22: fleet.consul.address: "https://a:1" is not the address of an agent; write such as http://127.0.0.1:8500, with the port
+
+  {consul: {address: "http://a"}}
+=> 2:22: fleet.consul.address: "http://a" is not the address of an agent; write such as http://127.0.0.1:8500, with the port
+
+  {consul: {token: b3f1}}
+=> 2:20: fleet.consul.token: "b3f1" is not a path from the root; write it with / first
+
+  {consul: {}, ca: /ca.pem}
+=> 2:16: fleet.ca: without TLS there is no certificate; write https:// in endpoints, or leave ca out
 
   endpoints: http://a:1
 => 2:14: fleet.endpoints: found "http://a:1" where a list of endpoints belongs
@@ -93,7 +108,7 @@ const MACHINE: &str = r#"
 => 2:94: fleet.labels.rack: found a list where a text belongs
 
   {endpoint: ["http://a:1"], endpoints: ["http://a:1"]}
-=> 2:4: fleet.endpoint: this key is not known; did you mean endpoints? Allowed here: endpoints, ca, certificate, key, prefix, name, labels
+=> 2:4: fleet.endpoint: this key is not known; did you mean endpoints? Allowed here: endpoints, consul, ca, certificate, key, prefix, name, labels
 "#;
 
 /// Values of `register`, in line 3 from column 11 on.
@@ -235,7 +250,7 @@ fn mistakes_in_fleet_say_what_to_do_and_leave_it_out() {
         assert_eq!(fleet, None, "{text}");
         messages
     };
-    assert_eq!(each_case(MACHINE, said), 19);
+    assert_eq!(each_case(MACHINE, said), 24);
 }
 
 #[test]

@@ -917,6 +917,7 @@ logs: {stdout: only}
         }),
         fleet: Some(FleetSpec {
             endpoints: names(&["https://etcd-1.example:2379", "https://[fd00::2]:2379"]),
+            consul: None,
             ca: Some("/ca.pem".into()),
             certificate: Some("/c.pem".into()),
             key: Some("/k.pem".into()),

@@ -10,9 +10,10 @@ use kelson_spec::Loaded;
 use kelson_spec::duration_text;
 
 /// The other keys that a key needs to mean something: the mapping, the key (empty: every one), the other keys there.
-const COMPANY: [(&str, &str, &str); 26] = [
+const COMPANY: [(&str, &str, &str); 27] = [
     ("fleet", "certificate", "ca: /ca.pem, key: /k.pem"),
     ("fleet", "key", "ca: /ca.pem, certificate: /c.pem"),
+    ("fleet", "consul", "name: a"),
     ("fleet", "", "ca: /ca.pem"),
     ("encryption", "format", "keyFile: /k, recoveryFile: /r"),
     ("service", "lifecycle", "group: g"),
