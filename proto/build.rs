@@ -28,6 +28,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         "volumes",
         "volume_manager",
         "fleet",
+        "fleet_plan",
         "fleet_member",
     ]
     .map(|name| format!("kelson/v1/{name}.proto"))

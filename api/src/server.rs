@@ -16,6 +16,7 @@ mod exec;
 #[cfg(feature = "faults")]
 mod faults;
 mod fleet;
+mod fleet_plans;
 mod health;
 mod images;
 mod inspect;

@@ -13,6 +13,7 @@ mod duty;
 mod facts;
 mod hardware;
 mod members;
+mod plans;
 #[cfg(test)]
 mod tests;
 

@@ -2,9 +2,11 @@
 
 use kelson_proto::v1;
 use kelson_proto::v1::fleet_server;
-use kelson_services::fleet::{Fleet, NoAnswer};
+use kelson_services::fleet::Fleet;
 use kelson_services::spec::names::{LONGEST_NAME, is_name};
 use tonic::{Request, Response, Status};
+
+use super::fleet_plans::{self, silent};
 
 /// Hosts, or registered services, of one answer.
 const PAGE: u32 = 500;
@@ -46,6 +48,27 @@ impl fleet_server::Fleet for FleetApi {
         let request = of_instances(request.into_inner())?;
         self.fleet.instances(request).await.map(Response::new).map_err(silent)
     }
+
+    async fn plans(
+        &self,
+        request: Request<v1::FleetPlansRequest>,
+    ) -> Result<Response<v1::FleetPlansResponse>, Status> {
+        fleet_plans::list(&self.fleet, request.into_inner()).await.map(Response::new)
+    }
+
+    async fn put_plan(
+        &self,
+        request: Request<v1::PutFleetPlanRequest>,
+    ) -> Result<Response<v1::PutFleetPlanResponse>, Status> {
+        fleet_plans::put(&self.fleet, request.into_inner()).await.map(Response::new)
+    }
+
+    async fn remove_plan(
+        &self,
+        request: Request<v1::RemoveFleetPlanRequest>,
+    ) -> Result<Response<v1::RemoveFleetPlanResponse>, Status> {
+        fleet_plans::remove(&self.fleet, request.into_inner()).await.map(Response::new)
+    }
 }
 
 fn of_hosts(request: v1::FleetHostsRequest) -> Result<v1::FleetHostsRequest, Status> {
@@ -72,11 +95,6 @@ fn short(after: &str) -> Result<(), Status> {
 
 fn page(limit: u32) -> u32 {
     if limit == 0 { PAGE } else { limit.min(PAGE) }
-}
-
-/// Not UNAVAILABLE: this host is there, and its store is not.
-fn silent(error: NoAnswer) -> Status {
-    Status::failed_precondition(error.to_string())
 }
 
 #[cfg(test)]

@@ -48,12 +48,24 @@ async fn a_host_without_a_fleet_knows_no_other() {
     assert_eq!(status.membership, None);
     let hosts = fleet.hosts(v1::FleetHostsRequest::default()).await.unwrap_err();
     let instances = fleet.instances(v1::FleetInstancesRequest::default()).await.unwrap_err();
-    for refused in [hosts, instances] {
+    let plans = fleet.plans(v1::FleetPlansRequest::default()).await.unwrap_err();
+    let plan = v1::PutFleetPlanRequest { name: "roll".to_owned(), ..Default::default() };
+    let put = fleet.put_plan(plan.clone()).await.unwrap_err();
+    let remove = v1::RemoveFleetPlanRequest { name: "roll".to_owned(), revision: 1 };
+    let remove = fleet.remove_plan(remove).await.unwrap_err();
+    for refused in [hosts, instances, plans, put, remove] {
         assert_eq!(refused.code(), Code::FailedPrecondition, "{refused}");
         assert!(refused.message().contains("the machine file has no"), "{refused}");
     }
     let name = "web/../db".to_owned();
     let request = v1::FleetInstancesRequest { name, ..Default::default() };
     assert_eq!(fleet.instances(request).await.unwrap_err().code(), Code::InvalidArgument);
+    for wrong in [
+        v1::PutFleetPlanRequest { name: "../hosts".to_owned(), ..plan.clone() },
+        v1::PutFleetPlanRequest { part: 1024, ..plan.clone() },
+        v1::PutFleetPlanRequest { value: vec![0; (6 << 10) + 1], ..plan },
+    ] {
+        assert_eq!(fleet.put_plan(wrong).await.unwrap_err().code(), Code::InvalidArgument);
+    }
     world.end().await;
 }

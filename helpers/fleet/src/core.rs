@@ -182,6 +182,11 @@ impl Core {
         self.fleet.as_ref().map(|fleet| &fleet.spec)
     }
 
+    /// The name of the host in the fleet.
+    pub fn name(&self) -> Option<&str> {
+        self.fleet.as_ref().map(|fleet| fleet.name.as_str())
+    }
+
     /// When the store confirmed the registration last.
     pub fn contact(&self) -> Option<Moment> {
         self.host.contact

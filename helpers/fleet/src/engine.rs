@@ -107,7 +107,8 @@ impl Engine {
         let problem = match (&self.reader, self.core.spec()) {
             (Some(reader), Some(spec)) if self.questions.len() < QUESTIONS_MAX => {
                 let (reader, keys) = (reader.clone(), Keys::new(&spec.prefix));
-                self.questions.spawn(kelson_sys::boxed(reader.answer(keys, question)));
+                let host = self.core.name().unwrap_or_default().to_owned();
+                self.questions.spawn(kelson_sys::boxed(reader.answer(keys, host, question)));
                 return;
             }
             (Some(_), _) => "too many questions are under way; ask again",

@@ -1,4 +1,4 @@
-//! Keys in the store: `PREFIX/hosts/NAME` and `PREFIX/services/NAME/HOST/SERVICE`.
+//! Keys in the store: `PREFIX/hosts/NAME`, `PREFIX/services/NAME/HOST/SERVICE` and `PREFIX/plans/HOST/NAME/PART`.
 
 /// A key of the store: any bytes.
 pub type Key = Vec<u8>;
@@ -10,6 +10,8 @@ pub struct Keys {
     hosts: String,
     /// Ends in `/`.
     services: String,
+    /// Ends in `/`.
+    plans: String,
 }
 
 /// What a key below `services/` names.
@@ -23,7 +25,11 @@ pub struct Place {
 impl Keys {
     pub fn new(prefix: &str) -> Keys {
         let prefix = prefix.trim_end_matches('/');
-        Keys { hosts: format!("{prefix}/hosts/"), services: format!("{prefix}/services/") }
+        Keys {
+            hosts: format!("{prefix}/hosts/"),
+            services: format!("{prefix}/services/"),
+            plans: format!("{prefix}/plans/"),
+        }
     }
 
     pub fn hosts(&self) -> &str {
@@ -46,6 +52,26 @@ impl Keys {
         format!("{}{name}/{host}/{service}", self.services).into_bytes()
     }
 
+    /// Of all plans.
+    pub fn plans(&self) -> &str {
+        &self.plans
+    }
+
+    /// Of the parts of one plan. Ends in `/`.
+    pub fn plan(&self, host: &str, name: &str) -> String {
+        format!("{}{host}/{name}/", self.plans)
+    }
+
+    /// The host, the name and the part. `None`: the key is none of a plan.
+    pub fn parse_plan(&self, key: &[u8]) -> Option<(String, String, u32)> {
+        let rest = std::str::from_utf8(key).ok()?.strip_prefix(&self.plans)?;
+        let mut parts = rest.split('/');
+        let (host, name, part) = (parts.next()?, parts.next()?, parts.next()?);
+        let number = part.parse().ok().filter(|number| plan_part(*number) == part)?;
+        let fits = parts.next().is_none() && is_host(host) && is_name(name);
+        fits.then(|| (host.to_owned(), name.to_owned(), number))
+    }
+
     /// The name of the host of a key. `None`: the key is none of a host.
     pub fn parse_host(&self, key: &[u8]) -> Option<String> {
         let name = std::str::from_utf8(key).ok()?.strip_prefix(&self.hosts)?;
@@ -60,6 +86,11 @@ impl Keys {
         let fits = parts.next().is_none() && is_name(name) && is_host(host) && is_name(service);
         fits.then(|| Place { name: name.to_owned(), host: host.to_owned(), service: service.to_owned() })
     }
+}
+
+/// The last part of the key of a part of a plan; in the order of the numbers.
+pub fn plan_part(number: u32) -> String {
+    format!("{number:04}")
 }
 
 /// What follows all keys that begin with `prefix`, which ends in `/`.
@@ -78,7 +109,7 @@ pub fn after(key: impl Into<Key>) -> Key {
     next
 }
 
-fn is_name(text: &str) -> bool {
+pub fn is_name(text: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     text.bytes().all(fits) && text.bytes().next().is_some_and(|first| first != b'-')
 }
@@ -102,6 +133,25 @@ mod tests {
         assert_eq!(key, b"/kelson/v1/services/web/edge-1/nginx");
         let place = Place { name: "web".into(), host: "edge-1".into(), service: "nginx".into() };
         assert_eq!(keys.parse_service(&key), Some(place));
+    }
+
+    #[test]
+    fn the_parts_of_a_plan_are_in_order_and_beside_those_of_no_other() {
+        let keys = Keys::new("/kelson/v1");
+        let part = |name: &str, number| keys.plan("edge-1", name) + &plan_part(number);
+        assert_eq!(part("roll", 7), "/kelson/v1/plans/edge-1/roll/0007");
+        assert_eq!(keys.parse_plan(part("roll", 7).as_bytes()), Some(("edge-1".into(), "roll".into(), 7)),);
+        assert!(part("roll", 9) < part("roll", 10) && part("roll", 1023) > part("roll", 999));
+        let end = end_of(&keys.plan("edge-1", "roll"));
+        for other in ["roll-2", "roll2", "rolf"] {
+            let key = part(other, 0).into_bytes();
+            assert!(key < part("roll", 0).into_bytes() || key >= end, "{other}");
+        }
+        for odd in
+            ["edge-1/roll", "edge-1/roll/7", "edge-1/roll/+007", "edge-1/roll/0007/a", "edge-1/Roll/0007"]
+        {
+            assert_eq!(keys.parse_plan(format!("/kelson/v1/plans/{odd}").as_bytes()), None, "{odd}");
+        }
     }
 
     #[test]

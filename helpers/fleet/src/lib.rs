@@ -26,6 +26,7 @@ mod key;
 mod limits;
 mod list;
 mod member;
+mod plan;
 mod range;
 mod received;
 #[cfg(test)]

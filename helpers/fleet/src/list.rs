@@ -1,20 +1,19 @@
-//! Answers questions about hosts and services of the fleet.
+//! Answers questions about hosts, services and plans of the fleet.
 
 use std::time::Duration;
 
 use etcd_client::{Error, KeyValue, KvClient};
 use kelson_proto::v1::fleet_question::Question;
-use kelson_proto::v1::{FleetHost, FleetInstance, FleetPage, FleetQuestion};
+use kelson_proto::v1::{FleetHost, FleetInstance, FleetPage, FleetPlanPart, FleetQuestion};
 use prost::Message;
 
 use crate::connection;
 use crate::entry;
-use crate::key::{Keys, after, end_of};
-use crate::range::Range;
+use crate::key::Keys;
+use crate::plan;
+use crate::range;
 use crate::session::within;
 
-/// The most entries of a page.
-const PAGE_MAX: usize = 500;
 /// Bytes of a report: PID 1 takes messages that are twice as long.
 const PART_MAX: usize = 8 << 10;
 /// Bytes of an entry: 4 KiB of labels, and eight causes.
@@ -22,11 +21,16 @@ const ENTRY_MAX: usize = 7 << 10;
 /// Of a question. Keys of other programs may lie between those of Kelson.
 pub const DEADLINE: Duration = Duration::from_secs(10);
 
-/// Answers a question: one page in parts.
-pub async fn answer(mut reader: KvClient, keys: Keys, question: FleetQuestion) -> Vec<FleetPage> {
+/// Answers a question: one page in parts. `host`: the one whose plans may be changed.
+pub async fn answer(
+    mut reader: KvClient,
+    keys: Keys,
+    host: String,
+    question: FleetQuestion,
+) -> Vec<FleetPage> {
     let number = question.number;
     let answered = within(DEADLINE, async {
-        page(&mut reader, &keys, question).await.map_err(|error| connection::text(&error))
+        page(&mut reader, &keys, &host, question).await.map_err(|error| connection::text(&error))
     });
     answered.await.unwrap_or_else(|problem| vec![refusal(number, problem)])
 }
@@ -35,13 +39,19 @@ pub fn refusal(number: u64, problem: String) -> FleetPage {
     FleetPage { number, problem, ..FleetPage::default() }
 }
 
-async fn page(reader: &mut KvClient, keys: &Keys, question: FleetQuestion) -> Result<Vec<FleetPage>, Error> {
+async fn page(
+    reader: &mut KvClient,
+    keys: &Keys,
+    host: &str,
+    question: FleetQuestion,
+) -> Result<Vec<FleetPage>, Error> {
     let number = question.number;
     match question.question {
         Some(Question::Hosts(request)) => {
             let parse = |value: &KeyValue| Some(entry::host(keys.parse_host(value.key())?, value.value()));
             let (hosts, rest) =
-                read(reader, keys.hosts(), (keys.hosts(), &request.after), request.limit, parse).await?;
+                range::read(reader, keys.hosts(), (keys.hosts(), &request.after), request.limit, parse)
+                    .await?;
             Ok(parts(hosts.into_iter().map(Item::Host), FleetPage { number, rest, ..FleetPage::default() }))
         }
         Some(Question::Instances(request)) => {
@@ -50,7 +60,8 @@ async fn page(reader: &mut KvClient, keys: &Keys, question: FleetQuestion) -> Re
             let name = Some(request.name.as_str()).filter(|name| !name.is_empty());
             let all = keys.services(None);
             let (instances, rest) =
-                read(reader, &keys.services(name), (&all, &request.after), request.limit, parse).await?;
+                range::read(reader, &keys.services(name), (&all, &request.after), request.limit, parse)
+                    .await?;
             let cursor = match instances.last() {
                 Some(last) if rest => format!("{}/{}/{}", last.name, last.host, last.service),
                 _ => String::new(),
@@ -60,42 +71,33 @@ async fn page(reader: &mut KvClient, keys: &Keys, question: FleetQuestion) -> Re
                 FleetPage { number, rest, cursor, ..FleetPage::default() },
             ))
         }
+        Some(Question::Plans(request)) => {
+            let (plans, rest) = plan::read(reader, keys, &request).await?;
+            let cursor = match plans.last() {
+                Some(last) if rest => plan::cursor(&request, last),
+                _ => String::new(),
+            };
+            Ok(parts(
+                plans.into_iter().map(Item::Plan),
+                FleetPage { number, rest, cursor, ..FleetPage::default() },
+            ))
+        }
+        Some(Question::PutPlan(request)) => {
+            let revision = plan::put(reader, keys, host, request).await?;
+            Ok(vec![FleetPage { number, revision, ..FleetPage::default() }])
+        }
+        Some(Question::RemovePlan(request)) => {
+            let revision = plan::remove(reader, keys, host, request).await?;
+            Ok(vec![FleetPage { number, revision, ..FleetPage::default() }])
+        }
         None => Ok(vec![refusal(number, "the question is of another version".to_owned())]),
     }
-}
-
-/// The entries of a prefix after `folder` and `name`, and whether there may be more. Keys that are none are skipped.
-async fn read<T>(
-    reader: &mut KvClient,
-    prefix: &str,
-    (folder, name): (&str, &str),
-    limit: u32,
-    parse: impl Fn(&KeyValue) -> Option<T>,
-) -> Result<(Vec<T>, bool), Error> {
-    let limit = limit_of(limit);
-    let mut from = prefix.as_bytes().to_vec();
-    if !name.is_empty() {
-        from = from.max(after(format!("{folder}{name}")));
-    }
-    let (mut range, mut found) = (Range::new(from, end_of(prefix)), Vec::new());
-    while !range.is_over() {
-        let (values, _) = range.part(reader, limit.saturating_sub(found.len())).await?;
-        found.extend(values.iter().filter_map(&parse));
-        if found.len() >= limit {
-            return Ok((found, !range.is_over()));
-        }
-    }
-    Ok((found, false))
-}
-
-/// The entries of a page.
-pub fn limit_of(asked: u32) -> usize {
-    usize::try_from(asked).ok().filter(|limit| (1..=PAGE_MAX).contains(limit)).unwrap_or(PAGE_MAX)
 }
 
 pub enum Item {
     Host(FleetHost),
     Instance(FleetInstance),
+    Plan(FleetPlanPart),
 }
 
 /// The parts of a page, each short enough for a report. `last` has what the last one says.
@@ -113,9 +115,10 @@ pub fn parts(items: impl Iterator<Item = Item>, last: FleetPage) -> Vec<FleetPag
         match item {
             Item::Host(host) => part.hosts.push(host),
             Item::Instance(instance) => part.instances.push(instance),
+            Item::Plan(plan) => part.plans.push(plan),
         }
     }
-    parts.push(FleetPage { hosts: part.hosts, instances: part.instances, ..last });
+    parts.push(FleetPage { hosts: part.hosts, instances: part.instances, plans: part.plans, ..last });
     parts
 }
 
@@ -124,6 +127,7 @@ impl Item {
         match self {
             Item::Host(host) => host.encoded_len(),
             Item::Instance(instance) => instance.encoded_len(),
+            Item::Plan(plan) => plan.encoded_len(),
         }
     }
 }
@@ -140,6 +144,8 @@ fn short(item: Item) -> Item {
         Item::Instance(FleetInstance { name, host, service, .. }) => {
             Item::Instance(FleetInstance { name, host, service, problem, ..FleetInstance::default() })
         }
+        // None of Kelson's is as long; without its value it is none that a client can read.
+        Item::Plan(plan) => Item::Plan(FleetPlanPart { value: Vec::new(), ..plan }),
     }
 }
 

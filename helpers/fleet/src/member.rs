@@ -53,10 +53,10 @@ impl Member {
 }
 
 impl Reader {
-    /// Answers a question: one page in parts.
-    pub async fn answer(self, keys: Keys, question: FleetQuestion) -> Vec<FleetPage> {
+    /// Answers a question: one page in parts. `host`: the one whose plans may be changed.
+    pub async fn answer(self, keys: Keys, host: String, question: FleetQuestion) -> Vec<FleetPage> {
         match self {
-            Reader::Etcd(reader, _) => list::answer(reader, keys, question).await,
+            Reader::Etcd(reader, _) => list::answer(reader, keys, host, question).await,
             Reader::Consul(agent) => consul::answer(agent, keys, question).await,
         }
     }

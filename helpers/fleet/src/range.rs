@@ -3,10 +3,44 @@
 use etcd_client::{Error, GetOptions, KeyValue, KvClient};
 use tonic::Code;
 
-use crate::key::{Key, after};
+use crate::key::{Key, after, end_of};
 
 /// The most entries of one read.
 const READ_MAX: usize = 100;
+/// The most entries of a page.
+const PAGE_MAX: usize = 500;
+
+/// The entries of a prefix after `folder` and `name`, and whether there may be more. Keys that are none are skipped.
+///
+/// # Errors
+/// See [`Error`].
+pub async fn read<T>(
+    reader: &mut KvClient,
+    prefix: &str,
+    (folder, name): (&str, &str),
+    limit: u32,
+    parse: impl Fn(&KeyValue) -> Option<T>,
+) -> Result<(Vec<T>, bool), Error> {
+    let limit = limit_of(limit);
+    let mut from = prefix.as_bytes().to_vec();
+    if !name.is_empty() {
+        from = from.max(after(format!("{folder}{name}")));
+    }
+    let (mut range, mut found) = (Range::new(from, end_of(prefix)), Vec::new());
+    while !range.is_over() {
+        let (values, _) = range.part(reader, limit.saturating_sub(found.len())).await?;
+        found.extend(values.iter().filter_map(&parse));
+        if found.len() >= limit {
+            return Ok((found, !range.is_over()));
+        }
+    }
+    Ok((found, false))
+}
+
+/// The entries of a page.
+pub fn limit_of(asked: u32) -> usize {
+    usize::try_from(asked).ok().filter(|limit| (1..=PAGE_MAX).contains(limit)).unwrap_or(PAGE_MAX)
+}
 
 /// The keys from one on, in their order, until another.
 pub struct Range {

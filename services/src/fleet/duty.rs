@@ -76,6 +76,9 @@ impl Duty for Members {
                 let question = match self.questions.get(number)?.question.clone() {
                     Question::Hosts(request) => Words::Hosts(request),
                     Question::Instances(request) => Words::Instances(request),
+                    Question::Plans(request) => Words::Plans(request),
+                    Question::PutPlan(request) => Words::PutPlan(request),
+                    Question::RemovePlan(request) => Words::RemovePlan(request),
                 };
                 Message::Question(FleetQuestion { number: *number, question: Some(question) })
             }

@@ -43,11 +43,14 @@ pub enum Command {
     },
 }
 
-/// What an operator asks of the store.
+/// What an operator asks of the store, or has written there.
 #[derive(Clone)]
 pub enum Question {
     Hosts(v1::FleetHostsRequest),
     Instances(v1::FleetInstancesRequest),
+    Plans(v1::FleetPlansRequest),
+    PutPlan(v1::PutFleetPlanRequest),
+    RemovePlan(v1::RemoveFleetPlanRequest),
 }
 
 /// Something that an operator should know.
@@ -303,7 +306,9 @@ impl Members {
         if let Some(asked) = self.questions.get_mut(&number) {
             asked.page.hosts.extend(part.hosts);
             asked.page.instances.extend(part.instances);
+            asked.page.plans.extend(part.plans);
             (asked.page.rest, asked.page.problem, asked.page.cursor) = (part.rest, part.problem, part.cursor);
+            asked.page.revision = part.revision;
         }
         if !more && let Some(asked) = self.questions.remove(&number) {
             // The one who asked may be gone.

@@ -244,6 +244,19 @@ async fn an_answer_comes_in_parts() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_change_of_a_plan_has_a_revision_or_is_refused() {
+    let mut host = Host::begun().await;
+    for (revision, answer) in [(7, Some(7)), (0, None)] {
+        let fleet = host.fleet.clone();
+        let put = v1::PutFleetPlanRequest { name: "roll".to_owned(), ..Default::default() };
+        let asked = tokio::spawn(async move { fleet.put_plan(put).await });
+        let Sent::Question(question) = host.next().await else { panic!("no question") };
+        host.says(Reported::Page(FleetPage { number: question.number, revision, ..FleetPage::default() }));
+        assert_eq!(asked.await.unwrap(), Ok(answer));
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn events_report_a_lost_store_once_and_a_problem_of_a_service_once() {
     let mut host = Host::begun().await;
     let connection = |connected, problem: &str| {

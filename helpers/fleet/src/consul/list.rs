@@ -12,9 +12,11 @@ use super::agent::Agent;
 use super::{Pair, Service, path_of};
 use crate::entry::{self, Entry as _, ServiceEntry};
 use crate::key::{Keys, Place, is_host};
-use crate::list::{DEADLINE, Item, limit_of, parts, refusal};
+use crate::list::{DEADLINE, Item, parts, refusal};
+use crate::range::limit_of;
 use crate::session::within;
 
+const NO_PLANS: &str = "a fleet in Consul keeps no plans; they need etcd";
 /// Consul's limit of a transaction.
 const READS_MAX: usize = 64;
 
@@ -92,6 +94,8 @@ async fn page(agent: &Agent, keys: &Keys, question: FleetQuestion) -> Result<Vec
             let page = FleetPage { number, rest, cursor, ..FleetPage::default() };
             Ok(parts(instances.into_iter().map(Item::Instance), page))
         }
+        Some(Question::Plans(_)) => Ok(vec![FleetPage { number, ..FleetPage::default() }]),
+        Some(Question::PutPlan(_) | Question::RemovePlan(_)) => Err(NO_PLANS.to_owned()),
         None => Ok(vec![refusal(number, "the question is of another version".to_owned())]),
     }
 }

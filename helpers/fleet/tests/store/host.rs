@@ -275,8 +275,10 @@ impl Helper {
             });
             whole.hosts.extend(part.hosts);
             whole.instances.extend(part.instances);
+            whole.plans.extend(part.plans);
             if !part.more {
                 (whole.rest, whole.problem, whole.cursor) = (part.rest, part.problem, part.cursor);
+                whole.revision = part.revision;
                 return whole;
             }
         }

@@ -14,6 +14,7 @@ mod discovery;
 mod etcd;
 mod host;
 mod members;
+mod plans;
 mod silence;
 
 #[test]
