@@ -19,6 +19,8 @@ pub enum Wanted {
     Hosts,
     /// A name under which services of the fleet are registered.
     Registered,
+    /// The name of a plan of the fleet.
+    Plans,
     /// Nothing that is known here: a file, a number.
     Nothing,
 }
@@ -127,6 +129,7 @@ fn values(argument: &Arg) -> Wanted {
         "nodes" => return Wanted::Nodes,
         "hosts" => return Wanted::Hosts,
         "registered" => return Wanted::Registered,
+        "plan" => return Wanted::Plans,
         "signal" => {
             return Wanted::Words(
                 kelson_spec::signal_names().map(|name| (name.to_owned(), String::new())).collect(),
@@ -202,6 +205,11 @@ mod tests {
         assert_eq!(ask("health --watch ").wanted, Wanted::Groups);
         assert_eq!(ask("fleet hosts -l role=edge ed").wanted, Wanted::Hosts);
         assert_eq!(ask("fleet services ").wanted, Wanted::Registered);
+        assert_eq!(ask("fleet restart web --host ").wanted, Wanted::Hosts);
+        assert_eq!(ask("fleet restart web ").wanted, Wanted::Services);
+        assert_eq!(ask("fleet restart --plan ").wanted, Wanted::Nothing);
+        assert_eq!(ask("fleet resume ").wanted, Wanted::Plans);
+        assert_eq!(ask("fleet plans ").wanted, Wanted::Plans);
         assert_eq!(ask("fleet services --tag ").wanted, Wanted::Nothing);
     }
 

@@ -155,6 +155,12 @@ pub async fn apply(
     }
 }
 
+/// The first mistake, for which the host has changed nothing.
+pub fn mistake(answer: &ApplyResponse, place: impl Fn(&str) -> String) -> Option<String> {
+    let mistake = answer.mistakes.iter().find(|found| !found.warning)?;
+    Some(changes::mistake(mistake, &place))
+}
+
 fn refused(call: &Call, mistakes: &str) -> Failure {
     call.note(&format!("{mistakes}; nothing was changed"));
     Failure::Reported

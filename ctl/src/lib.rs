@@ -25,6 +25,7 @@ mod node;
 mod nodes;
 mod output;
 mod pki;
+mod rolling;
 #[cfg(test)]
 mod samples;
 mod store;

@@ -21,6 +21,13 @@ use crate::targets::{Target, targets};
 
 /// Does what the command says, on the host of the call or on each of these.
 pub async fn run(command: Command, call: Call, names: &[String]) -> Result<(), Failure> {
+    if let Command::Fleet(fleet) = &command
+        && let Some(events) = fleet.events()
+        && names.is_empty()
+    {
+        let (targets, command) = (events.targets(&call).await?, Command::Events(events.of_each()));
+        return each(command, call, targets).await;
+    }
     if names.is_empty() {
         ending(&command, std::iter::once((call.choice.context.as_deref(), &call.choice)))?;
         return command.run(&call).await;
@@ -36,6 +43,11 @@ pub async fn run(command: Command, call: Call, names: &[String]) -> Result<(), F
         return command.run(&Call { choice: choice.clone(), ..call }).await;
     }
     ending(&command, targets.iter().map(|target| (Some(&*target.name), &target.choice)))?;
+    each(command, call, targets).await
+}
+
+/// Does what the command says on each of these hosts at the same time.
+async fn each(command: Command, call: Call, targets: Vec<Target>) -> Result<(), Failure> {
     let widest = targets.iter().map(|target| width(&target.name)).max().unwrap_or_default();
     let calls: Vec<Rc<Call>> = targets
         .iter()

@@ -1,6 +1,6 @@
 //! The hosts that `-n` names, and the way to each.
 
-use kelson_api::client::{Endpoint, EndpointError};
+use kelson_api::client::{Endpoint, EndpointError, PORT};
 
 use crate::contexts::Choice;
 use crate::failure::Failure;
@@ -34,6 +34,30 @@ pub fn only(name: &str, choice: &Choice) -> Result<Choice, Failure> {
         (Some(target), true) => Ok(target.choice),
         _ => Err(Failure::Usage(format!("{name:?} is not one node"))),
     }
+}
+
+/// The way to a host of a fleet: the context of its name, or else its address, with the port and the certificates of
+/// `choice`.
+///
+/// # Errors
+/// It has neither, or the file of contexts is wrong.
+pub fn of_fleet(name: &str, address: Option<&str>, choice: &Choice) -> Result<Target, Failure> {
+    let bare = Choice { endpoint: None, environment: None, ..choice.clone() };
+    let endpoint = if bare.known()?.iter().any(|context| context == name) {
+        None
+    } else if let Some(address) = address {
+        let port = match choice.resolve()?.endpoint {
+            Endpoint::Remote { port, .. } => port,
+            Endpoint::Unix(_) | Endpoint::Vsock { .. } => PORT,
+        };
+        Some(Endpoint::Remote { host: address.to_owned(), port }.to_string())
+    } else {
+        return Err(Failure::NotReachable(format!(
+            "no way to {name:?}: it is not registered, and no context has its name"
+        )));
+    };
+    let context = if endpoint.is_none() { Some(name.to_owned()) } else { bare.context.clone() };
+    Ok(Target { name: name.to_owned(), choice: Choice { endpoint, context, ..bare }, near: None })
 }
 
 /// The hosts of these names, each once, in this order.

@@ -150,9 +150,11 @@ fn the_reference_is_what_the_files_say() {
     names.sort();
     let set = protox::compile(&names, [folder]).unwrap();
     let mut out = HEAD.to_owned();
-    // Those without a service are between Kelson's own processes.
-    for described in set.file.iter().filter(|file| file.package() == "kelson.v1" && !file.service.is_empty())
-    {
+    // Those without a service are between Kelson's own processes, unless one with a service uses them.
+    let of_services = || set.file.iter().filter(|file| !file.service.is_empty());
+    let is_used = |name: &str| of_services().any(|file| file.dependency.iter().any(|used| used == name));
+    let is_public = |file: &FileDescriptorProto| !file.service.is_empty() || is_used(file.name());
+    for described in set.file.iter().filter(|file| file.package() == "kelson.v1" && is_public(file)) {
         file(&mut out, described);
     }
     for known in ["## kelson.v1.Services", "| `Prune` |", "### HealthReport", "`os:admin`"] {

@@ -10,6 +10,8 @@ use crate::call::{Call, Global, Run};
 use crate::completion::{Wanted, wanted};
 use crate::failure::Failure;
 use crate::output::{escape, health_name, print, state_name};
+use crate::rolling::plan::Head;
+use crate::rolling::record;
 use crate::targets;
 
 /// A key press does not wait longer for a host.
@@ -45,6 +47,7 @@ impl Run for Arguments {
             Wanted::Groups => groups(&call).await.unwrap_or_default(),
             Wanted::Hosts => hosts(&call).await.unwrap_or_default(),
             Wanted::Registered => registered(&call).await.unwrap_or_default(),
+            Wanted::Plans => plans(&call).await.unwrap_or_default(),
             Wanted::Contexts => call.choice.names(),
             Wanted::Nodes => several(call.choice.names(), begun),
             Wanted::Nothing => Vec::new(),
@@ -96,6 +99,13 @@ async fn hosts(call: &Call) -> Option<Vec<(String, String)>> {
 }
 
 /// The names under which services of the fleet are registered, each with how often.
+async fn plans(call: &Call) -> Option<Vec<(String, String)>> {
+    let client = call.client().ok()?;
+    let (plans, _) = tokio::time::timeout(TIMEOUT, record::all(&client)).await.ok()?.ok()?;
+    let about = |head: Result<Head, String>| head.map(|head| head.action.text()).unwrap_or_default();
+    Some(plans.into_iter().map(|plan| (plan.name, about(plan.head))).collect())
+}
+
 async fn registered(call: &Call) -> Option<Vec<(String, String)>> {
     let instances = fleet::services::all(&call.client().ok()?, String::new(), TIMEOUT).await.ok()?;
     let mut names = BTreeMap::<String, usize>::new();

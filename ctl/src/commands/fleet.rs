@@ -1,8 +1,11 @@
 //! `fleet`: the fleet that a host belongs to, as its store has it.
 
 mod chosen;
+mod events;
 mod health;
 pub mod hosts;
+mod plans;
+mod rolling;
 mod selector;
 pub mod services;
 pub mod status;
@@ -13,6 +16,7 @@ use std::time::{Duration, SystemTime};
 
 use self::chosen::Chosen;
 use self::health::Health;
+use self::rolling::{Apply, Restart, Resume};
 use crate::call::{Call, Run};
 use crate::failure::Failure;
 use crate::output::Page;
@@ -90,6 +94,56 @@ enum Action {
         #[command(flatten)]
         chosen: Chosen,
     },
+    /// Restart services on many hosts, in waves
+    ///
+    /// The next wave begins once each host of the one before has been healthy for
+    /// --healthy-for since its restart. If more than --max-failed hosts of a wave
+    /// are not by --deadline, no other begins, and the exit status is 1.
+    ///
+    /// The plan is kept in the store: `fleet resume` continues it after an
+    /// interruption, and restarts no host twice.
+    ///
+    /// Examples:
+    ///   kelsonctl fleet restart web -l role=edge --dry-run
+    ///   kelsonctl fleet restart web -l role=edge --waves 1,10%,all
+    ///   kelsonctl fleet restart db --host 'db-*' --waves 1 --healthy-for 2m
+    #[command(verbatim_doc_comment)]
+    Restart(Restart),
+    /// Put a configuration in force on many hosts, in waves
+    ///
+    /// The waves are those of `fleet restart`. On each host the configuration is on
+    /// trial until the host has been healthy with it for --healthy-for; a host that
+    /// is not returns to the one before. DIR and FILE are as in `apply`.
+    ///
+    /// Examples:
+    ///   kelsonctl fleet apply ./config -l role=edge --dry-run
+    ///   kelsonctl fleet apply web.yaml --waves 1,10%,all --healthy-for 2m
+    #[command(verbatim_doc_comment)]
+    Apply(Apply),
+    /// Continue a plan that was interrupted or stopped
+    ///
+    /// Hosts that are done stay as they are. Those that have failed are tried again
+    /// if the plan was stopped. A plan that another kelsonctl carries out is refused.
+    ///
+    /// Examples:
+    ///   kelsonctl fleet resume restart-20261128-162007
+    #[command(verbatim_doc_comment)]
+    Resume(Resume),
+    /// List the plans of the fleet, or the hosts of one
+    ///
+    /// Examples:
+    ///   kelsonctl fleet plans
+    ///   kelsonctl fleet plans restart-20261128-162007
+    ///   kelsonctl fleet plans restart-20261128-162007 --remove
+    #[command(verbatim_doc_comment)]
+    Plans(plans::Plans),
+    /// Show the events of many hosts, each with the name of its host
+    ///
+    /// Examples:
+    ///   kelsonctl fleet events -l role=edge -f
+    ///   kelsonctl fleet events --host 'db-*' --since 10m postgres
+    #[command(verbatim_doc_comment)]
+    Events(events::Events),
     /// List the versions of Kelson in the fleet, each with its hosts
     ///
     /// Examples:
@@ -117,10 +171,30 @@ enum Action {
     },
 }
 
+impl Arguments {
+    /// The events of which hosts are asked for, where this is the command.
+    pub fn events(&self) -> Option<&events::Events> {
+        if let Action::Events(events) = &self.action { Some(events) } else { None }
+    }
+}
+
 impl Run for Arguments {
+    /// One coordinator asks many hosts itself.
+    fn several(&self) -> bool {
+        !matches!(
+            self.action,
+            Action::Restart(_) | Action::Apply(_) | Action::Resume(_) | Action::Plans(_) | Action::Events(_)
+        )
+    }
+
     async fn run(self, call: &Call) -> Result<(), Failure> {
         let client = call.client()?;
         match self.action {
+            Action::Restart(restart) => restart.run(call, &client).await,
+            Action::Apply(apply) => apply.run(call, &client).await,
+            Action::Resume(resume) => resume.run(call, &client).await,
+            Action::Plans(plans) => plans.run(call, &client).await,
+            Action::Events(events) => events.run(call).await,
             Action::Status {} => {
                 let Some(member) = status::ask(&client).await? else {
                     return Err(Failure::Failed(status::NONE.to_owned()));

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use kelson_proto::v1::{
-    FleetCause, FleetConnection, FleetHost, FleetInstance, FleetMembership, FleetRegistration, Reason,
-    State as ServiceState,
+    FleetCause, FleetConnection, FleetHost, FleetInstance, FleetMembership, FleetPlanPart, FleetRegistration,
+    Reason, State as ServiceState,
 };
 
 use crate::fake::{Fake, Registered, State};
@@ -125,7 +125,7 @@ fn member() -> State {
         membership: Some(membership()),
         hosts: hosts(),
         instances: instances(),
-        stuck: false,
+        ..Registered::default()
     };
     State { fleet, ..two() }
 }
@@ -174,6 +174,42 @@ fn hosts_are_grouped_by_cause() {
     fake.change(|state| state.fleet.hosts.retain(|host| host.name == "edge-1"));
     fake.change(|state| state.fleet.instances.retain(|one| one.host == "edge-1"));
     fake.transcript("fleet-well");
+}
+
+/// The first part of a plan, and its hosts.
+fn plan(name: &str, action: &str, state: &str, claim: &str, hosts: &str) -> [FleetPlanPart; 2] {
+    let head = format!(
+        r#"{{"action":{action},"healthyFor":1000,"deadline":2000,"maxFailed":0,"waves":[[1,1],[2,1]],"state":"{state}","done":1,
+            "failed":0,"by":"ann@desk","began":1795254485,"claim":{claim}}}"#
+    );
+    let part = |part, value: String| FleetPlanPart {
+        host: "edge-1".to_owned(),
+        name: name.to_owned(),
+        part,
+        revision: 7,
+        value: value.into_bytes(),
+    };
+    [part(0, head), part(1, hosts.to_owned())]
+}
+
+#[test]
+fn plans_of_actions_on_many_hosts() {
+    let restart = r#"{"restart":["web","db"]}"#;
+    let claim = |until: i64| format!(r#"{{"id":"1","who":"bob@lab","until":{until}}}"#);
+    let mut state = member();
+    let hosts = r#"[["edge-1","done",""],["edge-2","running","7"],["lab","pending",""]]"#;
+    let apply = r#"{"apply":{"path":"/nowhere/config","digest":"00"}}"#;
+    state.fleet.plans.extend(plan("busy", restart, "running", &claim(1_795_254_601), hosts));
+    state.fleet.plans.extend(plan("broken", restart, "running", &claim(1_795_254_599), hosts));
+    state.fleet.plans.extend(plan("late", apply, "stopped", "null", hosts));
+    state.fleet.plans.extend(plan("odd", "7", "done", "null", "[]"));
+    Fake::start(state).transcript("fleet-plans");
+}
+
+#[test]
+fn waves_of_hosts() {
+    let fake = Fake::start(member());
+    fake.transcript("fleet-waves");
 }
 
 #[test]

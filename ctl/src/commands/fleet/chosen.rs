@@ -23,6 +23,23 @@ pub struct Chosen {
     labels: Vec<Selector>,
 }
 
+/// The hosts of a command whose words name something else.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Selected {
+    /// Only hosts of this name; * and ? are wildcards
+    #[arg(long = "host", value_name = "PATTERN", value_delimiter = ',')]
+    hosts: Vec<String>,
+    /// Only with this label: KEY=VALUE, KEY!=VALUE or KEY
+    #[arg(short = 'l', long = "label", value_name = "LABEL", value_delimiter = ',')]
+    labels: Vec<Selector>,
+}
+
+impl Selected {
+    pub fn chosen(self) -> Chosen {
+        Chosen { patterns: self.hosts, labels: self.labels }
+    }
+}
+
 impl Chosen {
     /// Those of the fleet that are meant.
     pub async fn of(&self, client: &Client, timeout: Duration) -> Result<Vec<FleetHost>, Failure> {

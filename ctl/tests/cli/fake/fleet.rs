@@ -5,6 +5,7 @@ use kelson_proto::v1::*;
 use tonic::{Request, Response, Status};
 
 use super::{Answer, Shared};
+use crate::samples::at;
 
 const PAGE: usize = 2;
 
@@ -17,6 +18,8 @@ pub struct Registered {
     pub instances: Vec<FleetInstance>,
     /// Each page is the first one.
     pub stuck: bool,
+    /// The plans that the store has.
+    pub plans: Vec<FleetPlanPart>,
 }
 
 #[tonic::async_trait]
@@ -57,6 +60,41 @@ impl Fleet for Shared {
         instances.truncate(PAGE);
         let cursor = instances.last().filter(|_| more).map(place).unwrap_or_default();
         Ok(Response::new(FleetInstancesResponse { instances, cursor }))
+    }
+
+    async fn plans(&self, request: Request<FleetPlansRequest>) -> Answer<FleetPlansResponse> {
+        let FleetPlansRequest { plan, after, .. } = request.into_inner();
+        self.note(format!("plans {plan} after={after}"))?;
+        let state = self.state();
+        let fleet = store(&state.fleet)?;
+        let mut parts = fleet.plans.clone();
+        parts.sort_by_key(|part| (part.host.clone(), part.name.clone(), part.part));
+        let of = |part: &FleetPlanPart| format!("{}/{}", part.host, part.name);
+        parts.retain(|part| if plan.is_empty() { part.part == 0 } else { of(part) == plan });
+        Ok(Response::new(FleetPlansResponse { parts, cursor: String::new(), time: at(1_795_254_600) }))
+    }
+
+    async fn put_plan(&self, request: Request<PutFleetPlanRequest>) -> Answer<PutFleetPlanResponse> {
+        let PutFleetPlanRequest { name, part, revision, value } = request.into_inner();
+        self.note(format!("put plan {name} {part}"))?;
+        let mut state = self.state();
+        let plans = &mut state.fleet.plans;
+        let is = |one: &FleetPlanPart, part| one.host == "edge-1" && one.name == name && one.part == part;
+        let known = plans.iter().find(|one| is(one, 0)).map_or(0, |one| one.revision);
+        if known != revision {
+            return Err(Status::aborted("another has changed the plan, or it is gone"));
+        }
+        plans.retain(|one| !is(one, part));
+        let revision = if part == 0 { revision + 1 } else { revision };
+        plans.push(FleetPlanPart { host: "edge-1".to_owned(), name, part, revision, value });
+        Ok(Response::new(PutFleetPlanResponse { revision, time: at(1_795_254_600) }))
+    }
+
+    async fn remove_plan(&self, request: Request<RemoveFleetPlanRequest>) -> Answer<RemoveFleetPlanResponse> {
+        let RemoveFleetPlanRequest { name, revision } = request.into_inner();
+        self.note(format!("remove plan {name} {revision}"))?;
+        self.state().fleet.plans.retain(|one| one.name != name);
+        Ok(Response::new(RemoveFleetPlanResponse {}))
     }
 }
 
