@@ -29,5 +29,5 @@ pub use condition::{BoxFuture, Condition, Level};
 pub use missing::{Missing, Reason, Subject, sentence};
 pub use sources::{
     Clock, ClockSource, FactSource, Facts, FactsAnswer, Network, PathCondition, Paths, Registered,
-    RegisteredCondition, Sources, path_helper,
+    RegisteredCondition, Sources, TemplateStates, Templates, path_helper,
 };

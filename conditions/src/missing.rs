@@ -49,6 +49,8 @@ pub enum Subject {
     Trigger(PathTrigger),
     /// Instances in the registry of the fleet.
     Registered(Arc<Instances>),
+    /// The template of this source can be rendered.
+    Template(PathBuf),
     /// This one does not hold.
     Not(Box<Requirement>),
     /// One of these; each is all that one alternative lacks.
@@ -99,6 +101,11 @@ pub enum Reason {
     /// For so long.
     #[error("the registry has not answered for {}", duration_text(*.0))]
     SilentRegistry(Duration),
+    #[error("kelson-fleet has not rendered it yet")]
+    NotRendered,
+    /// Why a template cannot be rendered.
+    #[error("{0}")]
+    Template(Arc<str>),
 }
 
 fn of_registry(Count { count, all, as_of }: &Count, min: u32) -> String {
@@ -182,6 +189,7 @@ impl Subject {
             Subject::Connection(names) => ("socket", names.to_string()),
             Subject::Trigger(trigger) => ("trigger", trigger.to_string()),
             Subject::Registered(instances) => ("registered", instances.name.clone()),
+            Subject::Template(source) => ("template", source.display().to_string()),
             Subject::Not(_) => ("not", String::new()),
             Subject::Any(_) => ("any", String::new()),
         }
@@ -239,6 +247,7 @@ impl fmt::Display for Subject {
                 PathEvent::Modified => write!(f, "a write to {path:?}"),
             },
             Subject::Registered(instances) => instances.fmt(f),
+            Subject::Template(source) => write!(f, "template {source:?} to be rendered"),
             // Alternatives have no subject of their own, and cannot be negated.
             Subject::Not(one) => {
                 write!(f, "not {}", first_of_many(Subject::of(one).iter(), ", "))

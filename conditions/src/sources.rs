@@ -9,6 +9,7 @@
 //! - `kernel_argument`: the kernel's command line, which never changes.
 //! - `fact`: [`Facts`], which a process reads.
 //! - `registered`: [`Registered`], which has what a helper finds in the registry of the fleet.
+//! - a template: [`Templates`], which has what a helper says of it.
 //! - `secret`: [`Paths`] as well, which see the file of a sealed value.
 
 mod clock;
@@ -19,6 +20,7 @@ mod network;
 mod path;
 mod registered;
 mod secret;
+mod template;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -38,6 +40,7 @@ pub use self::fact::{FactSource, Facts, FactsAnswer};
 pub use self::network::Network;
 pub use self::path::{PathCondition, Paths, path_helper};
 pub use self::registered::{Registered, RegisteredCondition};
+pub use self::template::{TemplateStates, Templates};
 
 /// Where the conditions of a host come from, but those of its services. Cheap to clone.
 #[derive(Clone)]
@@ -48,6 +51,7 @@ pub struct Sources {
     pub mounts: Mounts,
     pub facts: Facts,
     pub registered: Registered,
+    pub templates: Templates,
     /// The folder of the sealed secrets. Empty: this host has none.
     pub secrets: Arc<Path>,
     /// The runtime folder, which has the secrets of the sources of the configuration.
@@ -64,6 +68,7 @@ impl Sources {
             mounts: Mounts::default(),
             facts: Facts::default(),
             registered: Registered::default(),
+            templates: Templates::default(),
             secrets: Arc::from(Path::new("")),
             runtime: Arc::from(Path::new("")),
         }
@@ -79,6 +84,11 @@ impl Sources {
     /// Holds while the secret of this name is set.
     pub fn secret(&self, name: &str) -> Box<dyn Condition> {
         Box::new(SecretCondition::new(&self.paths, &self.secrets, &self.runtime, name))
+    }
+
+    /// Holds while the template of this source can be rendered.
+    pub fn template(&self, source: &Path) -> Box<dyn Condition> {
+        Box::new(self.templates.condition(source))
     }
 
     /// The condition that a requirement stands for; `service` makes those of services.

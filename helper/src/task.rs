@@ -15,6 +15,7 @@ use kelson_spec::network::InterfaceSpec;
 use kelson_spec::secrets::SecretUse;
 use kelson_spec::service::{Directory, Share, SocketSpec, TerminalSpec, Volume};
 use kelson_spec::sources::SourceKind;
+use kelson_spec::templates::Template;
 
 pub use words::Octal;
 use words::Words;
@@ -179,6 +180,8 @@ requests! {
     "input" => Input { words: Vec<OsString> },
     /// The words of a [`VolumeRequest`].
     "volumes" => Volumes { words: Vec<OsString> },
+    /// The words of a [`TemplateRequest`].
+    "templates" => Templates { words: Vec<OsString> },
     "modules" => LoadModules { names: Vec<String> },
     /// Load the modules for the devices that the kernel has found.
     "drivers" => LoadDrivers,
@@ -321,6 +324,25 @@ impl VolumeRequest {
 }
 
 requests! {
+    /// One call about the files that a service gets from templates. A build without a fleet leaves it out.
+    TemplateRequest:
+    /// Write those that are missing or other ones, for this user and group, before a run. `pending`: the file that says what
+    /// the service has yet to be told of.
+    "place" => Place { runtime: PathBuf, pending: PathBuf, uid: u32, gid: u32, templates: Vec<Template> },
+    /// The same while it runs. The answer is what it has to be told: the word of `onChange`, or nothing.
+    "renew" => Renew { runtime: PathBuf, pending: PathBuf, templates: Vec<Template> },
+    /// It has been told.
+    "settle" => Settle { pending: PathBuf },
+}
+
+impl TemplateRequest {
+    /// The request with the words of this one.
+    pub fn whole(&self) -> Request {
+        Request::Templates { words: self.to_arguments() }
+    }
+}
+
+requests! {
     /// One call about the network of a container. A build without containers leaves it out.
     ContainerNetworkRequest:
     /// Make its namespace again, with the addresses of a place, joined to the bridge, and with ports of the host that lead
@@ -343,6 +365,7 @@ mod tests {
     use std::os::unix::ffi::OsStrExt as _;
 
     use kelson_spec::service::DirectoryKind;
+    use kelson_spec::templates::OnChange;
 
     use super::*;
 
@@ -383,6 +406,32 @@ mod tests {
             assert_eq!(Request::from_arguments(&whole.to_arguments()).as_ref(), Ok(&whole));
             let Request::Directories { words } = whole else { panic!("{request:?}") };
             assert_eq!(DirectoryRequest::from_arguments(&words), Ok(request));
+        }
+    }
+
+    #[test]
+    fn every_request_about_templates_survives_its_arguments() {
+        let path = PathBuf::from("/run/kelson");
+        let template = Template {
+            source: "/etc/a b".into(),
+            target: "/run/a".into(),
+            mode: 0o640,
+            on_change: OnChange::Reload,
+        };
+        let templates = vec![template, Template { mode: Template::MODE, ..Template::default() }];
+        for request in [
+            TemplateRequest::Place {
+                runtime: path.clone(),
+                pending: path.clone(),
+                uid: 7,
+                gid: 8,
+                templates: templates.clone(),
+            },
+            TemplateRequest::Renew { runtime: path.clone(), pending: path.clone(), templates },
+            TemplateRequest::Settle { pending: path },
+        ] {
+            let Request::Templates { words } = request.whole() else { panic!("{request:?}") };
+            assert_eq!(TemplateRequest::from_arguments(&words), Ok(request));
         }
     }
 

@@ -44,6 +44,7 @@ mod secret_runner;
 mod secrets;
 mod serve;
 mod sockets;
+mod template_runner;
 mod trial;
 mod view_runner;
 mod volume_check;

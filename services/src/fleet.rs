@@ -14,6 +14,7 @@ mod facts;
 mod hardware;
 mod members;
 mod plans;
+mod templates;
 #[cfg(test)]
 mod tests;
 
@@ -21,7 +22,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kelson_conditions::{Answers, Registered};
+use kelson_conditions::{Answers, Registered, TemplateStates, Templates};
 use kelson_helper::supervisor::{self, Status};
 use kelson_helper::{BoxFuture, Launcher};
 use kelson_proto::v1;
@@ -47,6 +48,8 @@ const NOTHING: &str = "the services are not known yet";
 const REMOVAL: Duration = Duration::from_secs(7);
 /// The store may have to be asked again.
 const QUESTION: Duration = Duration::from_secs(15);
+/// After a failure to give a service its files.
+const RENEWAL: Duration = Duration::from_secs(10);
 
 /// Why nothing is known of the fleet, as a sentence.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -74,6 +77,7 @@ struct Member {
     table: SharedTable,
     status: watch::Receiver<FleetStatus>,
     found: watch::Receiver<Answers>,
+    templates: watch::Receiver<TemplateStates>,
 }
 
 impl fmt::Debug for Fleet {
@@ -98,10 +102,12 @@ impl Fleet {
         let (publish, status) = watch::channel(FleetStatus { helper: Status::new(NOTHING), closing: false });
         let (spec, table) = (Arc::new(spec), SharedTable::default());
         let (answers, found) = watch::channel(Answers::new());
-        let clocked = (CutOff::new(since_boot), Discovery::new(since_boot, answers));
-        let members = Members::new(Arc::clone(&spec), Arc::clone(&table), publish, reports, clocked);
+        let (states, templates) = watch::channel(TemplateStates::new());
+        let followed =
+            (CutOff::new(since_boot), Discovery::new(since_boot, answers), templates::Templates::new(states));
+        let members = Members::new(Arc::clone(&spec), Arc::clone(&table), publish, reports, followed);
         let driver = driver::run(launcher, members, registry.clone(), queue);
-        let member = Member { spec, commands, table, status, found };
+        let member = Member { spec, commands, table, status, found, templates };
         (Fleet { registry, member: Some(member) }, (Box::pin(driver), reported))
     }
 
@@ -110,12 +116,19 @@ impl Fleet {
         self.member.as_ref().map_or_else(Registered::default, |member| Registered::new(member.found.clone()))
     }
 
+    /// What is known of the templates of services.
+    pub fn templates(&self) -> Templates {
+        self.member
+            .as_ref()
+            .map_or_else(Templates::default, |member| Templates::new(member.templates.clone()))
+    }
+
     /// All services are known, those of earlier incarnations too: from now on what is up is registered, and nothing else.
     pub fn begin(&self, manager: &Manager, health: &NodeHealth) {
         let Some(member) = &self.member else { return };
         let (acts, to_do) = mpsc::unbounded_channel();
         member.send(Command::Begin { acts, ago: manager.since_start() });
-        kelson_sys::spawn(perform(manager.clone(), to_do));
+        kelson_sys::spawn(perform(manager.clone(), to_do, member.commands.clone()));
         kelson_sys::spawn(facts::follow(manager.facts(), manager.clone(), member.commands.clone()));
         kelson_sys::spawn(condition::follow(health.clone(), member.commands.clone()));
     }
@@ -246,9 +259,13 @@ impl Member {
 }
 
 /// Stops and starts services as their rules for a host that is cut off say.
-async fn perform(manager: Manager, mut acts: mpsc::UnboundedReceiver<Act>) {
+async fn perform(
+    manager: Manager,
+    mut acts: mpsc::UnboundedReceiver<Act>,
+    commands: mpsc::UnboundedSender<Command>,
+) {
     while let Some(act) = acts.recv().await {
-        let manager = manager.clone();
+        let (manager, commands) = (manager.clone(), commands.clone());
         // A stop may take long, and the store may answer meanwhile.
         kelson_sys::spawn(async move {
             match act {
@@ -259,9 +276,25 @@ async fn perform(manager: Manager, mut acts: mpsc::UnboundedReceiver<Act>) {
                     names.iter().for_each(|name| manager.service_event(name, text));
                     manager.start(&names, false).await;
                 }
+                Act::Renew(service) => renew(&manager, service, &commands).await,
             }
         });
     }
+}
+
+/// Has a service look at its files from templates.
+async fn renew(manager: &Manager, service: Arc<str>, commands: &mpsc::UnboundedSender<Command>) {
+    let renewed = manager.renew_templates(&service).await;
+    let is_done = renewed.is_ok();
+    if let Err(problem) = renewed {
+        manager.service_event(
+            &service,
+            &format!("its files from templates are not as they should be: {problem}"),
+        );
+        tokio::time::sleep(RENEWAL).await;
+    }
+    // The driver ends with the host.
+    let _ = commands.send(Command::Renewed { service, is_done });
 }
 
 fn hostname() -> String {

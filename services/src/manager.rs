@@ -40,6 +40,7 @@ mod order;
 mod reload;
 mod resume;
 mod resumed;
+mod templates;
 pub(crate) mod timers;
 mod view;
 

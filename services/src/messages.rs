@@ -32,7 +32,13 @@ pub fn missing(missing: &Missing) -> v1::Missing {
         // It may become so; nothing is wrong.
         None
         | Some(
-            Unmet::Unset(_) | Unmet::Value(_) | Unmet::NoFact | Unmet::Unanswered | Unmet::TooFew { .. },
+            Unmet::Unset(_)
+            | Unmet::Value(_)
+            | Unmet::NoFact
+            | Unmet::Unanswered
+            | Unmet::TooFew { .. }
+            | Unmet::NotRendered
+            | Unmet::Template(_),
         ) => Problem::Unspecified,
         Some(Unmet::UnknownService) => Problem::UnknownService,
         Some(Unmet::Failed(_)) => Problem::Failed,

@@ -34,6 +34,7 @@ pub mod reload;
 pub mod secrets;
 pub mod service;
 pub mod sources;
+pub mod templates;
 pub mod units;
 pub mod variables;
 pub mod verify;

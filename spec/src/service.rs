@@ -34,6 +34,7 @@ use serde::{Deserialize, Serialize};
 use crate::facts::FactTest;
 use crate::fleet::{Disconnect, Instances, Registration};
 use crate::secrets::SecretUse;
+use crate::templates::Template;
 
 pub use attributes::Attributes;
 pub use checks::{Asks, Check, GrpcProbe, HttpProbe, NetworkProbe, Probe, ProbeTls, Share, VolumeProbe};
@@ -153,6 +154,9 @@ pub struct ServiceSpec {
     /// `None`: it runs on while the store of the fleet does not answer.
     #[cfg_attr(not(feature = "fleet"), serde(skip))]
     pub disconnect: Option<Disconnect>,
+    /// Files that it gets with what is registered in the fleet.
+    #[cfg_attr(not(feature = "fleet"), serde(skip))]
+    pub templates: Vec<Template>,
     /// PID 1 holds them, and each of its runs gets them.
     #[cfg_attr(not(feature = "units"), serde(skip))]
     pub sockets: Vec<SocketSpec>,
@@ -247,6 +251,7 @@ impl ServiceSpec {
             provides: None,
             register: None,
             disconnect: None,
+            templates: Vec::new(),
             sockets: Vec::new(),
             paths: Vec::new(),
             remove_ipc: false,

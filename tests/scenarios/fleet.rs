@@ -3,6 +3,7 @@
 mod consul;
 mod deregistration;
 mod registered;
+mod templates;
 
 use std::fs;
 use std::time::{Duration, SystemTime};

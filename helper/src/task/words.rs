@@ -12,6 +12,7 @@ use kelson_spec::network::{InterfaceSpec, Prefixed};
 use kelson_spec::secrets::SecretUse;
 use kelson_spec::service::{Directory, Share, SocketSpec, TerminalSpec, Volume};
 use kelson_spec::sources::SourceKind;
+use kelson_spec::templates::{OnChange, Template};
 
 /// Permissions, written as they are usually read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,6 +70,20 @@ impl<T: Words> Words for Vec<T> {
 
     fn take(words: &mut Iter<'_, OsString>) -> Option<Vec<T>> {
         std::iter::from_fn(|| (words.len() > 0).then(|| T::take(words))).collect()
+    }
+}
+
+impl Words for Template {
+    fn put(&self, words: &mut Vec<OsString>) {
+        let Template { source, target, mode, on_change } = self;
+        words.extend([source.write(), target.write(), Octal(*mode).write(), on_change.name().into()]);
+    }
+
+    fn take(words: &mut Iter<'_, OsString>) -> Option<Template> {
+        let (source, target) = (PathBuf::read(words.next()?)?, PathBuf::read(words.next()?)?);
+        let Octal(mode) = Octal::read(words.next()?)?;
+        let on_change = OnChange::of_name(words.next()?.to_str()?)?;
+        Some(Template { source, target, mode, on_change })
     }
 }
 

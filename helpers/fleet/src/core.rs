@@ -10,11 +10,13 @@ mod facts;
 mod removal;
 mod report;
 mod state;
+pub mod templates;
 mod truth;
 
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -27,6 +29,7 @@ use crate::entry::{Entry as _, HostEntry};
 use crate::key::{Key, Keys, is_host};
 use crate::limits::Limits;
 use crate::step::{Change, Decision, Looked, Outcome, Step, Stored, Transaction};
+use crate::template::Known;
 use removal::Removals;
 use report::Reports;
 use truth::Truth;
@@ -185,6 +188,17 @@ impl Core {
     /// The name of the host in the fleet.
     pub fn name(&self) -> Option<&str> {
         self.fleet.as_ref().map(|fleet| fleet.name.as_str())
+    }
+
+    /// What a template may show of the host.
+    pub fn known(&self) -> Known {
+        let fleet = self.fleet.as_ref();
+        Known {
+            host: fleet.map_or_else(|| self.host.name.clone(), |fleet| fleet.name.clone()),
+            labels: fleet.map(|fleet| fleet.spec.labels.clone()).unwrap_or_default(),
+            facts: self.truth.facts.clone(),
+            registry: BTreeMap::new(),
+        }
     }
 
     /// When the store confirmed the registration last.

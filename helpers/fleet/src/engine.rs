@@ -1,8 +1,9 @@
 //! Connects the [`Core`] with the store: performs its steps, one after the other, and answers questions beside them.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use kelson_helper::supervisor;
 use kelson_proto::v1::fleet_command::Command;
@@ -14,6 +15,7 @@ use tokio::task::JoinSet;
 
 use crate::clock::{Alarm, Moment, Now};
 use crate::core::discovery::{Discovery, Seen};
+use crate::core::templates::Templates;
 use crate::core::{Core, Host};
 use crate::identity::{self, LeaseFile};
 use crate::key::Keys;
@@ -22,7 +24,9 @@ use crate::list;
 use crate::member::{Member, Performed, Reader, perform};
 use crate::session::Steps;
 use crate::step::Outcome;
+use crate::template::Known;
 use crate::watch::Watch;
+use crate::work::{Done, Stamp, Work};
 
 /// Questions at a time. PID 1 limits them, too.
 const QUESTIONS_MAX: usize = 16;
@@ -42,6 +46,13 @@ pub struct Engine {
     discovery: Discovery,
     /// None without a session.
     watch: Option<Watch>,
+    templates: Templates,
+    work: Work,
+    /// The files of templates as they were when they were looked at last.
+    stamps: BTreeMap<String, Stamp>,
+    looked: Moment,
+    /// The instances of names were known at the last look.
+    was_current: bool,
     questions: JoinSet<Vec<FleetPage>>,
     reports: VecDeque<Report>,
     runtime: PathBuf,
@@ -74,6 +85,11 @@ impl Engine {
             step: None,
             began: Now::read(),
             watch: None,
+            templates: Templates::new(limits),
+            work: Work::default(),
+            stamps: BTreeMap::new(),
+            looked: Moment::ZERO,
+            was_current: false,
             questions: JoinSet::new(),
             reports: trouble.into_iter().map(Report::Trouble).collect(),
             runtime: runtime.to_owned(),
@@ -83,7 +99,7 @@ impl Engine {
     /// The next message to PID 1.
     pub fn report(&mut self) -> Option<Report> {
         let report = self.reports.pop_front().or_else(|| self.core.next_report());
-        report.or_else(|| self.discovery.next_report())
+        report.or_else(|| self.discovery.next_report()).or_else(|| self.templates.next_report())
     }
 
     /// Takes a message of PID 1.
@@ -99,7 +115,62 @@ impl Engine {
                 self.watch = None;
                 self.discovery.want(interest);
             }
-            command => self.core.command(command, Now::read()),
+            Command::Templates(templates) => {
+                self.templates.want(templates.sources, Now::read().at);
+                self.need();
+            }
+            command => {
+                if matches!(command, Command::Facts(_)) {
+                    self.templates.touch_all(Now::read().at);
+                }
+                self.core.command(command, Now::read());
+            }
+        }
+    }
+
+    /// The names that templates need may be others.
+    fn need(&mut self) {
+        if self.discovery.need(self.templates.names()) {
+            self.watch = None;
+        }
+    }
+
+    /// Renders the template that is due, or looks at the files of all.
+    fn render(&mut self, now: Moment) {
+        if !self.work.is_idle() {
+            return;
+        }
+        if let Some(source) = self.templates.next(now) {
+            let known = Known { registry: self.discovery.registry(), ..self.core.known() };
+            self.work.render(self.runtime.clone(), source, Arc::new(known));
+        } else if self.looks_at().is_some_and(|at| at <= now) {
+            self.looked = now;
+            self.work.look(self.templates.sources().cloned().collect());
+        }
+    }
+
+    /// When to look at the files of templates.
+    fn looks_at(&self) -> Option<Moment> {
+        let next = self.looked.saturating_add(self.limits.sources);
+        (!self.templates.is_empty() && self.work.is_idle()).then_some(next)
+    }
+
+    fn worked(&mut self, done: Done) {
+        match done {
+            Done::Rendered { source, names, outcome, has_text, is_new, stamp } => {
+                self.stamps.insert(source.clone(), stamp);
+                self.templates.rendered(&source, names, outcome, (has_text, is_new));
+                self.need();
+            }
+            Done::Looked(stamps) => {
+                let stamps: BTreeMap<String, Stamp> = stamps.into_iter().collect();
+                for (source, stamp) in &stamps {
+                    if self.stamps.get(source).is_some_and(|before| before != stamp) {
+                        self.templates.touch_source(source, Now::read().at);
+                    }
+                }
+                self.stamps = stamps;
+            }
         }
     }
 
@@ -132,6 +203,11 @@ impl Engine {
             self.step = Some(Box::pin(perform(self.session.take(), step, spec.clone(), limits)));
         }
         self.look_out(now.at);
+        let is_current = self.discovery.is_current();
+        if !std::mem::replace(&mut self.was_current, is_current) && is_current {
+            self.templates.touch_all(now.at);
+        }
+        self.render(now.at);
     }
 
     /// Follows what services wait for.
@@ -156,7 +232,9 @@ impl Engine {
     /// Waits for the end of a step, for an answer, or for a time that has come. Without a loss when it is dropped.
     pub async fn wait(&mut self) {
         let seeks = self.reader.is_some().then(|| self.discovery.wake(self.watch.is_some())).flatten();
-        let wake = self.core.wake(Now::read()).into_iter().chain(seeks).min();
+        let works =
+            self.templates.wake().into_iter().chain(self.looks_at()).filter(|_| self.work.is_idle()).min();
+        let wake = self.core.wake(Now::read()).into_iter().chain(seeks).chain(works).min();
         let step = async {
             match &mut self.step {
                 Some(step) => step.await,
@@ -191,12 +269,15 @@ impl Engine {
             batch = seen => {
                 let now = Now::read().at;
                 batch.into_iter().for_each(|seen| {
-                    if matches!(seen, Seen::Ended(_)) {
-                        self.watch = None;
+                    match &seen {
+                        Seen::Ended(_) => self.watch = None,
+                        Seen::One(name, ..) => self.templates.touch_name(name, now),
+                        Seen::All(..) | Seen::Follows => {}
                     }
                     self.discovery.see(seen, now);
                 });
             }
+            done = self.work.done() => done.into_iter().for_each(|done| self.worked(done)),
             () = self.alarm.at(wake) => {}
         }
     }

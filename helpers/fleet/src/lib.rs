@@ -33,7 +33,9 @@ mod received;
 mod scale;
 mod session;
 mod step;
+mod template;
 mod watch;
+mod work;
 
 use std::ffi::OsString;
 use std::io::{self, Write as _};

@@ -25,6 +25,12 @@ pub struct Limits {
     pub causes: Duration,
     /// What the store has is read again after so long, even when nothing has failed.
     pub look: Duration,
+    /// A change of what a template needs waits for so long without another one,
+    pub quiet: Duration,
+    /// and for so long altogether.
+    pub gathered: Duration,
+    /// The files of templates are looked at so often.
+    pub sources: Duration,
 }
 
 impl Limits {
@@ -46,6 +52,9 @@ impl Default for Limits {
             last_retry: Duration::from_secs(15),
             causes: Duration::from_secs(10),
             look: Duration::from_secs(300),
+            quiet: Duration::from_secs(1),
+            gathered: Duration::from_secs(10),
+            sources: Duration::from_secs(5),
         }
     }
 }

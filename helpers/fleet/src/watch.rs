@@ -97,11 +97,11 @@ async fn follow(
         for event in answer.events() {
             let Some(value) = event.kv() else { continue };
             let Some(place) = keys.parse_service(value.key()) else { continue };
-            let tags = match event.event_type() {
-                EventType::Put => tags(value.value()),
+            let entry = match event.event_type() {
+                EventType::Put => entry(value.value()),
                 EventType::Delete => None,
             };
-            batch.push(Seen::One(place.name, (place.host, place.service), tags));
+            batch.push(Seen::One(place.name, (place.host, place.service), entry));
         }
         if answer.created() {
             created = created.saturating_add(1);
@@ -123,13 +123,13 @@ async fn read(
     reader: &mut KvClient,
     keys: &Keys,
     prefix: &str,
-) -> Result<(Vec<(Instance, Vec<String>)>, i64), Error> {
+) -> Result<(Vec<(Instance, ServiceEntry)>, i64), Error> {
     let mut all = Vec::new();
     let range = Range::new(Key::from(prefix), end_of(prefix));
     let revision = range.at_once(reader, |values| {
         all.extend(values.iter().filter_map(|value| {
             let place = keys.parse_service(value.key())?;
-            Some(((place.host, place.service), tags(value.value())?))
+            Some(((place.host, place.service), entry(value.value())?))
         }));
     });
     let revision = revision.await?;
@@ -137,6 +137,6 @@ async fn read(
 }
 
 /// `None`: the value is none of Kelson's, so nobody could use the instance.
-fn tags(value: &[u8]) -> Option<Vec<String>> {
-    Some(ServiceEntry::read(value).ok()?.tags)
+fn entry(value: &[u8]) -> Option<ServiceEntry> {
+    ServiceEntry::read(value).ok()
 }

@@ -106,6 +106,8 @@ pub struct Decoded {
     pub csi: CsiPlaces,
     /// Where its `disconnect` is written.
     pub disconnect: Option<Position>,
+    /// Where its `templates` are written.
+    pub templates: Option<Position>,
     /// Where it names what it waits for in the fleet, at first.
     pub registered: Option<Position>,
 }

@@ -43,6 +43,7 @@ mod service;
 mod sockets;
 mod sources;
 mod swap;
+mod templates;
 mod time;
 mod user;
 mod values;

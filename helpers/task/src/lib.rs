@@ -49,6 +49,7 @@ mod seed;
 mod sockets;
 mod sources;
 mod swap;
+mod templates;
 mod terminal;
 mod volumes;
 
@@ -211,6 +212,7 @@ pub fn perform(request: &Request) -> Result<String, String> {
         Request::Sockets { words } => with(Feature::Units, || sockets::perform(words, control)),
         Request::Input { words } => with(Feature::Units, || input::perform(words, control)),
         Request::Volumes { words } => with(Feature::Volumes, || volumes::perform(words, control)),
+        Request::Templates { words } => with(Feature::Fleet, || templates::perform(words)),
         Request::LoadModules { names } => modules::load(names),
         Request::LoadDrivers => with(Feature::Devices, kelson_devices::load_drivers),
         Request::SwapOn { device, priority } => with(Feature::Disks, || swap::enable(device, *priority)),

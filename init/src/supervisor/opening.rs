@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use kelson_api::server::{ServerOptions, Vsock};
-use kelson_conditions::{Network, Registered, Sources};
+use kelson_conditions::{Network, Registered, Sources, Templates};
 use kelson_proto::call::LOG_SOCKET;
 use kelson_services::admission::Admission;
 use kelson_services::builtins::{self, apid, logd};
@@ -213,6 +213,7 @@ impl Incarnation {
             registry,
             sources: Sources {
                 registered: if fleet::SUPPORTED { fleet.registered() } else { Registered::default() },
+                templates: if fleet::SUPPORTED { fleet.templates() } else { Templates::default() },
                 network: Network::beside(&loaded.machine.container_network.bridge),
                 secrets: Arc::from(self.options.state_dir.join(secrets::FOLDER)),
                 runtime: Arc::from(self.options.runtime_dir.as_path()),

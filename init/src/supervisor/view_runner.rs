@@ -20,6 +20,7 @@ use kelson_services::volumes::Volumes;
 use kelson_spec::ServiceSpec;
 use kelson_spec::features::{Feature, OWN};
 use kelson_spec::service::{OwnNamespaces, SocketSpec, Volume, VolumeProbe};
+use kelson_spec::templates::OnChange;
 
 use super::claim_runner::with_claims;
 use super::directory_runner::with_directories;
@@ -31,6 +32,7 @@ use super::plugin_runner::with_plugin;
 use super::provided_runner::{ProvidedRunner, Provision};
 use super::secrets::CALL;
 use super::sockets::ask_for;
+use super::template_runner::{self, with_templates};
 use super::volume_check::volume_check;
 use super::volume_runner::with_volumes;
 use crate::task::{self, Request};
@@ -65,7 +67,8 @@ impl<F: RunnerFactory + ?Sized> RunnerFactory for UnitRunners<F> {
             runner = Box::new(ProvidedRunner::new(runner, view));
         }
         let runner = with_ipc_removed(with_pid_file(runner, spec, &self.tasks), spec, &self.tasks);
-        let runner = with_plugin(runner, spec, &self.tasks);
+        // Its files from templates may be in its folders, and what it sees may name them.
+        let runner = with_templates(with_plugin(runner, spec, &self.tasks), spec, &self.tasks, &self.runtime);
         // Its folders come before its volumes, and both before the view: each may name those before it.
         let runner = with_directories(with_volumes(runner, spec, &self.tasks), spec, &self.tasks);
         let runner = with_images(runner, spec, self.images.as_ref(), &self.runtime);
@@ -123,6 +126,28 @@ impl<F: RunnerFactory + ?Sized> RunnerFactory for UnitRunners<F> {
         }
         let (fleet, service) = (self.fleet.clone(), Arc::from(spec.name.as_str()));
         Some(Box::pin(async move { fleet.withdraw(&service).await }))
+    }
+
+    fn renew_templates(
+        &self,
+        spec: &Arc<ServiceSpec>,
+    ) -> Option<BoxFuture<'static, Result<Option<OnChange>, RunnerError>>> {
+        if !fleet::SUPPORTED || spec.templates.is_empty() {
+            return None;
+        }
+        let (tasks, spec) = (Arc::clone(&self.tasks), Arc::clone(spec));
+        Some(Box::pin(template_runner::renew(tasks, spec, self.runtime.clone())))
+    }
+
+    fn settle_templates(
+        &self,
+        spec: &Arc<ServiceSpec>,
+    ) -> Option<BoxFuture<'static, Result<(), RunnerError>>> {
+        if !fleet::SUPPORTED || spec.templates.is_empty() {
+            return None;
+        }
+        let (tasks, spec) = (Arc::clone(&self.tasks), Arc::clone(spec));
+        Some(Box::pin(template_runner::settle(tasks, spec, self.runtime.clone())))
     }
 
     fn own_check(&self, spec: &Arc<ServiceSpec>) -> Option<OwnCheck> {

@@ -24,6 +24,8 @@ pub enum Act {
     /// With the reason.
     Stop(Vec<Arc<str>>, String),
     Start(Vec<Arc<str>>),
+    /// It has to look at its files from templates.
+    Renew(Arc<str>),
 }
 
 /// See the module. All times are of `CLOCK_BOOTTIME`.

@@ -70,9 +70,11 @@ pub async fn run(
         outgoing.into_iter().for_each(|order| helper.enqueue(order));
         helper.advance(wake, &mut members, now);
         members.discovery.publish();
+        members.templates.publish();
         if let Some(acts) = &acts {
+            let all = members.cut_off.acts().into_iter().chain(members.templates.acts());
             // The receiver ends with the host.
-            members.cut_off.acts().into_iter().for_each(|act| _ = acts.send(act));
+            all.for_each(|act| _ = acts.send(act));
         }
     }
 }

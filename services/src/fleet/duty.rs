@@ -39,6 +39,7 @@ impl Duty for Members {
         orders.extend(self.is_complete.then_some(Outgoing::Complete));
         orders.extend(self.questions.keys().copied().map(Outgoing::Question));
         orders.extend((!self.discovery.is_empty()).then_some(Outgoing::Interest));
+        orders.extend((!self.templates.is_empty()).then_some(Outgoing::Templates));
         orders.extend(self.is_leaving().then_some(Outgoing::Leave));
         orders
     }
@@ -83,6 +84,7 @@ impl Duty for Members {
                 Message::Question(FleetQuestion { number: *number, question: Some(question) })
             }
             Order::Own(Outgoing::Leave) => Message::Leave(true),
+            Order::Own(Outgoing::Templates) => Message::Templates(self.templates.all()),
             Order::Own(Outgoing::Interest) => Message::Interest(self.discovery.interest()),
         };
         Some((FleetCommand { command: Some(command) }, Vec::new()))
@@ -106,6 +108,7 @@ impl Duty for Members {
             Some(Reported::Found(found)) => self.discovery.found(found),
             Some(Reported::FoundAt(0)) => {}
             Some(Reported::FoundAt(micros)) => self.discovery.confirmed(Duration::from_micros(micros)),
+            Some(Reported::Template(template)) => self.template(template),
             Some(Reported::Trouble(text)) => self.report(None, text),
             None => {}
         }

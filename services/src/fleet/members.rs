@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use super::cut_off::{Act, CutOff};
 use super::discovery::Discovery;
+use super::templates::Templates;
 use crate::service_runner::gate::Registry;
 
 /// What is asked of the driver.
@@ -33,6 +34,11 @@ pub enum Command {
     Ask {
         question: Question,
         done: oneshot::Sender<v1::FleetPage>,
+    },
+    /// A service has looked at its files from templates; or it is to be tried again.
+    Renewed {
+        service: Arc<str>,
+        is_done: bool,
     },
     Restart,
     /// The host stops.
@@ -88,6 +94,7 @@ pub enum Outgoing {
     Question(u64),
     Leave,
     Interest,
+    Templates,
 }
 
 /// A removal that the helper has not confirmed.
@@ -124,6 +131,7 @@ pub struct Members {
     pub(super) cut_off: CutOff,
     /// What services wait for in the registry.
     pub(super) discovery: Discovery,
+    pub(super) templates: Templates,
     pub(super) publish: watch::Sender<FleetStatus>,
     reports: mpsc::Sender<Report>,
 }
@@ -134,7 +142,7 @@ impl Members {
         table: SharedTable,
         publish: watch::Sender<FleetStatus>,
         reports: mpsc::Sender<Report>,
-        (cut_off, discovery): (CutOff, Discovery),
+        (cut_off, discovery, templates): (CutOff, Discovery, Templates),
     ) -> Members {
         Members {
             spec,
@@ -149,6 +157,7 @@ impl Members {
             leaving: None,
             cut_off,
             discovery,
+            templates,
             publish,
             reports,
         }
@@ -173,6 +182,7 @@ impl Members {
         let snapshot = snapshot.as_ref().map(|snapshot| snapshot.borrow());
         self.cut_off.follow(service, snapshot.as_deref());
         self.discovery.follow(service, snapshot.as_deref());
+        self.templates.follow(service, snapshot.as_deref());
         let spec = snapshot.as_deref().filter(|now| now.up).and_then(|now| now.spec.as_ref());
         self.follow(service, spec.and_then(|spec| spec.register.clone()))
     }
@@ -202,9 +212,16 @@ impl Members {
         Outgoing::Remove(Arc::clone(service))
     }
 
-    /// What services wait for has changed.
-    pub fn interest(&mut self) -> Option<Outgoing> {
-        self.discovery.has_changed().then_some(Outgoing::Interest)
+    /// What services wait for has changed, or their templates have.
+    pub fn interest(&mut self) -> impl Iterator<Item = Outgoing> + use<> {
+        let waits = self.discovery.has_changed().then_some(Outgoing::Interest);
+        waits.into_iter().chain(self.templates.has_changed().then_some(Outgoing::Templates))
+    }
+
+    /// The helper reports how a template is.
+    pub(super) fn template(&mut self, template: v1::FleetTemplate) {
+        let Some((text, services)) = self.templates.reported(template) else { return };
+        services.into_iter().for_each(|service| self.report(Some(service), text.clone()));
     }
 
     /// When to look at the time although nothing has happened.
@@ -243,6 +260,10 @@ impl Members {
                 }
                 self.leaving.get_or_insert_default().push(done);
                 Some(Outgoing::Leave)
+            }
+            Command::Renewed { service, is_done } => {
+                self.templates.renewed(&service, is_done);
+                None
             }
             Command::Begin { .. } | Command::Restart | Command::Shutdown { .. } => None,
         }

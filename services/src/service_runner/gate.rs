@@ -102,12 +102,14 @@ pub fn gate(requirements: &[Requirement], registry: &Registry, sources: &Sources
 /// The whole gate of a service.
 pub fn gate_of(spec: &ServiceSpec, registry: &Registry, sources: &Sources) -> All {
     let requirements = spec.depends.iter().map(|one| condition(one, registry, sources));
+    let mut all: Vec<Box<dyn Condition>> = requirements.collect();
     if const { OWN.has(Feature::Secrets) } {
-        return All::new(
-            requirements.chain(spec.secrets.iter().map(|one| sources.secret(&one.name))).collect(),
-        );
+        all.extend(spec.secrets.iter().map(|one| sources.secret(&one.name)));
     }
-    All::new(requirements.collect())
+    if const { OWN.has(Feature::Fleet) } {
+        all.extend(spec.templates.iter().map(|one| sources.template(&one.source)));
+    }
+    All::new(all)
 }
 
 /// Waits until all of `gate` is known, or until a decision cannot wait any longer. Cancelled by dropping.

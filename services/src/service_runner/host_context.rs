@@ -9,6 +9,7 @@ use std::sync::Arc;
 use kelson_conditions::Sources;
 use kelson_runner::{BoxFuture, Executor, Runner, RunnerError};
 use kelson_spec::service::{SocketSpec, VolumeProbe};
+use kelson_spec::templates::OnChange;
 use kelson_spec::{Feature, MissingFeature, ServiceSpec};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
@@ -98,6 +99,25 @@ pub trait RunnerFactory: Send + Sync {
     /// Has what a service registers removed, before its stop begins. What is to be said of a failure. `None`: it registers
     /// nothing.
     fn withdraw(&self, spec: &Arc<ServiceSpec>) -> Option<BoxFuture<'static, Option<String>>> {
+        let _ = spec;
+        None
+    }
+
+    /// Gives a service that runs the files that its templates make now. What its file says of those that are others than before;
+    /// `None`: all are the same. `None` altogether: it has none.
+    fn renew_templates(
+        &self,
+        spec: &Arc<ServiceSpec>,
+    ) -> Option<BoxFuture<'static, Result<Option<OnChange>, RunnerError>>> {
+        let _ = spec;
+        None
+    }
+
+    /// The service has been told of the last change.
+    fn settle_templates(
+        &self,
+        spec: &Arc<ServiceSpec>,
+    ) -> Option<BoxFuture<'static, Result<(), RunnerError>>> {
         let _ = spec;
         None
     }

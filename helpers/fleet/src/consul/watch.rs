@@ -62,7 +62,7 @@ async fn repeat(
 }
 
 fn all(name: &str, instances: Vec<Instance>) -> Seen {
-    let instances = instances.into_iter().map(|one| ((one.host, one.service), one.entry.tags));
+    let instances = instances.into_iter().map(|one| ((one.host, one.service), one.entry));
     Seen::All(name.to_owned(), instances.collect())
 }
 

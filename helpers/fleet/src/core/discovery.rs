@@ -14,7 +14,9 @@ use kelson_proto::v1::{FleetFound, FleetInterest, FleetWanted};
 use serde::{Deserialize, Serialize};
 
 use crate::clock::{Moment, micros};
+use crate::entry::ServiceEntry;
 use crate::limits::Limits;
+use crate::template;
 
 /// An instance: its host and its service.
 pub type Instance = (String, String);
@@ -22,10 +24,10 @@ pub type Instance = (String, String);
 /// What a watch has seen.
 #[derive(Debug)]
 pub enum Seen {
-    /// All instances of a name, with their tags.
-    All(String, Vec<(Instance, Vec<String>)>),
-    /// One of a name is there with these tags, or is not.
-    One(String, Instance, Option<Vec<String>>),
+    /// All instances of a name.
+    All(String, Vec<(Instance, ServiceEntry)>),
+    /// One of a name is there, or is not.
+    One(String, Instance, Option<ServiceEntry>),
     /// All names have been read, and are followed.
     Follows,
     /// It has ended: why, for an operator.
@@ -58,6 +60,10 @@ pub struct Discovery {
     /// Of the helper before this one; what is not wanted is left out.
     before: Answers,
     wanted: BTreeSet<Wanted>,
+    /// The names that templates need.
+    needed: BTreeSet<String>,
+    /// How many instances each of those had when all of them were known last.
+    shown: BTreeMap<String, u32>,
     /// The names that the present watch has read.
     names: BTreeMap<String, Instances>,
     /// The answers that PID 1 has, with the tag and with it or without.
@@ -79,33 +85,42 @@ pub struct Discovery {
 /// The instances of a name.
 #[derive(Default)]
 struct Instances {
-    tags: BTreeMap<Instance, Vec<String>>,
+    entries: BTreeMap<Instance, ServiceEntry>,
     /// How many have each tag.
     counts: BTreeMap<String, u32>,
 }
 
 impl Instances {
-    fn set(&mut self, instance: Instance, tags: Option<Vec<String>>) {
-        let old = match tags {
-            Some(tags) => {
-                for tag in &tags {
+    fn set(&mut self, instance: Instance, entry: Option<ServiceEntry>) {
+        let old = match entry {
+            Some(entry) => {
+                for tag in &entry.tags {
                     let count = self.counts.entry(tag.clone()).or_default();
                     *count = count.saturating_add(1);
                 }
-                self.tags.insert(instance, tags)
+                self.entries.insert(instance, entry)
             }
-            None => self.tags.remove(&instance),
+            None => self.entries.remove(&instance),
         };
-        for tag in old.into_iter().flatten() {
+        for tag in old.into_iter().flat_map(|old| old.tags) {
             if let Some(count) = self.counts.get_mut(&tag) {
                 *count = count.saturating_sub(1);
             }
         }
     }
 
+    /// In the order of hosts and services.
+    fn list(&self) -> Vec<template::Instance> {
+        let all = self.entries.iter().map(|((host, service), entry)| {
+            let ServiceEntry { address, port, tags, meta, since: _ } = entry.clone();
+            template::Instance { host: host.clone(), service: service.clone(), address, port, tags, meta }
+        });
+        all.collect()
+    }
+
     /// With this tag, and with it or without.
     fn count(&self, tag: &str) -> (u32, u32) {
-        let all = u32::try_from(self.tags.len()).unwrap_or(u32::MAX);
+        let all = u32::try_from(self.entries.len()).unwrap_or(u32::MAX);
         match tag {
             "" => (all, all),
             tag => (self.counts.get(tag).copied().unwrap_or_default(), all),
@@ -121,6 +136,8 @@ impl Discovery {
             random: Random::seeded(),
             before: before.unwrap_or_default(),
             wanted: BTreeSet::new(),
+            needed: BTreeSet::new(),
+            shown: BTreeMap::new(),
             names: BTreeMap::new(),
             found: BTreeMap::new(),
             at: None,
@@ -152,14 +169,41 @@ impl Discovery {
         self.ended();
     }
 
+    /// Takes the names that templates need. Returns whether the present watch has to end for one of them.
+    pub fn need(&mut self, names: BTreeSet<String>) -> bool {
+        let watched = self.names();
+        self.needed = names;
+        if self.needed.is_subset(&watched) {
+            return false;
+        }
+        self.retry = Moment::ZERO;
+        self.ended();
+        true
+    }
+
+    /// The instances of the names that templates need, as far as they are as the store has them now.
+    pub fn registry(&self) -> BTreeMap<String, Vec<template::Instance>> {
+        let names = self.needed.iter().filter(|_| self.is_current());
+        names.filter_map(|name| Some((name.clone(), self.names.get(name)?.list()))).collect()
+    }
+
+    /// What the present watch has seen is what the store has now, and all hosts that were cut off with this one are back.
+    pub fn is_current(&self) -> bool {
+        self.follows && self.returning.is_none()
+    }
+
     /// The names to watch.
     pub fn names(&self) -> BTreeSet<String> {
-        self.wanted.iter().map(|(name, _)| name.clone()).collect()
+        self.wanted.iter().map(|(name, _)| name).chain(&self.needed).cloned().collect()
+    }
+
+    fn is_idle(&self) -> bool {
+        self.wanted.is_empty() && self.needed.is_empty()
     }
 
     /// Whether a watch is to begin now, unless one is under way.
     pub fn is_due(&self, now: Moment) -> bool {
-        !self.wanted.is_empty() && now >= self.retry
+        !self.is_idle() && now >= self.retry
     }
 
     /// There is no watch any more.
@@ -173,12 +217,12 @@ impl Discovery {
         match seen {
             Seen::All(name, all) => {
                 let mut instances = Instances::default();
-                all.into_iter().for_each(|(instance, tags)| instances.set(instance, Some(tags)));
+                all.into_iter().for_each(|(instance, entry)| instances.set(instance, Some(entry)));
                 self.names.insert(name, instances);
             }
-            Seen::One(name, instance, tags) => {
+            Seen::One(name, instance, entry) => {
                 if let Some(instances) = self.names.get_mut(&name) {
-                    instances.set(instance, tags);
+                    instances.set(instance, entry);
                 }
             }
             Seen::Follows => {
@@ -234,8 +278,18 @@ impl Discovery {
         let is_less = |known: &BTreeMap<Wanted, (u32, u32)>, wanted: &Wanted, count: u32| {
             known.get(wanted).is_some_and(|(known, _)| count < *known)
         };
-        if !counts.iter().any(|(wanted, (count, _))| is_less(&self.found, wanted, *count)) {
+        let shown: BTreeMap<String, u32> = self
+            .needed
+            .iter()
+            .filter_map(|name| Some((name.clone(), self.names.get(name)?.count("").1)))
+            .collect();
+        let is_fewer =
+            shown.iter().any(|(name, count)| self.shown.get(name).is_some_and(|before| count < before));
+        if !is_fewer && !counts.iter().any(|(wanted, (count, _))| is_less(&self.found, wanted, *count)) {
             self.returning = None;
+        }
+        if self.returning.is_none() {
+            self.shown = shown;
         }
         // Before the answers: they are not older than that.
         if self.returning.is_none() && std::mem::take(&mut self.is_read) {
@@ -262,7 +316,7 @@ impl Discovery {
 
     /// When to look again although nothing comes.
     pub fn wake(&self, has_watch: bool) -> Option<Moment> {
-        let retry = (!has_watch && !self.wanted.is_empty()).then_some(self.retry);
+        let retry = (!has_watch && !self.is_idle()).then_some(self.retry);
         retry.into_iter().chain(self.returning).min()
     }
 

@@ -7,7 +7,7 @@ use kelson_spec::loaded::Diagnostic;
 use kelson_spec::machine::MachineSpec;
 
 impl Reading {
-    /// Where the host is in no fleet, services that wait for what is registered there are faulty, and each `disconnect` is
+    /// Where the host is in no fleet, services that wait for what is registered there, or have templates, are faulty, and each `disconnect` is
     /// warned of.
     pub(super) fn without_fleet(&mut self, machine: &MachineSpec) {
         if const { !OWN.has(Feature::Fleet) } || machine.fleet.is_some() {
@@ -23,11 +23,20 @@ impl Reading {
                 let text = "disconnect: machine.yaml names no fleet, so this has no effect; write fleet there, or leave disconnect out";
                 self.warnings.push(diagnostic(&spec.file, at, Some(&spec.name), text));
             }
-            let Some(at) = registered else {
-                self.services.push(decoded);
-                continue;
+            let (at, text) = match (registered, decoded.templates) {
+                (Some(at), _) => (
+                    at,
+                    "machine.yaml names no fleet, so nothing can be found registered; write fleet there, or leave registered out",
+                ),
+                (None, Some(at)) => (
+                    at,
+                    "machine.yaml names no fleet, so no template is rendered; write fleet there, or leave templates out",
+                ),
+                (None, None) => {
+                    self.services.push(decoded);
+                    continue;
+                }
             };
-            let text = "machine.yaml names no fleet, so nothing can be found registered; write fleet there, or leave registered out";
             self.diagnostics.push(diagnostic(&spec.file, at, Some(&spec.name), text));
             self.known.insert(decoded.spec.name);
         }

@@ -25,6 +25,7 @@ use super::schedule::{self, schedule};
 use super::secrets::secrets;
 use super::seen::Seen;
 use super::sockets::{self, sockets, start, start_at};
+use super::templates::{self, templates};
 use super::user::user;
 use super::values::{
     SHORTEST, boolean, choice, distinct, duration_from, name, number, own_name, path, start_timeout, text,
@@ -66,6 +67,7 @@ pub fn service(d: &mut Decoder<'_>, file: &Mapping<ServiceSpec>, stem: &str, roo
         workload,
         csi,
         disconnect,
+        templates: root.get("templates").map(|node| node.at),
         registered,
     });
     decoded.filter(|_| d.diagnostics.len() == before)
@@ -262,6 +264,8 @@ pub fn service_file() -> Mapping<ServiceSpec> {
             "what it [registers in the fleet](#register) while it is up";
         means "disconnect" disconnect if Fleet = fleet::disconnect().optional(), "it runs on",
             "when it [stops because the host is cut off](#disconnect) from its fleet";
+        means "templates" templates if Fleet = templates(), "none",
+            "[files](#templates) that it gets with what is registered in the fleet";
         means "sockets" sockets if Units = sockets(), "none",
             "[sockets](#sockets) that PID 1 holds for it, across its restarts and PID 1's own; not for a container";
         means "paths" paths if Units = paths(), "none",
@@ -318,7 +322,7 @@ fn stop_as_written(spec: &ServiceSpec, extent: Extent) -> Json {
 }
 
 /// Keys of what runs.
-const OF_A_PROGRAM: [&str; 40] = [
+const OF_A_PROGRAM: [&str; 41] = [
     "schedule",
     "environment",
     "environmentDefaults",
@@ -353,6 +357,7 @@ const OF_A_PROGRAM: [&str; 40] = [
     "provides",
     "register",
     "disconnect",
+    "templates",
     "sockets",
     "paths",
     "removeIpc",
@@ -458,6 +463,7 @@ fn together(d: &mut Decoder<'_>, seen: &Seen<'_, '_>, spec: &mut ServiceSpec) {
     }
     if const { OWN.has(Feature::Fleet) } {
         fleet::check(d, seen, spec);
+        templates::check(d, seen, spec);
     }
     spec.name.clone_from(&d.stem);
     spec.file = d.file.to_owned();

@@ -14,7 +14,7 @@ fn folder() -> Folder {
     folder.service("box", "name: box\ncontainer: {image: web}\nuser: www\n");
     folder.service(
         "web",
-        "name: web\nuser: www\nprocess: {command: [/bin/web], terminal: {path: /dev/tty1}}\nsecrets: [db]\nexpand: true\nenvironmentFacts: {A: cpus}\nsuccess: [3]\nstop: {hangUp: true}\nreload: {signal: HUP}\numask: \"0027\"\ndirectories: {state: [web]}\nvolumes: [{name: a, source: {tmpfs: {}}, target: /a}, {name: b, source: {image: b, pull: always}, target: /b}]\nremoveIpc: true\nregister: {}\ndisconnect: {stopAfter: 1m}\nonFailure: [night]\nonSuccess: [night]\nsockets: [{name: a, listen: /run/a}]\npaths: [{exists: /a}]\nsecurity: {hiddenPaths: [/home], privateTmp: true, privateUsers: true, bindPaths: [/srv:/mnt], devices: {}, protect: [clock], systemCalls: {deny: [mount]}}\nhealth: [{tcp: {port: 80}}, {exec: {command: [/bin/ask]}}, {http: {port: 80}}, {csi: /run/csi.sock}, {volume: a, freeAtLeast: 5%}]\n",
+        "name: web\nuser: www\nprocess: {command: [/bin/web], terminal: {path: /dev/tty1}}\nsecrets: [db]\nexpand: true\nenvironmentFacts: {A: cpus}\nsuccess: [3]\nstop: {hangUp: true}\nreload: {signal: HUP}\numask: \"0027\"\ndirectories: {state: [web]}\nvolumes: [{name: a, source: {tmpfs: {}}, target: /a}, {name: b, source: {image: b, pull: always}, target: /b}]\nremoveIpc: true\nregister: {}\ndisconnect: {stopAfter: 1m}\ntemplates: [{source: /a, target: /run/a}]\nonFailure: [night]\nonSuccess: [night]\nsockets: [{name: a, listen: /run/a}]\npaths: [{exists: /a}]\nsecurity: {hiddenPaths: [/home], privateTmp: true, privateUsers: true, bindPaths: [/srv:/mnt], devices: {}, protect: [clock], systemCalls: {deny: [mount]}}\nhealth: [{tcp: {port: 80}}, {exec: {command: [/bin/ask]}}, {http: {port: 80}}, {csi: /run/csi.sock}, {volume: a, freeAtLeast: 5%}]\n",
     );
     folder.service(
         "night",
@@ -82,6 +82,7 @@ fn each_key_is_rejected_with_the_feature_that_it_needs() {
             without("removeIpc", Feature::Units),
             without("register", Feature::Fleet),
             without("disconnect", Feature::Fleet),
+            without("templates", Feature::Fleet),
             without("onFailure", Feature::Units),
             without("onSuccess", Feature::Units),
             without("sockets", Feature::Units),

@@ -119,6 +119,7 @@ limits: {nofile: 65536, core: unlimited, memlock: {soft: 64Ki, hard: 1Mi}}
 security: {noNewPrivileges: false, readOnlyRoot: true, capabilities: {drop: [all], add: [net_bind_service, CAP_CHOWN]}, seccomp: unconfined, readOnlyPaths: [/etc], writablePaths: [-/var/lib/web], hiddenPaths: [/home], privateTmp: true, privateDevices: true, privateNetwork: true, privateUsers: true, noExecPaths: [/], execPaths: [/usr], bindPaths: [/srv:/mnt], bindReadOnlyPaths: ["-/dev/log:/srv/log"], devices: {usual: false, allow: [/dev/net/tun, "char-rtc:r"]}, protect: [clock, hostname], restrict: [realtime], namespaces: {deny: [user, net]}, addressFamilies: {allow: [unix, inet]}}
 register: {name: www, port: 443, tags: [blue, "v:2"], address: 192.0.2.7, meta: {path: /shop}}
 disconnect: {stopAfter: 10m, startupGrace: 5m, onReconnect: leave}
+templates: [{source: /etc/kelson/templates/www.cfg, target: /run/www/www.cfg, onChange: restart, mode: 0640}]
 api: operator
 logs: {maxSize: 10Mi, maxFiles: 5, rateLimit: 1000, console: true, stdout: prefix}
 "#;
@@ -467,6 +468,12 @@ fn every_key_of_a_service_file_is_read() {
             startup_grace: Duration::from_secs(300),
             on_reconnect: OnReconnect::Leave,
         }),
+        templates: vec![kelson_spec::templates::Template {
+            source: "/etc/kelson/templates/www.cfg".into(),
+            target: "/run/www/www.cfg".into(),
+            mode: 0o640,
+            on_change: kelson_spec::templates::OnChange::Restart,
+        }],
         sockets: Vec::new(),
         paths: Vec::new(),
         remove_ipc: true,

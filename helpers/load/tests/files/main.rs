@@ -37,5 +37,6 @@ mod registered;
 mod schedule;
 mod schema;
 mod sockets;
+mod templates;
 mod volume_files;
 mod volumes;

@@ -11,8 +11,9 @@ fn interest(wanted: &[(&str, &str)]) -> FleetInterest {
     FleetInterest { wanted: wanted.collect() }
 }
 
-fn instance(host: &str, tags: &[&str]) -> (Instance, Vec<String>) {
-    ((host.to_owned(), "db".to_owned()), tags.iter().map(|tag| (*tag).to_owned()).collect())
+fn instance(host: &str, tags: &[&str]) -> (Instance, ServiceEntry) {
+    let tags = tags.iter().map(|tag| (*tag).to_owned()).collect();
+    ((host.to_owned(), "db".to_owned()), ServiceEntry { tags, ..ServiceEntry::default() })
 }
 
 fn one(host: &str, tags: Option<&[&str]>) -> Seen {
@@ -35,7 +36,7 @@ impl Helper {
     }
 
     /// A watch begins, and finds these.
-    fn reads(&mut self, at: u64, all: Vec<(Instance, Vec<String>)>) {
+    fn reads(&mut self, at: u64, all: Vec<(Instance, ServiceEntry)>) {
         assert!(self.0.is_due(secs(at)));
         self.sees(at, vec![Seen::All("postgres".into(), all), Seen::Follows]);
     }
