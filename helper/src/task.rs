@@ -326,12 +326,12 @@ impl VolumeRequest {
 requests! {
     /// One call about the files that a service gets from templates. A build without a fleet leaves it out.
     TemplateRequest:
-    /// Write those that are missing or other ones, for this user and group, before a run. `pending`: the file that says what
-    /// the service has yet to be told of.
+    /// Write those that are missing or other ones, for this user and group, before a run. `pending`: the file with what
+    /// has still to be done for changes while it ran.
     "place" => Place { runtime: PathBuf, pending: PathBuf, uid: u32, gid: u32, templates: Vec<Template> },
-    /// The same while it runs. The answer is what it has to be told: the word of `onChange`, or nothing.
+    /// The same while it runs. The answer is what is to be done: the word of `onChange`, or nothing.
     "renew" => Renew { runtime: PathBuf, pending: PathBuf, templates: Vec<Template> },
-    /// It has been told.
+    /// That is done.
     "settle" => Settle { pending: PathBuf },
 }
 

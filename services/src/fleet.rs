@@ -276,6 +276,7 @@ async fn perform(
                     names.iter().for_each(|name| manager.service_event(name, text));
                     manager.start(&names, false).await;
                 }
+                Act::Registered(service, problem) => manager.registered(&service, problem),
                 Act::Renew(service) => renew(&manager, service, &commands).await,
             }
         });

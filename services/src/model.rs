@@ -217,6 +217,8 @@ pub struct Snapshot {
     pub name: Arc<str>,
     pub state: State,
     pub up: bool,
+    /// The confirmation of its registration in the fleet is all that keeps it from being up.
+    pub awaits_registration: bool,
     /// Ended, stopped, failed, skipped, or nothing will start it.
     pub down: bool,
     /// Ended successfully by itself and was not started again since.
@@ -279,6 +281,7 @@ impl Snapshot {
             name,
             state,
             up: false,
+            awaits_registration: false,
             down: false,
             finished: false,
             healthy: None,

@@ -69,6 +69,8 @@ pub struct Registration {
     /// `None`: the address of the host through which it reaches the store.
     pub address: Option<String>,
     pub meta: BTreeMap<String, String>,
+    /// The service is up only once the store has confirmed it.
+    pub required: bool,
 }
 
 /// Instances of a name that are registered in the fleet, on whatever host.

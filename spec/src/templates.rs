@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// The folder of the rendered texts in the runtime folder; `kelson-fleet` writes it.
 const FOLDER: &str = "fleet/templates";
-/// The folder of what services have yet to be told in the runtime folder; `kelson-task` writes it.
+/// The folder of what changes have still to do, in the runtime folder; `kelson-task` writes it.
 const PENDING: &str = "templates";
 /// The longest path of a source, in bytes: twice as many are no longer than the name of a file may be.
 pub const LONGEST_SOURCE: usize = 120;
@@ -59,7 +59,7 @@ pub fn rendered(runtime: &Path, source: &Path) -> PathBuf {
     runtime.join(FOLDER).join(name)
 }
 
-/// The file that says what a service has yet to be told of.
+/// The file with what changes have still to do for a service.
 pub fn pending(runtime: &Path, service: &str) -> PathBuf {
     runtime.join(PENDING).join(service)
 }

@@ -3,6 +3,7 @@
 mod consul;
 mod deregistration;
 mod registered;
+mod required;
 mod templates;
 
 use std::fs;

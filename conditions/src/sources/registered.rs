@@ -20,6 +20,10 @@ impl Registered {
         Registered(Some(answers))
     }
 
+    pub fn has_fleet(&self) -> bool {
+        self.0.is_some()
+    }
+
     /// Holds while there are enough of these.
     pub fn condition(&self, instances: &Instances) -> RegisteredCondition {
         RegisteredCondition { instances: Arc::new(instances.clone()), answers: self.0.clone() }

@@ -162,7 +162,7 @@ fn mistake(error: &Error, text: &str) -> String {
         (ErrorKind::WriteFailure, _) => {
             format!("its text is longer than {LONGEST} bytes; make it shorter")
         }
-        (kind, Some(detail)) if kind == ErrorKind::UndefinedError => detail.to_owned(),
+        (ErrorKind::UndefinedError, Some(detail)) => detail.to_owned(),
         (kind, Some(detail)) => format!("{kind}: {detail}"),
         (kind, None) => kind.to_string(),
     };

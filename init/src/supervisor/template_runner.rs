@@ -69,7 +69,7 @@ pub(super) async fn renew(
     done.map(|word| OnChange::of_name(&word)).map_err(|error| RunnerError::new(error.to_string()))
 }
 
-/// It has been told of the last change.
+/// What the last change asked for is done.
 pub(super) async fn settle(
     tasks: Arc<dyn Launcher>,
     spec: Arc<ServiceSpec>,

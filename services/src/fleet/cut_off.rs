@@ -26,6 +26,8 @@ pub enum Act {
     Start(Vec<Arc<str>>),
     /// It has to look at its files from templates.
     Renew(Arc<str>),
+    /// The store has confirmed its registration, which it waits for; or why it has not.
+    Registered(Arc<str>, Option<Arc<str>>),
 }
 
 /// See the module. All times are of `CLOCK_BOOTTIME`.

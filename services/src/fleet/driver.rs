@@ -72,7 +72,12 @@ pub async fn run(
         members.discovery.publish();
         members.templates.publish();
         if let Some(acts) = &acts {
-            let all = members.cut_off.acts().into_iter().chain(members.templates.acts());
+            let all = members
+                .cut_off
+                .acts()
+                .into_iter()
+                .chain(members.templates.acts())
+                .chain(members.confirmations());
             // The receiver ends with the host.
             all.for_each(|act| _ = acts.send(act));
         }

@@ -1,6 +1,6 @@
 //! What is to be registered of this host, and what the helper reported of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use super::cut_off::{Act, CutOff};
 use super::discovery::Discovery;
 use super::templates::Templates;
+use crate::model::Snapshot;
 use crate::service_runner::gate::Registry;
 
 /// What is asked of the driver.
@@ -114,7 +115,11 @@ pub(super) struct Asked {
 pub struct Members {
     pub(super) spec: Arc<FleetSpec>,
     table: SharedTable,
-    /// Of services that are up.
+    /// Those that are up only once the store has confirmed their registration.
+    waiting: BTreeSet<Arc<str>>,
+    /// What was reported to those last.
+    confirmed: BTreeMap<Arc<str>, Option<Arc<str>>>,
+    /// Of services that are up, or only wait for that.
     pub(super) wanted: BTreeMap<Arc<str>, Registration>,
     pub(super) removals: BTreeMap<Arc<str>, Removal>,
     pub(super) questions: BTreeMap<u64, Asked>,
@@ -147,6 +152,8 @@ impl Members {
         Members {
             spec,
             table,
+            waiting: BTreeSet::new(),
+            confirmed: BTreeMap::new(),
             wanted: BTreeMap::new(),
             removals: BTreeMap::new(),
             questions: BTreeMap::new(),
@@ -183,7 +190,13 @@ impl Members {
         self.cut_off.follow(service, snapshot.as_deref());
         self.discovery.follow(service, snapshot.as_deref());
         self.templates.follow(service, snapshot.as_deref());
-        let spec = snapshot.as_deref().filter(|now| now.up).and_then(|now| now.spec.as_ref());
+        let waits = snapshot.as_deref().is_some_and(|now| now.awaits_registration);
+        match waits {
+            true => drop(self.waiting.insert(Arc::clone(service))),
+            false => drop(self.waiting.remove(service)),
+        }
+        let is_fit = |now: &&Snapshot| now.up || now.awaits_registration;
+        let spec = snapshot.as_deref().filter(is_fit).and_then(|now| now.spec.as_ref());
         self.follow(service, spec.and_then(|spec| spec.register.clone()))
     }
 
@@ -216,6 +229,31 @@ impl Members {
     pub fn interest(&mut self) -> impl Iterator<Item = Outgoing> + use<> {
         let waits = self.discovery.has_changed().then_some(Outgoing::Interest);
         waits.into_iter().chain(self.templates.has_changed().then_some(Outgoing::Templates))
+    }
+
+    /// What is known of the registrations that services wait for, where it was not reported to them.
+    pub fn confirmations(&mut self) -> Vec<Act> {
+        self.confirmed.retain(|service, _| self.waiting.contains(service));
+        let mut acts = Vec::new();
+        for service in &self.waiting {
+            let state = self.table().states.get(service).cloned();
+            // The one of an earlier run, which is to be removed.
+            let Some(state) =
+                state.filter(|_| self.wanted.contains_key(service) && !self.removals.contains_key(service))
+            else {
+                continue;
+            };
+            let answer = match state.state.as_str() {
+                "registered" => None,
+                _ if state.problem.is_empty() => continue,
+                _ => Some(Arc::<str>::from(state.problem.as_str())),
+            };
+            if self.confirmed.get(service) != Some(&answer) {
+                self.confirmed.insert(Arc::clone(service), answer.clone());
+                acts.push(Act::Registered(Arc::clone(service), answer));
+            }
+        }
+        acts
     }
 
     /// The helper reports how a template is.

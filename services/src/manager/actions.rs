@@ -78,6 +78,14 @@ impl Manager {
         }
     }
 
+    /// The store of the fleet has confirmed the registration that a service waits for; or why it has not.
+    pub(crate) fn registered(&self, name: &str, problem: Option<Arc<str>>) {
+        if let Some(handle) = self.live(name) {
+            // Where its mailbox is full, the next report comes with the next change.
+            let _ = handle.mailbox.send(Command::Registered { problem });
+        }
+    }
+
     /// Stops services. Refuses while a service that is starting or running needs one of them and is not itself named;
     /// with `cascade` those are stopped first.
     pub async fn stop(&self, names: &[String], cascade: bool, wait: bool) -> Vec<ActionResult> {

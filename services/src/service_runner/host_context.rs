@@ -113,7 +113,7 @@ pub trait RunnerFactory: Send + Sync {
         None
     }
 
-    /// The service has been told of the last change.
+    /// What the last change asked for is done.
     fn settle_templates(
         &self,
         spec: &Arc<ServiceSpec>,

@@ -38,6 +38,7 @@ mod making;
 mod notify;
 mod publisher;
 mod refused;
+mod registration;
 mod resume;
 mod sockets;
 mod work;
@@ -45,6 +46,7 @@ mod work;
 pub use commands::{Command, Reloading};
 use dependency_watch::DependencyWatch;
 pub use making::{Prepared, ServiceHandle, prepare};
+use registration::Confirmation;
 pub use resume::{Making, Resumed, resume};
 
 /// How many datagrams are read after a process has ended: its leftovers may send for ever.
@@ -125,6 +127,7 @@ struct Core {
     past_checks: Option<Box<PastChecks>>,
     /// The results of its checks in an earlier incarnation of PID 1 count until there are some in this one.
     health_kept: bool,
+    registration: Confirmation,
     /// The contents of the record.
     recorded: Option<Place>,
     random: Random,

@@ -53,6 +53,9 @@ pub fn personality() {
         last_retry: Duration::from_millis(400),
         causes: Duration::from_millis(500),
         look: Duration::from_secs(5),
+        quiet: Duration::from_millis(100),
+        gathered: Duration::from_secs(1),
+        sources: Duration::from_millis(200),
     };
     let limits = if limits == USUAL { Limits::default() } else { short };
     kelson_fleet::serve(&Folders { state: state.into(), runtime: runtime.into() }, limits).unwrap();

@@ -16,6 +16,7 @@ mod host;
 mod members;
 mod plans;
 mod silence;
+mod templates;
 
 #[test]
 #[ignore = "not a test: the processes of the tests"]

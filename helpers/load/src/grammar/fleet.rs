@@ -7,7 +7,8 @@ use super::codec::Codec;
 use super::mapping::{Mapping, keys};
 use super::seen::Seen;
 use super::values::{
-    SHORTEST, choice, distinct, duration, duration_from, map, name, number, path, text, too_many_bytes, word,
+    SHORTEST, boolean, choice, distinct, duration, duration_from, map, name, number, path, text,
+    too_many_bytes, word,
 };
 use crate::decode::{Decoder, diagnostic, quoted};
 use kelson_spec::fleet::{Consul, Disconnect, FleetSpec, OnReconnect, Registration};
@@ -94,6 +95,8 @@ pub fn register() -> Codec<Registration> {
                 "the address at which it is reached. `auto`: that of the host from which it reaches etcd";
             key "meta" meta = texts("entries", "version", LONGEST_META, unfit),
                 "texts for those who find it: `{version: \"17\"}`. They may have [variables](fleet.md#variables)";
+            key "required" required = boolean(),
+                "`true`: the service is up only once etcd has confirmed the registration";
         }
         .check(|d, seen, registration| {
             if !seen.has("name") {

@@ -126,7 +126,7 @@ const SERVICE: &str = r#"
 => 3:18: register.port: "http" is not a number; write a whole number from 1 to 65535
 
 {tag: primary}
-=> 3:12: register.tag: this key is not known; did you mean tags? Allowed here: name, port, tags, address, meta
+=> 3:12: register.tag: this key is not known; did you mean tags? Allowed here: name, port, tags, address, meta, required
 
 {tags: primary}
 => 3:18: register.tags: found "primary" where a list of tags such as [primary] belongs
@@ -382,6 +382,7 @@ fn a_registration_is_handed_over_and_written_as_it_was_read() {
         tags: vec!["primary".to_owned(), "v:17".to_owned()],
         address: Some("db.example.com".to_owned()),
         meta: texts(&[("note", ""), ("version", "17")]),
+        required: false,
     };
     assert_eq!(registered(&loaded, "db"), expected);
     assert_eq!(wire::decode::<Loaded>(&wire::encode(&loaded).unwrap()).unwrap(), loaded);

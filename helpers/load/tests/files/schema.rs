@@ -42,7 +42,7 @@ const COMPANY: [(&str, &str, &str); 27] = [
 ];
 
 /// Values that are right by themselves and wrong where the test puts them, with the reason that the decoder gives.
-const WRONG_HERE: [(&str, &str, &str); 24] = [
+const WRONG_HERE: [(&str, &str, &str); 25] = [
     ("conflicts", "db", "starts with the boot too"),
     ("soft", "", "soft is above hard"),
     ("options", "size=", "is an option of a tmpfs"),
@@ -67,6 +67,7 @@ const WRONG_HERE: [(&str, &str, &str); 24] = [
     ("volume", "db", "is none of the volumes of this service"),
     ("freeAtLeast", "", "this is for a check of a volume"),
     ("pull", "", "this is for an image"),
+    ("onChange", "reload", "needs a reload"),
 ];
 
 /// One place of a file where a mapping stands.

@@ -57,6 +57,10 @@ pub enum Command {
         asked_by: String,
         reply: oneshot::Sender<Result<BoxFuture<'static, Vec<String>>, ServicesError>>,
     },
+    /// The store of the fleet has confirmed its registration; or why it has not.
+    Registered {
+        problem: Option<Arc<str>>,
+    },
     /// How its checks stand.
     Checks {
         reply: oneshot::Sender<Vec<CheckReport>>,
@@ -159,6 +163,7 @@ impl Core {
                 let _ = reply.send(self.resumed(&asked_by));
                 Next::Same
             }
+            Command::Registered { problem } => self.registered(problem),
             Command::Checks { reply } => {
                 // The caller may be gone.
                 let _ = reply.send(self.reports());

@@ -15,7 +15,7 @@ use super::super::random::Random;
 use super::super::readiness::NotifySource;
 use super::super::sockets::SUPPORTED;
 use super::super::table::{HookKinds, Rules, ServiceState, Work};
-use super::{Command, Core, drive};
+use super::{Command, Confirmation, Core, drive};
 use crate::error::ServicesError;
 use crate::health::Totals;
 use crate::model::{Snapshot, State};
@@ -118,6 +118,7 @@ pub(super) fn make(
         random,
         past_checks: None,
         health_kept: false,
+        registration: Confirmation::default(),
         recorded: None,
     });
     Ok((core, runner, ServiceHandle { mailbox, snapshot, totals }))

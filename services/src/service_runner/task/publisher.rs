@@ -49,7 +49,8 @@ impl Core {
     /// Remembers and publishes the present state.
     pub(super) fn publish(&mut self) {
         let rules = self.rules();
-        let is_up = self.service.up(&rules);
+        let awaits_registration = self.awaits_registration(&rules);
+        let is_up = self.service.up(&rules) && !awaits_registration;
         let up = is_up || self.listens();
         if up && self.up_after.is_none() {
             self.up_after = Some(self.now());
@@ -79,6 +80,7 @@ impl Core {
             name: Arc::clone(&self.name),
             state: service.state(),
             up,
+            awaits_registration,
             down: service.down(&rules),
             finished: service.finished(),
             healthy: service.active().and_then(|active| active.healthy),
@@ -93,7 +95,7 @@ impl Core {
             failure: service.failure.as_deref().map(|ended| Arc::new(words::failure(ended, &rules))),
             restart_at,
             missing: service.missing().to_vec(),
-            message: service.reason(),
+            message: if awaits_registration { self.unregistered() } else { service.reason() },
             builtin: self.builtin,
             stopped: service.stopped(),
             status_text: self.status_text.clone(),
