@@ -51,6 +51,8 @@ pub enum Holder<'a> {
     Client(Role),
     /// A machine that is called by these names and addresses.
     Server(&'a [String]),
+    /// A user of the store of a fleet, who has no role at machines.
+    Member,
 }
 
 /// Makes a CA that signs people and machines, but no other CA.
@@ -75,6 +77,7 @@ impl Holder<'_> {
                 params.distinguished_name.push(DnType::OrganizationName, role.name());
                 params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
             }
+            Holder::Member => params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth],
             Holder::Server(hosts) => {
                 params.subject_alt_names =
                     CertificateParams::new(hosts).map_err(|error| not_made(&error))?.subject_alt_names;

@@ -20,6 +20,8 @@ pub struct FleetSpec {
     /// The certificate of the host, in PEM; with its key.
     pub certificate: Option<PathBuf>,
     pub key: Option<PathBuf>,
+    /// The file with a token: the host asks for its certificate with it, and has its key itself.
+    pub join: Option<PathBuf>,
     /// All keys of the fleet begin with it and a `/`.
     pub prefix: String,
     /// `None`: the name of the host.
@@ -41,6 +43,7 @@ impl Default for FleetSpec {
             ca: None,
             certificate: None,
             key: None,
+            join: None,
             prefix: FleetSpec::PREFIX.to_owned(),
             name: None,
             labels: BTreeMap::new(),

@@ -25,6 +25,7 @@ mod exec;
 mod file_view;
 mod files;
 mod fleet;
+mod fleet_join;
 mod fleet_waves;
 mod fleet_why;
 mod forking;

@@ -18,13 +18,19 @@ impl Authority {
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.distinguished_name.push(DnType::CommonName, name);
         let key = KeyPair::generate().expect("a key");
+        let own_key = key.serialize_pem();
         let issuer = CertifiedIssuer::self_signed(params, key).expect("a CA");
         let folder = std::env::temp_dir().join(format!("kelson-authority-{}-{name}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("the folder of temporary files is writable");
         let authority = Authority { issuer, folder };
         let machine = CertificateParams::new(["127.0.0.1", "edge.test"].map(str::to_owned)).expect("names");
         let (certificate, key) = authority.sign(machine);
-        for (file, text) in [("ca.pem", authority.ca()), ("machine.pem", certificate), ("machine.key", key)] {
+        for (file, text) in [
+            ("ca.pem", authority.ca()),
+            ("ca.key", own_key),
+            ("machine.pem", certificate),
+            ("machine.key", key),
+        ] {
             std::fs::write(authority.path(file), text).expect("the folder is writable");
         }
         authority
@@ -35,7 +41,7 @@ impl Authority {
         self.issuer.pem()
     }
 
-    /// One of `ca.pem`, `machine.pem` and `machine.key`.
+    /// One of `ca.pem`, `ca.key`, `machine.pem` and `machine.key`.
     pub fn path(&self, file: &str) -> PathBuf {
         self.folder.join(file)
     }

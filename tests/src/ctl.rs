@@ -144,6 +144,11 @@ impl Ctl {
         Ctl { program: paths::binary("kelsonctl"), endpoint: Some(endpoint), config: None, user: None }
     }
 
+    /// For commands that ask no host.
+    pub fn nowhere() -> Ctl {
+        Ctl { program: paths::binary("kelsonctl"), endpoint: None, config: None, user: None }
+    }
+
     /// Run as this user, if not as that of the test.
     pub fn run_as(self, user: Option<u32>) -> Ctl {
         Ctl { user, ..self }

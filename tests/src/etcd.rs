@@ -28,6 +28,8 @@ pub struct Etcd {
     /// All members, as etcd wants them.
     cluster: String,
     authority: Option<Authority>,
+    /// The certificate of `etcdctl` with its key. `None`: that of the machine, if it needs one.
+    client: Option<[PathBuf; 2]>,
     process: Option<Child>,
 }
 
@@ -84,6 +86,7 @@ impl Etcd {
             peer: free_port(),
             cluster: String::new(),
             authority: None,
+            client: None,
             process: None,
         })
     }
@@ -197,6 +200,26 @@ impl Etcd {
         self.try_ctl(words).unwrap_or_else(|| panic!("etcdctl {words:?} has failed"))
     }
 
+    /// Has `etcdctl` come with this certificate and this key from now on.
+    pub fn come_with(&mut self, certificate: &Path, key: &Path) {
+        self.client = Some([certificate.to_owned(), key.to_owned()]);
+    }
+
+    /// What `etcdctl` says of an error, with this certificate and this key. `Ok`: there is none.
+    ///
+    /// # Errors
+    /// Its last lines.
+    pub fn ctl_as(&self, certificate: &Path, key: &Path, words: &[&str]) -> Result<String, String> {
+        let mut command = Command::new(self.client());
+        let authority = self.authority.as_ref().expect("it asks for certificates");
+        command.env("ETCDCTL_API", "3").args(["--endpoints", &self.endpoint()]);
+        command.arg("--cacert").arg(authority.path("ca.pem"));
+        command.arg("--cert").arg(certificate).arg("--key").arg(key).args(words);
+        let output = command.stdin(Stdio::null()).output().expect("etcdctl");
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
+    }
+
     fn try_ctl(&self, words: &[&str]) -> Option<String> {
         let mut command = self.command(words);
         let output = command.stdin(Stdio::null()).stderr(Stdio::null()).output().expect("etcdctl");
@@ -225,10 +248,10 @@ impl Etcd {
         let mut command = Command::new(self.client());
         command.env("ETCDCTL_API", "3").args(["--endpoints", &self.endpoint()]);
         if let Some(authority) = &self.authority {
-            for (word, file) in [("--cacert", "ca.pem"), ("--cert", "machine.pem"), ("--key", "machine.key")]
-            {
-                command.arg(word).arg(authority.path(file));
-            }
+            let machine = || ["machine.pem", "machine.key"].map(|file| authority.path(file));
+            let [certificate, key] = self.client.clone().unwrap_or_else(machine);
+            command.arg("--cacert").arg(authority.path("ca.pem"));
+            command.arg("--cert").arg(certificate).arg("--key").arg(key);
         }
         command.args(words);
         command

@@ -1,5 +1,6 @@
 //! `fleet`: the fleet that a host belongs to, as its store has it.
 
+mod administration;
 mod chosen;
 mod events;
 mod health;
@@ -14,6 +15,7 @@ mod why;
 
 use std::time::{Duration, SystemTime};
 
+use self::administration::Administer;
 use self::chosen::Chosen;
 use self::health::Health;
 use self::rolling::{Apply, Restart, Resume};
@@ -169,6 +171,8 @@ enum Action {
         #[arg(long = "tag", value_name = "TAG")]
         tags: Vec<String>,
     },
+    #[command(flatten)]
+    Administer(Administer),
 }
 
 impl Arguments {
@@ -188,6 +192,10 @@ impl Run for Arguments {
     }
 
     async fn run(self, call: &Call) -> Result<(), Failure> {
+        // They reach the store, and no host.
+        if let Action::Administer(command) = self.action {
+            return command.run(call).await;
+        }
         let client = call.client()?;
         match self.action {
             Action::Restart(restart) => restart.run(call, &client).await,
@@ -195,6 +203,7 @@ impl Run for Arguments {
             Action::Resume(resume) => resume.run(call, &client).await,
             Action::Plans(plans) => plans.run(call, &client).await,
             Action::Events(events) => events.run(call).await,
+            Action::Administer(_) => Ok(()),
             Action::Status {} => {
                 let Some(member) = status::ask(&client).await? else {
                     return Err(Failure::Failed(status::NONE.to_owned()));

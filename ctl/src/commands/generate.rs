@@ -3,7 +3,7 @@
 mod ca;
 mod cert;
 mod config;
-mod made;
+pub mod made;
 
 use crate::call::{Call, Run};
 use crate::failure::Failure;

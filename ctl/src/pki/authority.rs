@@ -110,18 +110,30 @@ impl Authority {
         algorithm: Algorithm,
         valid: Duration,
     ) -> Result<Pair, Failure> {
+        let key = generate(algorithm)?;
+        let (certificate, span) = self.certify(name, holder, &key, valid)?;
+        let is_cut = span.until == self.validity.until;
+        Ok(Pair { certificate, key: key.serialize_pem(), until: stamp(span.until), is_cut })
+    }
+
+    /// Signs a certificate for the key of somebody else, in PEM, and says how long it holds: as [`Authority::issue`].
+    pub fn certify(
+        &self,
+        name: &str,
+        holder: Holder<'_>,
+        key: &impl PublicKeyData,
+        valid: Duration,
+    ) -> Result<(String, Validity), Failure> {
         let span = span(valid, Some(self.validity));
         let mut params = params(span);
         holder.describe(name, &mut params)?;
         params.use_authority_key_identifier_extension = self.has_key_identifier;
-        let key = generate(algorithm)?;
-        let made = params.signed_by(&key, &self.issuer).map_err(|error| not_made(&error))?;
+        let made = params.signed_by(key, &self.issuer).map_err(|error| not_made(&error))?;
         // Written in another way than the CA writes it, its name would lead nobody to the CA.
         if Certificate::read(made.der()).is_none_or(|made| made.issuer != self.subject) {
             return Err(unusual(&self.path));
         }
-        let is_cut = span.until == self.validity.until;
-        Ok(Pair { certificate: made.pem(), key: key.serialize_pem(), until: stamp(span.until), is_cut })
+        Ok((made.pem(), span))
     }
 }
 

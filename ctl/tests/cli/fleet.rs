@@ -59,6 +59,7 @@ fn membership() -> FleetMembership {
             problem: String::new(),
             lease: 0x694d_77aa_0000_0033,
             id: "5c0f9d".to_owned(),
+            ..FleetConnection::default()
         }),
     }
 }

@@ -218,12 +218,10 @@ fn refusal(error: &rustls::Error) -> String {
     use rustls::{CertificateError, Error};
     match error {
         Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
-            "TLS: its certificate leads to none of the authorities in fleet.ca of the machine file".to_owned()
+            "TLS: its certificate leads to none of the authorities in the file of `ca`".to_owned()
         }
         Error::AlertReceived(alert) => {
-            format!(
-                "TLS: it refuses the host's certificate, fleet.certificate of the machine file ({alert:?})"
-            )
+            format!("TLS: it refuses the certificate of this client ({alert:?})")
         }
         other => format!("TLS: {other}"),
     }

@@ -64,6 +64,8 @@ pub struct Core {
     store: Store,
     lease: Option<Lease>,
     problem: String,
+    /// It has no certificate to connect with.
+    is_held: bool,
 }
 
 /// The settings.
@@ -139,6 +141,7 @@ impl Core {
             store: Store { is_certain: lease.is_none(), ..Store::default() },
             lease,
             problem: String::new(),
+            is_held: false,
         }
     }
 
@@ -179,6 +182,22 @@ impl Core {
         let spec = FleetSpec { name: Some(name.clone()), ..spec };
         self.fleet = Some(Fleet { key: keys.host(&name), keys, name, spec });
         self.settle(now);
+    }
+
+    /// Connects with no member as long as there is a reason.
+    pub fn hold(&mut self, reason: &str, now: Now) {
+        (self.is_held, self.problem) = (!reason.is_empty(), reason.to_owned());
+        self.settle(now);
+    }
+
+    /// Registers a service no more, and waits for nothing.
+    pub fn forget_service(&mut self, service: &str) {
+        self.truth.services.remove(service);
+    }
+
+    /// The name where the settings have none.
+    pub fn host_name(&self) -> &str {
+        &self.host.name
     }
 
     pub fn spec(&self) -> Option<&FleetSpec> {

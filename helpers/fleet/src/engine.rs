@@ -8,9 +8,11 @@ use std::sync::Arc;
 use kelson_helper::supervisor;
 use kelson_proto::v1::fleet_command::Command;
 use kelson_proto::v1::fleet_report::Report;
-use kelson_proto::v1::{FleetPage, FleetQuestion};
+use kelson_proto::v1::{FleetConnection, FleetPage, FleetQuestion};
+use kelson_spec::fleet::FleetSpec;
 use kelson_spec::wire;
 use kelson_sys::process;
+use prost_types::Timestamp;
 use tokio::task::JoinSet;
 
 use crate::clock::{Alarm, Moment, Now};
@@ -22,6 +24,7 @@ use crate::key::Keys;
 use crate::limits::Limits;
 use crate::list;
 use crate::member::{Member, Performed, Reader, perform};
+use crate::membership::{Membership, News};
 use crate::session::Steps;
 use crate::step::Outcome;
 use crate::template::Known;
@@ -55,7 +58,12 @@ pub struct Engine {
     was_current: bool,
     questions: JoinSet<Vec<FleetPage>>,
     reports: VecDeque<Report>,
+    state: PathBuf,
     runtime: PathBuf,
+    /// `None`: the operator gives the host its certificate.
+    membership: Option<Membership>,
+    /// As PID 1 knows it.
+    connection: Option<FleetConnection>,
 }
 
 impl Engine {
@@ -92,14 +100,24 @@ impl Engine {
             was_current: false,
             questions: JoinSet::new(),
             reports: trouble.into_iter().map(Report::Trouble).collect(),
+            state: state.to_owned(),
             runtime: runtime.to_owned(),
+            membership: None,
+            connection: None,
         })
     }
 
     /// The next message to PID 1.
     pub fn report(&mut self) -> Option<Report> {
         let report = self.reports.pop_front().or_else(|| self.core.next_report());
-        report.or_else(|| self.discovery.next_report()).or_else(|| self.templates.next_report())
+        let mut report = report.or_else(|| self.discovery.next_report()).or_else(|| self.templates.next_report());
+        if let (Some(Report::Connection(connection)), Some(membership)) = (&mut report, &self.membership) {
+            let until = membership.until().map(|seconds| i64::try_from(seconds).unwrap_or(i64::MAX));
+            connection.certificate_until = until.map(|seconds| Timestamp { seconds, nanos: 0 });
+            membership.problem().clone_into(&mut connection.certificate_problem);
+            self.connection = Some(connection.clone());
+        }
+        report
     }
 
     /// Takes a message of PID 1.
@@ -107,7 +125,7 @@ impl Engine {
         match command {
             Command::Ping(ping) => self.reports.push_back(Report::Pong(supervisor::pong(&ping))),
             Command::Settings(bytes) => match wire::decode(&bytes) {
-                Ok(spec) => self.core.set(spec, Now::read()),
+                Ok(spec) => self.set(spec),
                 Err(error) => self.reports.push_back(Report::Trouble(error.to_string())),
             },
             Command::Question(question) => self.ask(question),
@@ -123,7 +141,9 @@ impl Engine {
                 if matches!(command, Command::Facts(_)) {
                     self.templates.touch_all(Now::read().at);
                 }
-                self.core.command(command, Now::read());
+                if self.is_allowed(&command) {
+                    self.core.command(command, Now::read());
+                }
             }
         }
     }
@@ -172,6 +192,53 @@ impl Engine {
                 self.stamps = stamps;
             }
         }
+    }
+
+    fn set(&mut self, mut spec: FleetSpec) {
+        if let Some(token) = spec.join.clone() {
+            let host = spec.name.clone().unwrap_or_else(|| self.core.host_name().to_owned());
+            let folders = [self.state.clone(), self.runtime.clone()];
+            let membership = Membership::new(&mut spec, token, host, folders, self.limits);
+            if membership.until().is_none() {
+                self.core.hold(membership.problem(), Now::read());
+            }
+            self.membership = Some(membership);
+        }
+        self.core.set(spec, Now::read());
+    }
+
+    /// Keeps back a registration that the host may not make.
+    fn is_allowed(&mut self, command: &Command) -> bool {
+        let Some(membership) = &mut self.membership else { return true };
+        match command {
+            Command::Register(register) if !membership.may_register(register) => {
+                self.core.forget_service(&register.service);
+                self.reports.extend(membership.held(Some(&register.service)).map(Report::Service));
+                false
+            }
+            Command::Remove(remove) => {
+                membership.removed(&remove.service);
+                true
+            }
+            _ => true,
+        }
+    }
+
+    /// Takes what has become of the host's certificate.
+    fn renewed(&mut self, news: News) {
+        let Some(membership) = &mut self.membership else { return };
+        let (had, was_well) = (membership.until().is_some(), membership.problem().is_empty());
+        let free = membership.take(news);
+        self.reports.extend(membership.held(None).map(Report::Service));
+        let now = Now::read();
+        if !had {
+            let reason = if membership.until().is_some() { "" } else { membership.problem() };
+            self.core.hold(reason, now);
+        } else if was_well && !membership.problem().is_empty() {
+            self.reports.push_back(Report::Trouble(membership.problem().to_owned()));
+        }
+        free.into_iter().for_each(|register| self.core.command(Command::Register(register), now));
+        self.reports.extend(self.connection.clone().map(Report::Connection));
     }
 
     fn ask(&mut self, question: FleetQuestion) {
@@ -247,6 +314,12 @@ impl Engine {
                 None => std::future::pending().await,
             }
         };
+        let news = async {
+            match &mut self.membership {
+                Some(membership) => membership.next().await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             (session, outcome) = step => {
                 self.step = None;
@@ -278,6 +351,7 @@ impl Engine {
                 });
             }
             done = self.work.done() => done.into_iter().for_each(|done| self.worked(done)),
+            news = news => self.renewed(news),
             () = self.alarm.at(wake) => {}
         }
     }

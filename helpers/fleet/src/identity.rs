@@ -50,6 +50,29 @@ fn write(folder: &Path, name: &str, text: &str) -> io::Result<()> {
     replace(&path, &path.with_extension("new"), 0o600, format!("{text}\n").as_bytes())
 }
 
+/// Where a file of this name is in the state folder, or in the runtime folder.
+pub fn path(folder: &Path, name: &str) -> PathBuf {
+    folder.join(FOLDER).join(name)
+}
+
+/// The text of such a file. `None`: there is none.
+pub fn read_in(folder: &Path, name: &str) -> Option<String> {
+    read(&folder.join(FOLDER), name)
+}
+
+/// Writes such a file, for nobody else to read.
+///
+/// # Errors
+/// Those of the disk; the old file stays.
+pub fn write_in(folder: &Path, name: &str, text: &str) -> io::Result<()> {
+    write(&folder.join(FOLDER), name, text)
+}
+
+/// Removes such a file, where it is there.
+pub fn forget(folder: &Path, name: &str) {
+    let _ = fs::remove_file(path(folder, name));
+}
+
 /// When the store confirmed the registration to the helper before this one. `None`: not since the boot.
 pub fn contact(runtime: &Path, now: Moment) -> Option<Moment> {
     let micros = read(&runtime.join(FOLDER), CONTACT)?.parse().ok()?;

@@ -109,7 +109,7 @@ pub fn after(key: impl Into<Key>) -> Key {
     next
 }
 
-/// Whether a service can be registered under this name.
+/// Whether something can be registered under this name.
 pub fn is_name(text: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     text.bytes().all(fits) && text.bytes().next().is_some_and(|first| first != b'-')

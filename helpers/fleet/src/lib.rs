@@ -15,6 +15,7 @@
 )]
 
 mod cause;
+pub mod certificates;
 mod clock;
 mod connection;
 mod consul;
@@ -26,6 +27,7 @@ mod key;
 mod limits;
 mod list;
 mod member;
+mod membership;
 mod plan;
 mod range;
 mod received;
@@ -46,7 +48,9 @@ use kelson_helper::{link, transport};
 use kelson_proto::v1::fleet_command::Command;
 use kelson_proto::v1::{FleetCommand, FleetReport};
 
+pub use connection::Connection;
 use engine::Engine;
+pub use key::{is_host, is_name};
 pub use limits::Limits;
 
 const USAGE: &str = "kelson-fleet registers the host in its fleet for init, which starts it.";
@@ -77,7 +81,7 @@ pub fn main(words: &[OsString]) -> i32 {
 /// What the words of the process name.
 #[derive(Debug, Clone)]
 pub struct Folders {
-    /// With the id of the host.
+    /// With the id of the host, and its certificate.
     pub state: PathBuf,
     /// With its lease.
     pub runtime: PathBuf,

@@ -14,12 +14,14 @@ pub const NONE: &str = "this host belongs to no fleet: its machine file has no `
 
 views! {
     // `since`: when it is connected, or is not. Null, as `last_confirmed`, where it never was since kelson-fleet started.
-    // `problem`: null where it is connected. `lease`: as etcdctl writes it; null where there is none.
+    // `problem`: null where it is connected. `certificate_until`: null where no issuer gave the host its certificate. `lease`: as etcdctl writes it; null where there is none.
     FleetMembership: member {
         name, id: some(&connection(member).id), prefix, endpoints,
         labels: member.labels.iter().collect::<BTreeMap<_, _>>(), connected: connection(member).connected,
         since: connection(member).since, last_confirmed: connection(member).last_confirmed,
         problem: some(&connection(member).problem), lease: lease(member),
+        certificate_until: connection(member).certificate_until,
+        certificate_problem: some(&connection(member).certificate_problem),
     }
 }
 
@@ -38,7 +40,16 @@ fn lease(member: &FleetMembership) -> Option<String> {
 
 /// What is known, a line each.
 pub fn lines(member: &FleetMembership, now: SystemTime) -> String {
-    let FleetConnection { connected, since, last_confirmed, problem, id, .. } = connection(member);
+    let FleetConnection {
+        connected,
+        since,
+        last_confirmed,
+        problem,
+        id,
+        certificate_until,
+        certificate_problem,
+        ..
+    } = connection(member);
     let at =
         |time: &Timestamp| format!("{} ({} ago)", time::rfc3339(time), time::relative(time::ago(time, now)));
     let connected = match (connected, &since) {
@@ -48,6 +59,10 @@ pub fn lines(member: &FleetMembership, now: SystemTime) -> String {
         (false, None) => "no, never since kelson-fleet started".to_owned(),
     };
     let confirmed = last_confirmed.as_ref().map(at);
+    let until = certificate_until.as_ref().map(|until| format!("until {}", time::rfc3339(until)));
+    let problem_of_it = some(&certificate_problem).map(ToString::to_string);
+    let certificate: Vec<String> = until.into_iter().chain(problem_of_it).collect();
+    let certificate = certificate.join("; ");
     let labels: BTreeMap<_, _> = member.labels.iter().collect();
     let labels: Vec<String> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
     let facts = [
@@ -56,6 +71,7 @@ pub fn lines(member: &FleetMembership, now: SystemTime) -> String {
         ("connected", connected),
         ("last confirmed", confirmed.unwrap_or_else(|| "never since kelson-fleet started".to_owned())),
         ("problem", problem),
+        ("certificate", certificate),
         ("lease", lease(member).unwrap_or_default()),
         ("endpoints", member.endpoints.join(", ")),
         ("prefix", member.prefix.clone()),
@@ -111,6 +127,7 @@ mod tests {
             problem: String::new(),
             lease: 0x694d_77aa_0000_0033,
             id: "5c0f".to_owned(),
+            ..FleetConnection::default()
         };
         assert_eq!(
             shown(connection.clone()),

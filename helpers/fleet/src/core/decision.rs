@@ -11,7 +11,7 @@ impl Core {
         use Decision::{Do, Wait};
         let now = clock.at;
         let Some(fleet) = self.fleet.as_ref().filter(|fleet| is_host(&fleet.name)) else { return Wait(None) };
-        if self.removals.has_left() {
+        if self.removals.has_left() || self.is_held {
             return Wait(None);
         }
         let retry = self.connection.retry;

@@ -87,6 +87,7 @@ impl Core {
             problem: if connected { String::new() } else { self.problem().to_owned() },
             lease: self.lease().unwrap_or_default(),
             id: self.host.id.clone(),
+            ..FleetConnection::default()
         }
     }
 

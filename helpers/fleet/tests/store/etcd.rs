@@ -281,7 +281,7 @@ fn a_store_with_mutual_tls_is_used() {
     let mut stranger = Host::new("edge-2", &etcd);
     stranger.spec.ca = Some(other.path("ca.pem"));
     let refused = stranger.start().problem("TLS");
-    assert!(refused.problem.ends_with("in fleet.ca of the machine file"), "{}", refused.problem);
+    assert!(refused.problem.ends_with("in the file of `ca`"), "{}", refused.problem);
     let mut stranger = Host::new("edge-2", &etcd);
     stranger.spec.certificate = Some(other.path("machine.pem"));
     stranger.spec.key = Some(other.path("machine.key"));

@@ -47,6 +47,9 @@ pub fn fleet() -> Codec<FleetSpec> {
             means "certificate" certificate = path().optional(), "none",
                 "a PEM file with the certificate of this host, for members that ask for one";
             means "key" key = path().optional(), "none", "a PEM file with the key of `certificate`";
+            means "join" join = path().optional(), "none",
+                "a file with a token of `kelsonctl fleet token`, in the place of `certificate` and `key`: the host gets its \
+                 certificate from the [issuer of the fleet](fleet.md#who-can-write), and renews it";
             key "prefix" prefix = prefix(), "the beginning of all keys of the fleet";
             means "name" name = host.optional(), "the name of the host",
                 "the name of this host in the fleet: letters, digits, `-` and `.`, at most 63. No other host of the fleet has it";
@@ -202,7 +205,7 @@ fn secured(d: &mut Decoder<'_>, seen: &Seen<'_, '_>, fleet: &FleetSpec) {
     let is_secure = |endpoint: &String| endpoint.starts_with("https:");
     let secure = fleet.endpoints.iter().filter(|endpoint| is_secure(endpoint)).count();
     if secure == 0 {
-        for key in ["ca", "certificate", "key"].into_iter().filter(|key| seen.has(key)) {
+        for key in ["ca", "certificate", "key", "join"].into_iter().filter(|key| seen.has(key)) {
             let text = format!(
                 "without TLS there is no certificate; write https:// in endpoints, or leave {key} out"
             );
@@ -223,6 +226,10 @@ fn secured(d: &mut Decoder<'_>, seen: &Seen<'_, '_>, fleet: &FleetSpec) {
             "endpoints",
             "https needs ca: FILE with the CAs that the certificates of etcd lead to",
         );
+    }
+    for key in ["certificate", "key"].into_iter().filter(|key| seen.has("join") && seen.has(key)) {
+        let text = "with join the host has a certificate and a key of its own; leave one of both out";
+        seen.wrong_key(d, key, text);
     }
     for (key, other) in [("certificate", "key"), ("key", "certificate")] {
         if seen.has(key) && !seen.has(other) {

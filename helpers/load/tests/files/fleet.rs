@@ -72,6 +72,18 @@ const MACHINE: &str = r#"
 
   endpoints: ["https://a:1"]
   ca: /ca.pem
+  join: /token
+  certificate: /c.pem
+  key: /k.pem
+=> 5:3: fleet.certificate: with join the host has a certificate and a key of its own; leave one of both out
+=> 6:3: fleet.key: with join the host has a certificate and a key of its own; leave one of both out
+
+  endpoints: ["http://a:1"]
+  join: /token
+=> 3:3: fleet.join: without TLS there is no certificate; write https:// in endpoints, or leave join out
+
+  endpoints: ["https://a:1"]
+  ca: /ca.pem
   certificate: /c.pem
 => 4:3: fleet.certificate: key is missing beside it; write key: PATH
 
@@ -108,7 +120,7 @@ const MACHINE: &str = r#"
 => 2:94: fleet.labels.rack: found a list where a text belongs
 
   {endpoint: ["http://a:1"], endpoints: ["http://a:1"]}
-=> 2:4: fleet.endpoint: this key is not known; did you mean endpoints? Allowed here: endpoints, consul, ca, certificate, key, prefix, name, labels
+=> 2:4: fleet.endpoint: this key is not known; did you mean endpoints? Allowed here: endpoints, consul, ca, certificate, key, join, prefix, name, labels
 "#;
 
 /// Values of `register`, in line 3 from column 11 on.

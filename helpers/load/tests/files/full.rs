@@ -929,6 +929,7 @@ logs: {stdout: only}
             ca: Some("/ca.pem".into()),
             certificate: Some("/c.pem".into()),
             key: Some("/k.pem".into()),
+            join: None,
             prefix: "/site-1/kelson".into(),
             name: Some("Edge-1.example".into()),
             labels: [pair("example.com/rack", "7"), pair("role", "edge")].into(),
