@@ -36,7 +36,11 @@ pub fn command() -> clap::Command {
 /// It is wrong, or asks for help.
 pub fn parse() -> Result<Cli, clap::Error> {
     let matches = command().try_get_matches()?;
-    let watch = matches.subcommand().and_then(|(_, own)| own.try_get_one("watch").ok().flatten().copied());
+    let mut own = &matches;
+    while let Some((_, next)) = own.subcommand() {
+        own = next;
+    }
+    let watch = own.try_get_one("watch").ok().flatten().copied();
     Ok(Cli { watch, ..Cli::from_arg_matches(&matches)? })
 }
 

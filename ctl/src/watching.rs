@@ -17,6 +17,14 @@ pub struct Watching {
     pub watch: Option<Duration>,
 }
 
+/// The words of a command that is always done again and again.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Repeating {
+    /// How often it is shown
+    #[arg(id = "watch", long = "interval", value_name = "D", default_value = "5s", value_parser = parse_period)]
+    pub interval: Duration,
+}
+
 /// Reads how long it is between two times.
 pub fn parse_period(text: &str) -> Result<Duration, Failure> {
     match time::parse_timeout(text)? {

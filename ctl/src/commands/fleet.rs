@@ -2,6 +2,7 @@
 
 mod administration;
 mod chosen;
+mod dashboard;
 mod events;
 mod health;
 pub mod hosts;
@@ -22,6 +23,7 @@ use self::rolling::{Apply, Restart, Resume};
 use crate::call::{Call, Run};
 use crate::failure::Failure;
 use crate::output::Page;
+use crate::watching::Repeating;
 
 /// For all pages of a list: the store may be slow.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -156,6 +158,20 @@ enum Action {
         #[command(flatten)]
         chosen: Chosen,
     },
+    /// Watch the fleet: health, causes, versions, plans that are under way
+    ///
+    /// It shows them again and again until Ctrl-C.
+    ///
+    /// Examples:
+    ///   kelsonctl fleet dashboard
+    ///   kelsonctl fleet dashboard -l role=edge --interval 30s
+    #[command(verbatim_doc_comment)]
+    Dashboard {
+        #[command(flatten)]
+        chosen: Chosen,
+        #[command(flatten)]
+        repeating: Repeating,
+    },
     /// List the registered services of the fleet
     ///
     /// Examples:
@@ -234,6 +250,7 @@ impl Run for Arguments {
                 let versions = versions::of(&hosts);
                 call.show(&versions, || Page::Table(versions::table(&versions)))
             }
+            Action::Dashboard { chosen, .. } => dashboard::show(call, &client, &chosen).await,
             Action::Services { name, tags } => {
                 let mut shown = services::all(&client, name.unwrap_or_default(), TIMEOUT).await?;
                 shown.retain(|one| tags.iter().all(|tag| one.tags.contains(tag)));

@@ -10,6 +10,7 @@ use kelson_proto::v1::{
 use crate::fake::{Fake, Registered, State};
 use crate::nodes::Fleet;
 use crate::samples::at;
+use crate::streams::Following;
 use crate::two;
 
 fn words(words: &[&str]) -> Vec<String> {
@@ -249,4 +250,27 @@ fn fleets_are_compared() {
     other.fleet.membership =
         Some(FleetMembership { name: "edge-2".to_owned(), connection: Some(lost), ..membership() });
     Fleet::new(vec![("a", member()), ("b", other)]).transcript("fleet-nodes");
+}
+
+#[test]
+fn the_dashboard_shows_the_fleet_again_and_again() {
+    let mut state = member();
+    let claim = r#"{"id":"1","who":"bob@lab","until":1795254601}"#;
+    let hosts = r#"[["edge-1","done",""],["edge-2","running","7"]]"#;
+    state.fleet.plans.extend(plan("busy", r#"{"restart":["web"]}"#, "running", claim, hosts));
+    state.fleet.plans.extend(plan("past", r#"{"restart":["web"]}"#, "done", "null", hosts));
+    let fake = Fake::start(state);
+    let mut following = Following::new(&fake, "fleet dashboard --interval 100ms");
+    let mut until = |words: &str| {
+        let lines: Vec<String> = std::iter::from_fn(|| Some(following.line())).take(100).collect();
+        lines.into_iter().find(|line| line.contains(words)).unwrap_or_else(|| panic!("no {words}"))
+    };
+    until("5 hosts: 1 healthy, 1 pending, 1 unhealthy, 2 unknown");
+    until("4 of 5 hosts not healthy");
+    until("7.8.9");
+    assert!(until("restart web").starts_with("busy"));
+    fake.change(|state| state.fleet.hosts.truncate(1));
+    until("1 host: 1 healthy");
+    following.child.kill().unwrap();
+    following.child.wait().unwrap();
 }

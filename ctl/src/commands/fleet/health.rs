@@ -45,16 +45,21 @@ impl<'a> Health<'a> {
         self.hosts.iter().filter(|host| !STATES.contains(&host.health.as_str())).count()
     }
 
-    pub fn page(&self, terminal: &Terminal) -> Page {
+    /// `3 hosts: 2 healthy, 1 failed`, as a line.
+    pub fn counts(&self) -> String {
         let counts =
             STATES.map(|state| (self.count(state), state)).into_iter().chain([(self.unknown(), "unknown")]);
         let counts = counts.filter(|(count, _)| *count > 0);
         let counts: Vec<String> = counts.map(|(count, state)| format!("{count} {state}")).collect();
         let hosts = if self.hosts.len() == 1 { "host" } else { "hosts" };
-        let mut text = match counts.is_empty() {
+        match counts.is_empty() {
             true => "no host is registered\n".to_owned(),
             false => format!("{} {hosts}: {}\n", self.hosts.len(), counts.join(", ")),
-        };
+        }
+    }
+
+    pub fn page(&self, terminal: &Terminal) -> Page {
+        let mut text = self.counts();
         if self.not_healthy().next().is_some() {
             let table = Table::of(self.not_healthy())
                 .left("NAME", |host| &host.name)

@@ -23,7 +23,7 @@ pub struct Plans {
 }
 
 /// A plan, and who carries it out.
-struct Row {
+pub struct Row {
     plan: Listed,
     now: i64,
 }
@@ -81,7 +81,14 @@ impl Plans {
     }
 }
 
-fn table(rows: &[Row], terminal: &Terminal) -> Table {
+/// Those that are not at their end.
+pub async fn unfinished(client: &Client) -> Result<Vec<Row>, Failure> {
+    let (plans, now) = record::all(client).await?;
+    let rows = plans.into_iter().map(|plan| Row { plan, now });
+    Ok(rows.filter(|row| row.head().is_some_and(|head| head.state == State::Running)).collect())
+}
+
+pub fn table(rows: &[Row], terminal: &Terminal) -> Table {
     let now = SystemTime::now();
     let tone = |row: &Row| match row.state() {
         "done" => Tone::Good,

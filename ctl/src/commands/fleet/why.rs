@@ -70,13 +70,22 @@ fn problem(host: &Named) -> serde_yaml::Value {
 
 /// What the store has about these hosts.
 pub async fn ask(client: &Client, chosen: &Chosen, timeout: Duration) -> Result<Causes, Failure> {
-    let there = chosen.of(client, timeout).await?;
-    let mut causes = Causes::of(&there);
+    of(client, chosen, &chosen.of(client, timeout).await?, timeout).await
+}
+
+/// What the store has about these hosts, which were chosen.
+pub async fn of(
+    client: &Client,
+    chosen: &Chosen,
+    there: &[FleetHost],
+    timeout: Duration,
+) -> Result<Causes, Failure> {
+    let mut causes = Causes::of(there);
     if !chosen.is_by_labels() {
         let mut left = services::all(client, String::new(), timeout).await?;
         left.retain(|one| chosen.has(&one.host));
         let names = |hosts: &[FleetHost]| hosts.iter().map(|host| host.name.clone()).collect::<BTreeSet<_>>();
-        let mut known = names(&there);
+        let mut known = names(there);
         if left.iter().any(|one| !known.contains(&one.host)) {
             // It may have come in between.
             known.extend(names(&hosts::all(client, timeout).await?));
