@@ -1,4 +1,5 @@
-//! Three machines in one fleet, whose store is on this computer.
+//! Three machines in one fleet, whose store is on this computer: one with a clock that is ten years off, and a
+//! configuration that reaches them in waves.
 
 use kelson_tests::vm::BOOT_PATIENCE;
 use kelson_tests::{Etcd, Output, Vm, VmBuilder, paths, remote, until};
@@ -29,7 +30,7 @@ fn names(output: &Output, key: &str) -> Vec<String> {
 }
 
 #[test]
-fn long_three_machines_are_one_fleet_and_a_clock_ten_years_off_changes_nothing() {
+fn long_three_machines_are_one_fleet_and_take_a_configuration_in_waves() {
     let Some(etcd) = Etcd::start() else { return };
     let mut machines = Vm::together(NAMES.map(|name| machine(name, &etcd)));
     for machine in &machines {
@@ -56,6 +57,26 @@ fn long_three_machines_are_one_fleet_and_a_clock_ten_years_off_changes_nothing()
 
     let doors = [0, 1, 2].map(|place| (NAMES[place], machines[place].port()));
     let away = remote::clients(&doors, paths::test_logs().join("fleet.contexts"));
+    let file = paths::test_logs().join("fleet-web.yaml");
+    let apply = |steps: &str, tag: &str| {
+        let text = format!(
+            "name: web\nprocess: {{command: [{STEPS}, {steps}]}}\nregister: {{port: 80, tags: [{tag}]}}\n"
+        );
+        std::fs::write(&file, text).expect("the folder of logs is writable");
+        let file = file.display().to_string();
+        let words =
+            ["-n", "edge-2", "fleet", "apply", &file, "--waves", "1,all", "--healthy-for", "12s", "-y"];
+        away.run(&words)
+    };
+    let tagged =
+        |tag: &str| names(&machines[0].ctl(&["fleet", "services", "--tag", tag, "-o", "json"]).ok(), "host");
+    let done = apply("serve", "second").ok();
+    assert!(done.stdout.contains("wave 2 of 2: edge-2, edge-3"), "{done:?}");
+    assert_eq!(tagged("second"), NAMES);
+    // One that fails on the first host goes no further, and this host returns to the one before.
+    let failed = apply("exit=1", "third").expect(1);
+    assert!(!failed.stdout.contains("wave 2"), "{failed:?}");
+    until("the first host to be as before", BOOT_PATIENCE, || (tagged("second") == NAMES).then_some(()));
     away.run(&["-n", "all", "poweroff"]).ok();
     assert!(machines.iter_mut().all(Vm::wait_end));
     // They leave in order, and not with their leases.

@@ -172,6 +172,7 @@ fn stolen_key(fleet: &Fleet, host: &Host) {
         &["put", "/kelson/v1/hosts/edge-11", "{}"],
         &["put", "/kelson/v1/services/db-main/edge-2/main", "{}"],
         &["put", "/kelson/v1/services/web/edge-2/web", "{}"],
+        &["put", "/kelson/v1/plans/edge-2/first/0000", "{}"],
         // A name that its token does not allow.
         &["put", "/kelson/v1/services/mail/edge-1/mail", "{}"],
         &["del", "--prefix", "/kelson/v1/"],

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use crate::key::{Key, end_of};
+use crate::key::{Key, Keys, end_of};
 pub use credentials::Credentials;
 pub use exchange::{ask, called, connect};
 
@@ -26,6 +26,7 @@ const HOST_IN_USER: usize = 47;
 #[derive(Debug, Clone)]
 pub struct Access {
     prefix: String,
+    keys: Keys,
 }
 
 /// A range of keys, and whether it may be changed.
@@ -102,7 +103,7 @@ pub struct Member {
 
 impl Access {
     pub fn new(prefix: &str) -> Access {
-        Access { prefix: prefix.trim_end_matches('/').to_owned() }
+        Access { prefix: prefix.trim_end_matches('/').to_owned(), keys: Keys::new(prefix) }
     }
 
     fn below(&self, what: &str) -> String {
@@ -162,18 +163,19 @@ impl Access {
         all.push(read(Key::from(whole.as_str()), Key::from(secret.as_str())));
         all.push(read(end_of(&secret), end_of(&whole)));
         all.push(Permission { from: own, end: None, may_write: true });
+        all.push(below(&self.keys.plans_of(host), true));
         all.extend(services.into_iter().map(|name| below(&self.of_service(name, host), true)));
         all
     }
 
     /// The key of a host.
     pub fn host(&self, host: &str) -> String {
-        format!("{}/hosts/{host}", self.prefix)
+        format!("{}{host}", self.keys.hosts())
     }
 
     /// Where all is that a host registers under a name; with a `/` at the end.
     pub fn of_service(&self, name: &str, host: &str) -> String {
-        format!("{}/services/{name}/{host}/", self.prefix)
+        format!("{}{host}/", self.keys.services(Some(name)))
     }
 }
 
@@ -217,14 +219,19 @@ mod tests {
                 is_in && (one.may_write || !writes)
             })
         };
-        for own in ["hosts/edge-1", "services/web/edge-1/nginx"] {
+        for own in ["hosts/edge-1", "services/web/edge-1/nginx", "plans/edge-1/first/0000"] {
             assert!(may(&format!("/kelson/v1/{own}"), true), "{own}");
         }
         assert!(may(&access.request(&user, "edge-1"), true));
         assert!(may(&access.answer(&user, "edge-1"), false) && !may(&access.answer(&user, "edge-1"), true));
-        for other in
-            ["hosts/edge-11", "hosts/edge-2", "services/web/edge-2/nginx", "services/db/edge-1/db", "zoo"]
-        {
+        for other in [
+            "hosts/edge-11",
+            "hosts/edge-2",
+            "services/web/edge-2/nginx",
+            "services/db/edge-1/db",
+            "plans/edge-2/a/0000",
+            "zoo",
+        ] {
             let key = format!("/kelson/v1/{other}");
             assert!(may(&key, false) && !may(&key, true), "{other}");
         }

@@ -18,7 +18,7 @@ use base64::engine::general_purpose::STANDARD;
 use hyper::Method;
 use kelson_spec::fleet::FleetSpec;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
 pub use agent::Agent;
 pub use list::answer;
@@ -79,6 +79,19 @@ struct Pair {
     /// In base64.
     value: Option<String>,
     session: Option<String>,
+}
+
+/// The answer to a transaction.
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Done {
+    results: Option<Vec<One>>,
+}
+
+#[derive(Deserialize)]
+struct One {
+    #[serde(rename = "KV")]
+    pair: Pair,
 }
 
 impl Pair {
@@ -264,9 +277,8 @@ impl Consul {
         if answer.is_conflict() {
             return Ok(Outcome::Conflict);
         }
-        let done: Value = answer.json()?;
-        let index = |result: &Value| result["KV"]["ModifyIndex"].as_i64();
-        let revision = done["Results"].as_array().and_then(|all| all.iter().filter_map(index).max());
+        let done: Done = answer.json()?;
+        let revision = done.results.iter().flatten().map(|one| one.pair.modify_index).max();
         for change in changes.iter().filter(|change| change.key() != &host) {
             let Some(place) = self.keys.parse_service(change.key()) else { continue };
             match change {

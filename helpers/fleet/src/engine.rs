@@ -110,7 +110,8 @@ impl Engine {
     /// The next message to PID 1.
     pub fn report(&mut self) -> Option<Report> {
         let report = self.reports.pop_front().or_else(|| self.core.next_report());
-        let mut report = report.or_else(|| self.discovery.next_report()).or_else(|| self.templates.next_report());
+        let mut report =
+            report.or_else(|| self.discovery.next_report()).or_else(|| self.templates.next_report());
         if let (Some(Report::Connection(connection)), Some(membership)) = (&mut report, &self.membership) {
             let until = membership.until().map(|seconds| i64::try_from(seconds).unwrap_or(i64::MAX));
             connection.certificate_until = until.map(|seconds| Timestamp { seconds, nanos: 0 });

@@ -57,9 +57,14 @@ impl Keys {
         &self.plans
     }
 
+    /// Of all plans that a host keeps. Ends in `/`.
+    pub fn plans_of(&self, host: &str) -> String {
+        format!("{}{host}/", self.plans)
+    }
+
     /// Of the parts of one plan. Ends in `/`.
     pub fn plan(&self, host: &str, name: &str) -> String {
-        format!("{}{host}/{name}/", self.plans)
+        format!("{}{name}/", self.plans_of(host))
     }
 
     /// The host, the name and the part. `None`: the key is none of a plan.

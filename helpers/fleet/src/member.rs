@@ -15,7 +15,7 @@ use crate::watch::Watch;
 
 /// A connection that has not failed.
 pub enum Member {
-    Etcd(Session),
+    Etcd(Box<Session>),
     Consul(Consul),
 }
 
@@ -30,15 +30,15 @@ pub async fn perform(member: Option<Member>, step: Step, spec: FleetSpec, limits
         let (consul, outcome) = consul::perform(consul, step, &spec, limits).await;
         return (consul.map(Member::Consul), outcome);
     }
-    let session = member.and_then(|member| if let Member::Etcd(one) = member { Some(one) } else { None });
+    let session = member.and_then(|member| if let Member::Etcd(one) = member { Some(*one) } else { None });
     let (session, outcome) = session::perform(session, step, spec, limits).await;
-    (session.map(Member::Etcd), outcome)
+    (session.map(|session| Member::Etcd(Box::new(session))), outcome)
 }
 
 /// Reads beside the steps.
 #[derive(Clone)]
 pub enum Reader {
-    Etcd(KvClient, WatchClient),
+    Etcd(Box<(KvClient, WatchClient)>),
     Consul(Agent),
 }
 
@@ -46,7 +46,7 @@ impl Member {
     /// It ends with the connection.
     pub fn reader(&self) -> Reader {
         match self {
-            Member::Etcd(session) => Reader::Etcd(session.reader(), session.watcher()),
+            Member::Etcd(session) => Reader::Etcd(Box::new((session.reader(), session.watcher()))),
             Member::Consul(consul) => Reader::Consul(consul.agent()),
         }
     }
@@ -56,7 +56,7 @@ impl Reader {
     /// Answers a question: one page in parts. `host`: the one whose plans may be changed.
     pub async fn answer(self, keys: Keys, host: String, question: FleetQuestion) -> Vec<FleetPage> {
         match self {
-            Reader::Etcd(reader, _) => list::answer(reader, keys, host, question).await,
+            Reader::Etcd(clients) => list::answer(clients.0, keys, host, question).await,
             Reader::Consul(agent) => consul::answer(agent, keys, question).await,
         }
     }
@@ -64,7 +64,10 @@ impl Reader {
     /// Follows these names. Must be called on the runtime.
     pub fn watch(&self, keys: Keys, names: BTreeSet<String>) -> Watch {
         match self {
-            Reader::Etcd(reader, watcher) => Watch::etcd(reader.clone(), watcher.clone(), keys, names),
+            Reader::Etcd(clients) => {
+                let (reader, watcher) = *clients.clone();
+                Watch::etcd(reader, watcher, keys, names)
+            }
             Reader::Consul(agent) => Watch::consul(agent.clone(), names),
         }
     }

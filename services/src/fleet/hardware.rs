@@ -7,7 +7,7 @@ use kelson_sys::descriptor::Watched;
 use kelson_sys::netlink;
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, SockProtocol, recv};
-use tokio::time::{Instant, sleep, sleep_until, timeout_at};
+use tokio::time::{Instant, sleep, timeout};
 
 /// The multicast group (a bit) of the kernel itself.
 const KERNEL: u32 = 1;
@@ -33,20 +33,24 @@ impl Hardware {
     /// Waits until something has changed since the last call, at most this time. Cancelled by dropping.
     pub async fn changed(&mut self, longest: Duration) {
         let began = Instant::now();
-        let deadline = began + longest;
-        let Some(socket) = &self.0 else { return sleep_until(deadline).await };
-        match timeout_at(deadline, socket.readable()).await {
-            Ok(Ok(ready)) => drop(ready),
-            Ok(Err(error)) => {
-                tracing::warn!("changes of the hardware are noticed late: {error}");
-                self.0 = None;
-                return sleep_until(deadline).await;
-            }
-            Err(_) => return,
+        if timeout(longest, self.message()).await.is_err() {
+            return;
         }
         sleep(SETTLED).await;
-        sleep_until(began + SELDOM).await;
-        drain(socket).await;
+        sleep(SELDOM.saturating_sub(began.elapsed())).await;
+        if let Some(socket) = &self.0 {
+            drain(socket).await;
+        }
+    }
+
+    /// Until there is one. Without a socket: for ever.
+    async fn message(&mut self) {
+        if let Some(socket) = &self.0 {
+            let Err(error) = socket.readable().await else { return };
+            tracing::warn!("changes of the hardware are noticed late: {error}");
+            self.0 = None;
+        }
+        std::future::pending::<()>().await;
     }
 }
 

@@ -46,7 +46,6 @@ mod work;
 pub use commands::{Command, Reloading};
 use dependency_watch::DependencyWatch;
 pub use making::{Prepared, ServiceHandle, prepare};
-use registration::Confirmation;
 pub use resume::{Making, Resumed, resume};
 
 /// How many datagrams are read after a process has ended: its leftovers may send for ever.
@@ -109,7 +108,7 @@ struct Core {
     sleep: Option<std::pin::Pin<Box<tokio::time::Sleep>>>,
     status_text: Option<Arc<str>>,
     /// Of the run, where its network is not the host's.
-    addresses: Vec<IpAddr>,
+    addresses: Box<[IpAddr]>,
     shown: State,
     spawned_after: Option<Duration>,
     up_after: Option<Duration>,
@@ -127,10 +126,19 @@ struct Core {
     past_checks: Option<Box<PastChecks>>,
     /// The results of its checks in an earlier incarnation of PID 1 count until there are some in this one.
     health_kept: bool,
-    registration: Confirmation,
+    /// Of one that waits, or has waited, for it.
+    registration: Option<Box<Confirmation>>,
     /// The contents of the record.
     recorded: Option<Place>,
     random: Random,
+}
+
+/// The registration of a run that is up but for it.
+struct Confirmation {
+    /// The run whose registration the store has confirmed; 0: none.
+    confirmed: u64,
+    /// Why it is not, as far as it is known.
+    problem: Option<Arc<str>>,
 }
 
 /// The loop of the task: one piece of work after the other, each dropped when the next begins.

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::agent::Agent;
-use super::{Pair, Service, path_of};
+use super::{Done, One, Service, path_of};
 use crate::entry::{self, Entry as _, ServiceEntry};
 use crate::key::{Keys, Place, is_host};
 use crate::list::{DEADLINE, Item, parts, refusal};
@@ -119,16 +119,6 @@ async fn hosts(
     for some in names.chunks(READS_MAX) {
         let read = |name: &String| json!({"KV": {"Verb": "get-or-empty", "Key": format!("{folder}{name}")}});
         let reads: Vec<Value> = some.iter().map(read).collect();
-        #[derive(Deserialize)]
-        #[serde(rename_all = "PascalCase")]
-        struct Done {
-            results: Option<Vec<One>>,
-        }
-        #[derive(Deserialize)]
-        struct One {
-            #[serde(rename = "KV")]
-            pair: Pair,
-        }
         let done: Done = agent.put("/v1/txn", &json!(reads)).await?.json()?;
         for One { pair } in done.results.unwrap_or_default() {
             if let (Some(name), true) = (name(&pair.key), pair.value.is_some()) {

@@ -59,7 +59,7 @@ fn every_page() {
         folder.root_file(
             "etc/passwd",
             "redis:x:100:100::/var/lib/redis:/bin/false\nwww-data:x:33:33:::\nnobody:x:65534:65534:::\n\
-             postgres:x:103:105:::\nmemcache:x:101:102:::\n",
+             fleet-issuer:x:104:106:::\npostgres:x:103:105:::\nmemcache:x:101:102:::\n",
         );
         folder.root_file(
             "etc/group",

@@ -262,7 +262,7 @@ fn mistakes_in_fleet_say_what_to_do_and_leave_it_out() {
         assert_eq!(fleet, None, "{text}");
         messages
     };
-    assert_eq!(each_case(MACHINE, said), 24);
+    assert_eq!(each_case(MACHINE, said), 26);
 }
 
 #[test]

@@ -15,7 +15,7 @@ use super::super::random::Random;
 use super::super::readiness::NotifySource;
 use super::super::sockets::SUPPORTED;
 use super::super::table::{HookKinds, Rules, ServiceState, Work};
-use super::{Command, Confirmation, Core, drive};
+use super::{Command, Core, drive};
 use crate::error::ServicesError;
 use crate::health::Totals;
 use crate::model::{Snapshot, State};
@@ -105,7 +105,7 @@ pub(super) fn make(
         post_start_of: 0,
         sleep: None,
         status_text: None,
-        addresses: Vec::new(),
+        addresses: Box::default(),
         shown: State::Initialized,
         spawned_after: None,
         up_after: None,
@@ -118,7 +118,7 @@ pub(super) fn make(
         random,
         past_checks: None,
         health_kept: false,
-        registration: Confirmation::default(),
+        registration: None,
         recorded: None,
     });
     Ok((core, runner, ServiceHandle { mailbox, snapshot, totals }))

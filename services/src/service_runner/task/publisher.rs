@@ -88,7 +88,7 @@ impl Core {
             restarts_by: service.restarts_by,
             runs: service.runs(),
             pid: service.pid(),
-            addresses: service.pid().map(|_| self.addresses.clone()).unwrap_or_default(),
+            addresses: service.pid().map(|_| self.addresses.to_vec()).unwrap_or_default(),
             since,
             entered,
             retry: service.retry().cloned(),

@@ -5,17 +5,8 @@ use std::sync::Arc;
 
 use kelson_spec::features::{Feature, OWN};
 
-use super::{Core, Next};
+use super::{Confirmation, Core, Next};
 use crate::service_runner::table::Rules;
-
-/// The registration of a run that is up but for it.
-#[derive(Default)]
-pub(super) struct Confirmation {
-    /// The run whose registration the store has confirmed.
-    confirmed: u64,
-    /// Why it is not, as far as it is known.
-    problem: Option<Arc<str>>,
-}
 
 impl Core {
     /// The registration of the present run is all that keeps it from being up.
@@ -29,12 +20,13 @@ impl Core {
             && self.service.up(rules)
             // It was up before, perhaps in an earlier incarnation of PID 1.
             && self.start_took_run != run
-            && self.registration.confirmed != run
+            && self.registration.as_ref().is_none_or(|registration| registration.confirmed != run)
     }
 
     /// The text for one that waits.
     pub(super) fn unregistered(&self) -> Arc<str> {
-        let problem = self.registration.problem.as_deref().unwrap_or("etcd has not answered yet");
+        let problem = self.registration.as_ref().and_then(|registration| registration.problem.as_deref());
+        let problem = problem.unwrap_or("etcd has not answered yet");
         Arc::from(format!("{}, its registration is not confirmed: {problem}", self.service.reason()))
     }
 
@@ -45,10 +37,10 @@ impl Core {
         }
         // An event has said already why it is not.
         if problem.is_none() {
-            self.registration.confirmed = self.service.run;
             self.note("its registration is confirmed, so it is up");
         }
-        self.registration.problem = problem;
+        let confirmed = if problem.is_none() { self.service.run } else { 0 };
+        self.registration = Some(Box::new(Confirmation { confirmed, problem }));
         self.publish();
         Next::Same
     }

@@ -202,7 +202,7 @@ impl Core {
             (Some(Running { pid, start_time, addresses, exit, .. }), _) => {
                 self.exit = Some(exit);
                 self.start_time = start_time;
-                self.addresses = addresses;
+                self.addresses = addresses.into();
                 match spawning {
                     true => Input::Spawned(Ok(pid)),
                     false => Input::Attached { found: Ok(pid), closing },

@@ -208,7 +208,7 @@ impl Core {
                 self.demanded = false;
                 self.exit = Some(exit);
                 self.start_time = start_time;
-                self.addresses = addresses;
+                self.addresses = addresses.into();
                 self.service.stop_signal = stop_signal;
                 // The boot's part alone: what restarts later keeps its first times.
                 if self.up_after.is_none() {

@@ -22,7 +22,7 @@ pub const ISSUER: &str = "issuer";
 /// The folder of `fleet init`.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Folder {
-    /// The folder that `fleet init` has made
+    /// The folder of `fleet init`
     #[arg(long = "access", value_name = "DIR", default_value = "fleet")]
     path: PathBuf,
 }

@@ -21,7 +21,7 @@ pub struct Arguments {
     endpoints: Vec<String>,
     #[command(flatten)]
     signer: Signer,
-    /// The beginning of all keys of the fleet
+    /// The beginning of all keys
     #[arg(long, value_name = "PREFIX", default_value = FleetSpec::PREFIX)]
     prefix: String,
     /// The validity of both certificates

@@ -23,7 +23,7 @@ pub struct Arguments {
     /// The names of hosts that may join, with * and ?
     #[arg(long = "host", value_name = "PATTERN", required = true, value_delimiter = ',')]
     hosts: Vec<String>,
-    /// The names under which they may register services, with * and ?
+    /// The names that they may register, with * and ?
     #[arg(long = "services", value_name = "PATTERN", value_delimiter = ',')]
     services: Vec<String>,
     /// The number of hosts that may join
