@@ -57,15 +57,29 @@ fn long_three_machines_are_one_fleet_and_take_a_configuration_in_waves() {
 
     let doors = [0, 1, 2].map(|place| (NAMES[place], machines[place].port()));
     let away = remote::clients(&doors, paths::test_logs().join("fleet.contexts"));
-    let file = paths::test_logs().join("fleet-web.yaml");
+    let folder = paths::test_logs().join("fleet");
+    std::fs::create_dir_all(&folder).expect("the folder of logs is writable");
+    let file = folder.join("web.yaml");
     let apply = |steps: &str, tag: &str| {
         let text = format!(
             "name: web\nprocess: {{command: [{STEPS}, {steps}]}}\nregister: {{port: 80, tags: [{tag}]}}\n"
         );
         std::fs::write(&file, text).expect("the folder of logs is writable");
         let file = file.display().to_string();
-        let words =
-            ["-n", "edge-2", "fleet", "apply", &file, "--waves", "1,all", "--healthy-for", "12s", "-y"];
+        let words = [
+            "-n",
+            "edge-2",
+            "fleet",
+            "apply",
+            &file,
+            "--waves",
+            "1,all",
+            "--healthy-for",
+            "12s",
+            "--deadline",
+            "60s",
+            "-y",
+        ];
         away.run(&words)
     };
     let tagged =
