@@ -16,7 +16,7 @@ pub fn micros(at: Moment) -> u64 {
     u64::try_from(at.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// One instant by both clocks. Nothing but texts depends on the time of day, which may jump.
+/// One instant by both clocks. The time of day may jump: texts depend on it, and by a fraction of a second the renewals.
 #[derive(Debug, Clone, Copy)]
 pub struct Now {
     pub at: Moment,

@@ -18,7 +18,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use kelson_helper::random::Random;
 use kelson_proto::v1::fleet_command::Command;
@@ -36,6 +36,8 @@ use truth::Truth;
 
 /// A connection over which the store refuses so often is closed.
 const REFUSALS: u32 = 2;
+/// Of one TTL: the moments at which hosts renew their leases are 250 ms apart.
+const MARKS: u32 = 120;
 
 /// What a process knows of itself.
 #[derive(Debug, Clone)]
@@ -296,17 +298,17 @@ impl Core {
                 (self.connection.is_open, self.connection.address) = (true, Some(address));
             }
             (_, Outcome::Renewed) => {
-                let third = self.third();
+                let renew = self.renewal_after(began);
                 if let Some(lease) = &mut self.lease {
-                    (lease.confirmed, lease.renew) = (Some(began), began.at.saturating_add(third));
+                    (lease.confirmed, lease.renew) = (Some(began), renew);
                 }
             }
             (_, Outcome::Granted { lease, ttl }) => {
                 let (confirmed, is_used) = (Some(began), false);
                 self.lease = Some(Lease { id: lease, ttl, confirmed, renew: began.at, is_used });
-                let third = self.third();
+                let renew = self.renewal_after(began);
                 if let Some(lease) = &mut self.lease {
-                    lease.renew = began.at.saturating_add(third);
+                    lease.renew = renew;
                 }
             }
             (_, Outcome::Looked(looked)) => self.looked(looked, now.at),
@@ -395,6 +397,18 @@ impl Core {
             looked.host = None;
         }
         self.store.is_read = false;
+    }
+
+    /// When a lease that was confirmed by a request of this time is renewed: about a third of the TTL later, at a multiple of
+    /// a fraction of a second of the time of day. So many hosts ask together, and the store wakes up for them once.
+    fn renewal_after(&mut self, began: Now) -> Moment {
+        let third = self.third();
+        let ttl = self.lease.map_or(self.limits.ttl, |lease| lease.ttl);
+        let grid = ttl.checked_div(MARKS).unwrap_or_default();
+        let wall = began.wall.duration_since(UNIX_EPOCH).unwrap_or_default().saturating_add(third);
+        let early = wall.as_nanos().checked_rem(grid.as_nanos()).unwrap_or_default();
+        let early = Duration::from_nanos(u64::try_from(early).unwrap_or_default());
+        began.at.saturating_add(third.saturating_sub(early))
     }
 
     /// A third of the TTL, with 10 % more or less.
