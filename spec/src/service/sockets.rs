@@ -219,6 +219,15 @@ impl Listen {
         if let Listen::Tcp(address) | Listen::Udp(address) = self { Some(*address) } else { None }
     }
 
+    /// The port, if it has one.
+    pub fn port(&self) -> Option<u32> {
+        match self {
+            Listen::Tcp(address) | Listen::Udp(address) => Some(address.first().port().into()),
+            Listen::Vsock(_, port) => Some(*port),
+            Listen::Unix(..) | Listen::Fifo(_) => None,
+        }
+    }
+
     /// Whether it has an IPv6 address, or all addresses.
     pub fn is_ipv6(&self) -> bool {
         match self.address() {

@@ -49,6 +49,8 @@ pub fn expand(
     let value = |variable| match variable {
         Variable::HostName => Some(Cow::Owned(host.to_owned())),
         Variable::Port => Some(Cow::Owned(port.to_string())),
+        // The one who reads the file has filled it in.
+        Variable::PortOf(_) => None,
         Variable::Fact(name) => facts?.get(name).map(|value| Cow::Owned(value.clone())),
     };
     variables::expand(text, value).map_err(|unfit| match unfit {

@@ -168,10 +168,10 @@ const SERVICE: &str = r#"
 => 3:19: register.meta: "a b" is not a key; use letters, digits and . _ / -, a letter or digit first, at most 63
 
 {meta: {url: "http://${hostname}/", sound: "${host.name}:${port} ${fact.platform} $${x} $5"}}
-=> 3:24: register.meta.url: ${hostname} is no variable; write ${host.name}, ${port} or ${fact.NAME}, or $${ for the signs themselves
+=> 3:24: register.meta.url: ${hostname} is no variable; write ${host.name}, ${port}, ${port.NAME} or ${fact.NAME}, or $${ for the signs themselves
 
 {meta: {url: "${fact.colour}", at: "${port"}}
-=> 3:24: register.meta.url: ${fact.colour} is no variable; write ${host.name}, ${port} or ${fact.NAME}, or $${ for the signs themselves
+=> 3:24: register.meta.url: ${fact.colour} is no variable; write ${host.name}, ${port}, ${port.NAME} or ${fact.NAME}, or $${ for the signs themselves
 => 3:46: register.meta.at: ${port has no closing brace; write ${NAME}, or $${ for the signs themselves
 
 {meta: [a]}
@@ -380,6 +380,39 @@ fn a_registration_has_the_name_of_its_service_and_no_other_key_is_needed() {
     assert_eq!(registered(&loaded, "db"), Registration { name: "db".to_owned(), ..Registration::default() });
     let names = ["queue-a", "queue-b", "shared-a", "shared-b"].map(|name| registered(&loaded, name).name);
     assert_eq!(names, ["queue-a", "queue-b", "all", "all"]);
+}
+
+#[test]
+fn a_value_of_meta_has_the_ports_of_sockets() {
+    let sockets = "sockets:\n- {name: http, listen: \"*:8080\"}\n- {name: dns, listen: \"udp:127.0.0.1:53\"}\n\
+                   - {name: vm, listen: \"vsock:1024\"}\n- {name: ctl, listen: /run/db.sock}\n";
+    let file = |meta: &str, sockets: &str| {
+        format!("process: {{command: [/bin/db]}}\nregister: {{meta: {{{meta}}}}}\n{sockets}")
+    };
+    let meta = "url: \"http://${host.name}:${port.http}/\", dns: \"${port.dns}\", vm: \"${port.vm}\", own: \"$${port.http} ${port}\"";
+    let loaded = Folder::of("db", &file(meta, sockets)).load();
+    assert_eq!((&loaded.diagnostics, &loaded.warnings), (&vec![], &vec![]));
+    let expected = [
+        ("url", "http://${host.name}:8080/"),
+        ("dns", "53"),
+        ("vm", "1024"),
+        ("own", "$${port.http} ${port}"),
+    ];
+    assert_eq!(registered(&loaded, "db").meta, texts(&expected));
+    let messages = |meta: &str, sockets: &str| Folder::of("db", &file(meta, sockets)).messages();
+    assert_eq!(
+        messages("a: \"${port.ctl}\", b: \"${port.htp}\"", sockets),
+        [
+            "services/db.yaml:3:22: register.meta.a: ${port.ctl} is the port of no socket; sockets with a port: http, dns, vm",
+            "services/db.yaml:3:40: register.meta.b: ${port.htp} is the port of no socket; sockets with a port: http, dns, vm",
+        ]
+    );
+    assert_eq!(
+        messages("a: \"${port.http}\"", ""),
+        [
+            "services/db.yaml:3:22: register.meta.a: ${port.http} is the port of no socket; sockets with a port: none"
+        ]
+    );
 }
 
 #[test]
