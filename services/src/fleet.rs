@@ -2,7 +2,7 @@
 //!
 //! [`Fleet`] is a handle. On a host whose machine file has `fleet`, one driver future does the work with a
 //! [`Supervisor`](kelson_helper::supervisor::Supervisor) that keeps one `kelson-fleet` at work. What is registered follows
-//! from the published snapshots: a service is while it is up. PID 1 speaks to no store. A helper that is replaced gets all
+//! from the published snapshots: a service is while it is up and the checks of its registration pass. PID 1 speaks to no store. A helper that is replaced gets all
 //! of it again, and continues with the lease of the one before.
 
 mod condition;
@@ -154,12 +154,15 @@ impl Fleet {
         let mut all = Vec::new();
         for name in self.registry.names() {
             let Some(snapshot) = self.registry.get(&name) else { continue };
-            let (up, spec) = (snapshot.borrow().up, snapshot.borrow().spec.clone());
-            let Some(registration) = spec.as_ref().and_then(|spec| spec.register.as_ref()) else { continue };
+            let now = snapshot.borrow();
+            let Some(registration) = now.spec.as_ref().and_then(|spec| spec.register.as_ref()) else {
+                continue;
+            };
+            let withheld = now.withheld.as_ref().filter(|_| now.up || now.awaits_registration);
             let state = match &states {
                 Some(states) => states.get(&name).cloned().unwrap_or_else(|| state("absent")),
                 // The table of the host itself: nobody has to confirm it.
-                None => state(if up { "registered" } else { "absent" }),
+                None => state(if now.up && withheld.is_none() { "registered" } else { "absent" }),
             };
             let address = registration.address.clone().unwrap_or(state.address);
             all.push(v1::FleetRegistration {
@@ -169,9 +172,9 @@ impl Fleet {
                 tags: registration.tags.clone(),
                 address,
                 meta: registration.meta.clone().into_iter().collect(),
-                up,
+                up: now.up,
                 state: state.state,
-                problem: state.problem,
+                problem: withheld.map_or(state.problem, ToString::to_string),
             });
         }
         kelson_sys::ordered::sort_by(&mut all, |one, other| one.service.cmp(&other.service));

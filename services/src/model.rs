@@ -219,6 +219,8 @@ pub struct Snapshot {
     pub up: bool,
     /// The confirmation of its registration in the fleet is all that keeps it from being up.
     pub awaits_registration: bool,
+    /// The checks of its registration that do not pass, and why: it is not registered.
+    pub withheld: Option<Arc<str>>,
     /// Ended, stopped, failed, skipped, or nothing will start it.
     pub down: bool,
     /// Ended successfully by itself and was not started again since.
@@ -282,6 +284,7 @@ impl Snapshot {
             state,
             up: false,
             awaits_registration: false,
+            withheld: None,
             down: false,
             finished: false,
             healthy: None,
@@ -361,6 +364,8 @@ pub struct CheckReport {
     pub kind: &'static str,
     /// It only gates the start.
     pub startup: bool,
+    /// It decides about the registration of the service, and not about its health.
+    pub registration: bool,
     pub standing: Standing,
     /// Since when it stands so; `None` while nobody asks it: no run is checked, or checks that gate the start have not
     /// passed.

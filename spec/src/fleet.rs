@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::service::Check;
+
 /// The store of the fleet, and who the host is in it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -74,6 +76,8 @@ pub struct Registration {
     pub meta: BTreeMap<String, String>,
     /// The service is up only once the store has confirmed it.
     pub required: bool,
+    /// It is registered only while each of them passes. They decide about nothing else.
+    pub checks: Vec<Check>,
 }
 
 /// Instances of a name that are registered in the fleet, on whatever host.

@@ -179,6 +179,17 @@ impl ServiceSpec {
             || (self.file != other.file && *self == ServiceSpec { file: self.file.clone(), ..other.clone() })
     }
 
+    /// All of its checks: those of its health, then those of its registration, which `true` stands for.
+    pub fn checks(&self) -> impl Iterator<Item = (&Check, bool)> {
+        let of_health = self.health.iter().map(|check| (check, false));
+        of_health.chain(self.registration_checks().iter().map(|check| (check, true)))
+    }
+
+    /// Those that decide about its registration alone.
+    pub fn registration_checks(&self) -> &[Check] {
+        self.register.as_ref().map_or(&[], |registration| &registration.checks)
+    }
+
     /// When the clock starts it; its `start` is manual then.
     pub fn schedule(&self) -> Option<&Schedule> {
         #[cfg(feature = "units")]

@@ -1,5 +1,6 @@
 //! A host in a fleet, against a real etcd: what it registers there, and what changes nothing for those who watch.
 
+mod checks;
 mod consul;
 mod deregistration;
 mod registered;

@@ -104,6 +104,7 @@ pub fn check(report: CheckReport) -> v1::Check {
         results: results.collect(),
         late: report.late.map(duration),
         startup: report.startup,
+        registration: report.registration,
         lasts: report.lasts.map(duration),
     }
 }

@@ -150,13 +150,17 @@ fn check(check: &Check, checked: bool, now: SystemTime, terminal: &Terminal) -> 
         Standing::Pending | Standing::Unspecified => Tone::Quiet,
     };
     let name = palette.paint(Tone::Strong, &escape(&check.name));
-    let startup = if check.startup { ", startup" } else { "" };
+    let part = match (check.startup, check.registration) {
+        (true, _) => ", startup",
+        (_, true) => ", registration",
+        _ => "",
+    };
     let stands = match check.since {
         Some(_) => standing_name(check.standing()),
         None if checked => "begins once the startup checks pass",
         None => "not asked now",
     };
-    let mut head = format!("{name} ({}{startup}): {}", escape(&check.kind), palette.paint(tone, stands));
+    let mut head = format!("{name} ({}{part}): {}", escape(&check.kind), palette.paint(tone, stands));
     if let Some(lasts) = time::age(&check.lasts, &check.since, now) {
         let _ = write!(head, " for {}", time::relative(lasts));
     }

@@ -67,6 +67,14 @@ fn status() -> StatusResponse {
         results: vec![result(true, "200 OK")],
         ..check("page", "http")
     };
+    let shop = Check {
+        standing: check::Standing::Passing.into(),
+        since: at(1003),
+        lasts: wire(2000),
+        registration: true,
+        results: vec![result(true, "200 OK")],
+        ..check("shop", "http")
+    };
     let count = |reason: &str, count| RestartCount { reason: reason.to_owned(), count };
     let service = Service {
         description: "the database".to_owned(),
@@ -86,7 +94,7 @@ fn status() -> StatusResponse {
         processes: Some(3),
         needed_by: vec!["web".to_owned(), "job".to_owned()],
         file: "/etc/kelson/services/db.yaml".to_owned(),
-        checks: vec![ping, page, check("disk", "exec")],
+        checks: vec![ping, page, shop, check("disk", "exec")],
     }
 }
 

@@ -32,6 +32,7 @@ mod paths;
 mod plugin;
 mod ports;
 mod probes;
+mod registration;
 mod registries;
 mod requirement;
 mod restart;

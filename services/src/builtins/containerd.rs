@@ -125,6 +125,7 @@ pub fn own_check(containerd: Containerd) -> OwnCheck {
         restart_after: 12,
         grace: Duration::from_secs(30),
         startup: false,
+        registration: false,
     };
     OwnCheck { plan, probe: Arc::new(Health(containerd)) }
 }

@@ -195,7 +195,7 @@ impl Members {
             true => drop(self.waiting.insert(Arc::clone(service))),
             false => drop(self.waiting.remove(service)),
         }
-        let is_fit = |now: &&Snapshot| now.up || now.awaits_registration;
+        let is_fit = |now: &&Snapshot| (now.up || now.awaits_registration) && now.withheld.is_none();
         let spec = snapshot.as_deref().filter(is_fit).and_then(|now| now.spec.as_ref());
         self.follow(service, spec.and_then(|spec| spec.register.clone()))
     }

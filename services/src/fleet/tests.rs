@@ -167,6 +167,24 @@ async fn a_service_is_registered_while_it_is_up() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_service_is_not_registered_while_a_check_of_its_registration_fails() {
+    let mut host = Host::begun().await;
+    let withheld = Some("check page: connection refused".into());
+    host.set_snapshot("web-1", Snapshot { withheld, ..snapshot("web-1", true, 80) });
+    host.next_removal().await;
+    let [web] = &host.fleet.registrations()[..] else { panic!("one service registers") };
+    let now = (web.up, web.state.as_str(), web.problem.as_str());
+    assert_eq!(now, (true, "absent", "check page: connection refused"));
+    host.set("web-1", true, 80);
+    assert_eq!(host.next_registered().await, "web-1");
+    // One that is up but for its registration waits for its checks as well.
+    let waits = |withheld| Snapshot { awaits_registration: true, withheld, ..snapshot("web-2", false, 80) };
+    host.set_snapshot("web-2", waits(Some("check page: no result yet".into())));
+    host.set_snapshot("web-2", waits(None));
+    assert_eq!(host.next_registered().await, "web-2");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_stop_waits_until_the_store_has_confirmed() {
     let mut host = Host::begun().await;
     // As a service does that begins to stop: it is published before.

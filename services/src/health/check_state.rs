@@ -276,6 +276,7 @@ impl CheckState {
             name: Arc::clone(&self.plan.name),
             kind: self.kind,
             startup: self.plan.startup,
+            registration: self.plan.registration,
             standing: self.level.standing,
             since: self.began.map(|_| self.since),
             lasts: self.began.map(|_| self.entered.elapsed()),

@@ -175,14 +175,19 @@ impl Checks {
         ready && !before
     }
 
-    /// All checks together: each passes, one fails, or not each has shown either.
+    /// All checks of its health together: each passes, one fails, or not each has shown either.
     pub fn healthy(&self) -> Option<bool> {
         self.table.lock().healthy()
     }
 
     /// `check http: connection refused; check db: no result yet`.
     pub fn missing(&self) -> String {
-        self.table.lock().missing()
+        self.table.lock().missing(false)
+    }
+
+    /// The same of the checks of its registration; empty where each passes.
+    pub fn missing_of_registration(&self) -> String {
+        self.table.lock().missing(true)
     }
 
     /// Each check that does not pass.
@@ -245,8 +250,8 @@ impl StatusTable {
         if due_news.is_empty() {
             return None;
         }
-        let mut news =
-            News { changes: Vec::new(), healthy: state.healthy(), missing: state.missing(), restart: None };
+        let missing = state.missing(false);
+        let mut news = News { changes: Vec::new(), healthy: state.healthy(), missing, restart: None };
         for CheckNews { change, restart } in due_news {
             news.changes.extend(change);
             // One restart, however many ask for it.
@@ -278,13 +283,19 @@ impl State {
     }
 
     fn healthy(&self) -> Option<bool> {
-        level::health(self.checks.iter().map(CheckState::standing))
+        let of_health = self.checks.iter().filter(|check| !check.plan.registration);
+        level::health(of_health.map(CheckState::standing))
     }
 
-    fn missing(&self) -> String {
+    /// Those that do not pass, of its registration or of its health.
+    fn missing(&self, registration: bool) -> String {
         let gated = self.is_gated();
-        let awaited =
-            |check: &&CheckState| check.standing() != Standing::Passing && check.plan.startup == gated;
+        let awaited = |check: &&CheckState| {
+            let Plan { startup, registration: is_of_registration, .. } = check.plan;
+            check.standing() != Standing::Passing
+                && is_of_registration == registration
+                && (registration || startup == gated)
+        };
         let missing = self.checks.iter().filter(awaited);
         let mut texts: Vec<String> = missing
             .clone()

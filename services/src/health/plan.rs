@@ -52,6 +52,8 @@ pub struct Plan {
     pub grace: Duration,
     /// It only gates the start: the others begin once it has passed, and it is not asked again in that run.
     pub startup: bool,
+    /// It decides about the registration of the service, and not about its health.
+    pub registration: bool,
 }
 
 impl From<&Check> for Plan {
@@ -66,6 +68,7 @@ impl From<&Check> for Plan {
             restart_after: check.restart_after,
             grace: check.grace,
             startup: check.startup,
+            registration: false,
         }
     }
 }

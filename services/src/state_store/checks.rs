@@ -14,6 +14,7 @@ use super::StateStore;
 use super::file::{Found, seal};
 use super::part::{CheckPlaces, Part};
 use super::rings::{Key, hash};
+use crate::model::{Numbered as _, Standing};
 
 pub const SLOT: usize = Part::Checks.slot();
 /// The length to which the last line of an output is cut.
@@ -28,6 +29,12 @@ pub type PastCheck = Vec<stored::CheckRecord>;
 pub struct PastChecks(HashMap<u64, PastCheck>);
 
 impl PastChecks {
+    /// Whether this check passed last in this run.
+    pub fn passed(&self, check: &str, run: u64) -> bool {
+        let last = self.0.get(&hash(check)).and_then(|past| past.last());
+        last.is_some_and(|last| last.run == run && last.standing == Standing::Passing.number())
+    }
+
     /// Of this check in this run.
     pub fn take(&mut self, check: &str, run: u64) -> Option<PastCheck> {
         self.0.remove(&hash(check)).filter(|past| past.last().is_some_and(|last| last.run == run))

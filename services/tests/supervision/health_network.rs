@@ -4,8 +4,11 @@ use std::time::Duration;
 
 use kelson_services::model::{CheckReport, RestartReason, Standing, State};
 use kelson_services::prober::Verdict::{Fails, Passes, Silent};
+use kelson_spec::fleet::Registration;
 use kelson_spec::service::{Check, Probe, ServiceSpec};
+use tokio::time::Instant;
 
+use crate::fate::Fate;
 use crate::health_commands::{fails, passes};
 use crate::house::*;
 use crate::lines::Lines;
@@ -134,6 +137,87 @@ async fn h3_two_failures_of_a_network_check_are_borne() {
     house.settle().await;
     assert_eq!(house.message("web"), "running, waits for check a: connection refused");
     assert_eq!(house.told("web").len(), events);
+}
+
+/// It has these checks, and one of its registration at port 8.
+fn registered(checks: impl IntoIterator<Item = Check>) -> ServiceSpec {
+    let checks_of_registration = vec![check("page", 8)];
+    let register = Registration { checks: checks_of_registration, ..Registration::default() };
+    ServiceSpec { register: Some(register), ..checked("web", checks) }
+}
+
+fn withheld(house: &House) -> Option<String> {
+    house.now("web").withheld.map(|text| text.to_string())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_check_of_the_registration_decides_about_nothing_else() {
+    let house = House::with([registered([check("a", 1), startup("boot", 9)])]).await;
+    let lines = house.played("web", |played| played.lines.clone());
+    assert_eq!((lines.asked(), withheld(&house).as_deref()), (vec![9], Some("check page: no result yet")));
+    lines.at(9).answer(Passes, "");
+    house.settle().await;
+    assert_eq!(house.message("web"), "running, waits for check a: no result yet");
+    lines.at(1).answer(Passes, "");
+    house.settle().await;
+    assert!(house.now("web").up);
+    assert_eq!(withheld(&house).as_deref(), Some("check page: no result yet"));
+    lines.at(8).answer(Passes, "");
+    house.settle().await;
+    assert_eq!(withheld(&house), None);
+    for _ in 0..30 {
+        lines.at(8).answer(Fails, "refused");
+        house.settle().await;
+    }
+    let web = house.now("web");
+    assert_eq!((web.up, web.healthy, web.run, web.restarts), (true, Some(true), 1, 0));
+    assert_eq!(withheld(&house).as_deref(), Some("check page: refused"));
+    house.assert_told("web", "running: check page fails: refused");
+    let page = report(&house, "page").await;
+    assert!(page.registration && !page.startup && page.standing == Standing::Failing, "{page:?}");
+    // Those of the next run begin without a result.
+    lines.at(8).answer(Passes, "");
+    house.settle().await;
+    assert_eq!(withheld(&house), None);
+    house.exit("web", 1).await;
+    pass(5).await;
+    assert_eq!(house.now("web").run, 2);
+    assert_eq!(withheld(&house).as_deref(), Some("check page: no result yet"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_with_checks_of_its_registration_alone_is_up_at_once() {
+    let house = House::with([registered([])]).await;
+    let lines = house.played("web", |played| played.lines.clone());
+    for (verdict, expected) in [(Passes, None), (Fails, Some("check page: refused"))] {
+        (0..3).for_each(|_| lines.at(8).answer(verdict, "refused"));
+        house.settle().await;
+        let web = house.now("web");
+        assert_eq!((web.up, web.healthy, withheld(&house).as_deref()), (true, None, expected));
+        assert_eq!(&*web.message, "running (PID 100)");
+    }
+}
+
+#[test]
+fn a_registration_is_as_it_was_in_the_next_life_of_pid_1() {
+    let ruin = first_life(async {
+        let house = House::with([registered([])]).await;
+        house.played("web", |played| played.lines.clone()).at(8).answer(Passes, "");
+        house.settle().await;
+        assert_eq!(withheld(&house), None);
+        house
+    });
+    next_life_of(ruin, async |mut ruin| {
+        ruin.time_goes_on().await;
+        let origin = Instant::now() - ruin.age;
+        ruin.stage = ruin.stage.another_life(Fate::never());
+        let (house, _) = House::takes_up(ruin, origin, false, |_| {}).await;
+        // Before anything has been asked again, and after it.
+        assert_eq!((house.now("web").up, withheld(&house)), (true, None));
+        house.manager.begin();
+        house.settle().await;
+        assert_eq!((house.now("web").up, withheld(&house)), (true, None));
+    });
 }
 
 #[tokio::test(start_paused = true)]

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::units;
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Check {
     pub name: String,
     pub probe: Probe,

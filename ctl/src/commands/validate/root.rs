@@ -51,7 +51,7 @@ fn programs(service: &ServiceSpec) -> Vec<&str> {
     let hooks = &service.hooks;
     let hooks = [&hooks.pre, &hooks.post_start, &hooks.pre_stop, &hooks.post].into_iter().flatten();
     commands.extend(hooks.map(|Hook { command, .. }| command.as_slice()));
-    commands.extend(service.health.iter().filter_map(|check| match &check.probe {
+    commands.extend(service.checks().filter_map(|(check, _)| match &check.probe {
         Probe::Exec { command } => Some(command.as_slice()),
         Probe::Network(_) | Probe::Csi { .. } | Probe::Volume(_) => None,
     }));

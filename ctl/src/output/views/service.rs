@@ -34,10 +34,10 @@ views! {
     // Another try to run a service. `restart_in_ms`: null unless its state is backoff. `budget`: empty where that does
     // not count.
     v1::Retry: retry { ended, restart_in_ms: retry.restart_in, budget }
-    // `startup`: it only gates the start. `since`: null while nobody asks it. `late_ms`: how long its next result is
+    // `startup`: it only gates the start. `registration`: it decides about the registration alone. `since`: null while nobody asks it. `late_ms`: how long its next result is
     // overdue, null while it is not. `results`: oldest first, at most ten.
     v1::Check: check {
-        name, kind, startup, state: standing_name(check.standing()), since, lasts_ms: check.lasts,
+        name, kind, startup, registration, state: standing_name(check.standing()), since, lasts_ms: check.lasts,
         late_ms: check.late, results,
     }
     // `output`: of all results but the last, one line.

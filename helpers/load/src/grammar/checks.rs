@@ -23,7 +23,7 @@ const SHORTEST: Duration = Duration::from_millis(10);
 /// The largest count of results in a row.
 const MOST: u32 = 1_000;
 /// How many checks a service or a group may have: PID 1 keeps the last results of each.
-const MOST_CHECKS: usize = 256;
+pub const MOST_CHECKS: usize = 256;
 /// The most bytes that the certificates of all checks of one of them may take: PID 1 keeps those too.
 const MOST_CERTIFICATES: usize = 256 << 10;
 
@@ -31,16 +31,18 @@ const MOST_CERTIFICATES: usize = 256 << 10;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CheckOf {
     Service,
+    Registration,
     Group,
 }
 
 pub fn checks(of: CheckOf) -> Codec<Vec<Check>> {
     let whose = match of {
-        CheckOf::Service => "service",
+        CheckOf::Service | CheckOf::Registration => "service",
         CheckOf::Group => "group",
     };
     let one = Mapping::codec(move || match of {
         CheckOf::Service => of_service(),
+        CheckOf::Registration => of_registration(),
         CheckOf::Group => of_group(),
     });
     one.clone().list_of(0..=MOST_CHECKS, "").read_by(move |d, node| {
@@ -76,13 +78,19 @@ struct About {
     /// Before the anchor of the chapter on probes.
     page: [&'static str; 4],
     initial_delay: &'static str,
+    interval: &'static str,
     timeout: &'static str,
     restart_after: &'static str,
     grace: &'static str,
 }
 
-fn of_service() -> Mapping<Check> {
-    let about = About {
+const INTERVAL: &str = "the time from the end of one attempt to the start of the next. Kelson adds a random part of \
+    up to a tenth, so that many checks do not run at the same moment. During `grace`, until the check first passes, it \
+    is at most 1 s";
+
+impl About {
+    /// Of the checks of a service.
+    const SERVICE: About = About {
         name: "unique within the service",
         page: [
             "[a GET](#what-a-check-asks)",
@@ -92,6 +100,7 @@ fn of_service() -> Mapping<Check> {
         ],
         initial_delay: "the time from ready to the first attempt; if there are checks with `startup`, \
              from the moment when these have passed",
+        interval: INTERVAL,
         timeout: "the longest duration of an attempt. After this time it has failed (`no answer within 1 \
              s`), and Kelson kills a command with its process group. While a killed command has not \
              ended, Kelson does not run it again, and that is a failure too. May be longer than \
@@ -103,6 +112,33 @@ fn of_service() -> Mapping<Check> {
         grace: "the time from ready, or from the moment when the checks with `startup` have passed, in \
              which failures do not count for `restartAfter`",
     };
+}
+
+fn of_service() -> Mapping<Check> {
+    let about = About::SERVICE;
+    let mapping = keys! {
+        restarts(times(own("check", &about), &about), &about);
+        key "startup" startup = boolean(),
+            "`true`: the check is part of the start only. The other checks begin once all checks with \
+             `startup` have passed, and those do not run again in that run. With `restartAfter`, it \
+             restarts a service that does not come up";
+    };
+    of_one_kind(mapping)
+}
+
+/// A check of a registration restarts nothing and is no part of the start.
+fn of_registration() -> Mapping<Check> {
+    let interval = "the time from the end of one attempt to the start of the next. Kelson adds a random part of up to a \
+                    tenth. In the first 10 s, until the check first passes, it is at most 1 s";
+    let about = About { name: "unique among all checks of the service", interval, ..About::SERVICE };
+    let why = "a check of a registration decides about the registration alone; write this check into health to restart \
+               the service or to gate its start";
+    let mapping = times(own("registration-check", &about), &about);
+    of_one_kind(mapping.elsewhere(vec!["restartAfter", "grace", "startup"], why))
+}
+
+/// The name, and what is asked of a service.
+fn own(mapping: &'static str, about: &About) -> Mapping<Check> {
     let exec_at = At::new(
         |check: &Check| if let Probe::Exec { command } = &check.probe { Some(command.clone()) } else { None },
         |check, command| check.probe = Probe::Exec { command },
@@ -123,29 +159,28 @@ fn of_service() -> Mapping<Check> {
         },
     );
     keys! {
-        times(keys! {
-            network("check", &about);
-            alternative "exec" (exec_at) = Mapping::codec(exec), "[a command](#what-a-check-asks)";
-            alternative "volume" (volume_at) if Volumes = name(),
-                "the name of one of its [volumes](#volumes): [how much of it is free](#what-a-check-asks)";
-            means "freeAtLeast" (free_at) if Volumes = share().optional(), "`volume` needs it",
-                "how much of `volume` has to be free: a percentage such as `5%`, which is also asked for of the \
-                 inodes, or a size such as `1Gi`";
-        }, &about);
-        key "startup" startup = boolean(),
-            "`true`: the check is part of the start only. The other checks begin once all checks with \
-             `startup` have passed, and those do not run again in that run. With `restartAfter`, it \
-             restarts a service that does not come up";
+        network(mapping, about);
+        alternative "exec" (exec_at) = Mapping::codec(exec), "[a command](#what-a-check-asks)";
+        alternative "volume" (volume_at) if Volumes = name(),
+            "the name of one of its [volumes](#volumes): [how much of it is free](#what-a-check-asks)";
+        means "freeAtLeast" (free_at) if Volumes = share().optional(), "`volume` needs it",
+            "how much of `volume` has to be free: a percentage such as `5%`, which is also asked for of the \
+             inodes, or a size such as `1Gi`";
     }
-    .one_of(&["http", "tcp", "grpc", "csi", "exec", "volume"])
-    .check(|d, seen, check| match asked_volume(check) {
-        Some(_) if !seen.has("freeAtLeast") => {
-            seen.wrong_key(d, "volume", "freeAtLeast is missing beside it; write such as freeAtLeast: 5%");
-        }
-        None if seen.has("freeAtLeast") && !seen.has("volume") => {
-            seen.wrong_key(d, "freeAtLeast", "this is for a check of a volume; write volume: NAME too, or leave it out");
-        }
-        Some(_) | None => {}
+}
+
+fn of_one_kind(mapping: Mapping<Check>) -> Mapping<Check> {
+    mapping.one_of(&["http", "tcp", "grpc", "csi", "exec", "volume"]).check(|d, seen, check| {
+        let (key, text) = match asked_volume(check) {
+            Some(_) if !seen.has("freeAtLeast") => {
+                ("volume", "freeAtLeast is missing beside it; write such as freeAtLeast: 5%")
+            }
+            None if seen.has("freeAtLeast") && !seen.has("volume") => {
+                ("freeAtLeast", "this is for a check of a volume; write volume: NAME too, or leave it out")
+            }
+            Some(_) | None => return,
+        };
+        seen.wrong_key(d, key, text);
     })
 }
 
@@ -157,7 +192,12 @@ fn asked_volume(check: &Check) -> Option<&VolumeProbe> {
 }
 
 /// Each volume that a check asks about has to be one of these, and a file system.
-pub fn check_volumes(d: &mut Decoder<'_>, seen: &Seen<'_, '_>, checks: &[Check], volumes: &[Volume]) {
+pub fn check_volumes(
+    d: &mut Decoder<'_>,
+    seen: &Seen<'_, '_>,
+    (key, checks): (&'static str, &[Check]),
+    volumes: &[Volume],
+) {
     if seen.is_wrong("volumes") {
         return;
     }
@@ -173,7 +213,7 @@ pub fn check_volumes(d: &mut Decoder<'_>, seen: &Seen<'_, '_>, checks: &[Check],
             None => "is none of the volumes of this service",
         };
         let text = format!("check {}: {} {why}", quoted(&check.name), quoted(&asked.volume));
-        seen.wrong_value(d, "health", text);
+        seen.wrong_value(d, key, text);
     }
 }
 
@@ -200,6 +240,7 @@ fn of_group() -> Mapping<Check> {
              [`csi.v1.Identity/Probe`](service-file.md#what-a-check-asks)",
         ],
         initial_delay: "the time from the moment when all required members are up to the first attempt",
+        interval: INTERVAL,
         timeout: "the longest duration of an attempt; after this time it has failed (`no answer within 1 \
              s`). May be longer than `interval`",
         restart_after: "the number of failed attempts in a row after which the check asks for a restart \
@@ -210,7 +251,7 @@ fn of_group() -> Mapping<Check> {
     };
     let why = "a group has no process in which a command could run, no volumes and no start to gate; \
                write this check into the file of a member";
-    times(network("group-check", &about), &about)
+    restarts(times(network("group-check", &about), &about), &about)
         .elsewhere(vec!["exec", "volume", "freeAtLeast", "startup"], why)
         .one_of(&["http", "tcp", "grpc", "csi"])
 }
@@ -260,22 +301,26 @@ fn times(mapping: Mapping<Check>, about: &About) -> Mapping<Check> {
         mapping;
         key "initialDelay" initial_delay = duration(), about.initial_delay;
         means "interval" (interval_at) = duration_from(SHORTEST).optional(), "`5s`; of `csi` `10s`, of `volume` `30s`",
-            "the time from the end of one attempt to the start of the next. Kelson adds a random part of \
-             up to a tenth, so that many checks do not run at the same moment. During `grace`, until the \
-             check first passes, it is at most 1 s";
+            about.interval;
         key "timeout" timeout = duration_from(SHORTEST), about.timeout;
         key "successThreshold" success_threshold = number(1..=MOST),
             "the number of successful attempts in a row after which the check passes";
         key "failureThreshold" failure_threshold = number(1..=MOST),
             "the number of failed attempts in a row after which the check fails";
-        key "restartAfter" restart_after = number(0..=MOST), about.restart_after;
-        key "grace" grace = duration(), about.grace;
     }
     .check(|_, seen, check| {
         if !seen.has("interval") {
             check.interval = check.probe.interval();
         }
     })
+}
+
+fn restarts(mapping: Mapping<Check>, about: &About) -> Mapping<Check> {
+    keys! {
+        mapping;
+        key "restartAfter" restart_after = number(0..=MOST), about.restart_after;
+        key "grace" grace = duration(), about.grace;
+    }
 }
 
 fn exec() -> Mapping<Vec<String>> {

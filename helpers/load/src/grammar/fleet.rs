@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddrV6};
 
+use super::checks::{CheckOf, checks};
 use super::codec::Codec;
 use super::mapping::{Mapping, keys};
+use super::registration;
 use super::seen::Seen;
 use super::values::{
     SHORTEST, boolean, choice, distinct, duration, duration_from, map, name, number, path, text,
@@ -14,7 +16,7 @@ use crate::decode::{Decoder, diagnostic, quoted};
 use kelson_spec::fleet::{Consul, Disconnect, FleetSpec, OnReconnect, Registration};
 use kelson_spec::names::{LONGEST_NAME, is_host_name};
 use kelson_spec::registries::is_registry;
-use kelson_spec::service::{Listen, ServiceKind, ServiceSpec, SocketSpec};
+use kelson_spec::service::{ServiceKind, ServiceSpec};
 use kelson_spec::units::duration_text;
 use kelson_spec::variables;
 
@@ -100,6 +102,8 @@ pub fn register() -> Codec<Registration> {
                 "texts for those who find it: `{version: \"17\"}`. They may have [variables](fleet.md#variables)";
             key "required" required = boolean(),
                 "`true`: the service is up only once etcd has confirmed the registration";
+            key "checks" checks = checks(CheckOf::Registration),
+                "[checks](#checks-of-a-registration) that must all pass for it to be registered";
         }
         .check(|d, seen, registration| {
             if !seen.has("name") {
@@ -135,11 +139,9 @@ pub fn disconnect() -> Codec<Disconnect> {
     })
 }
 
-/// Notes mistakes that other keys make, warns of what is hardly meant, and fills in the ports of sockets.
+/// Notes mistakes that other keys make, and warns of what is hardly meant.
 pub fn check(d: &mut Decoder<'_>, seen: &Seen<'_, '_>, spec: &mut ServiceSpec) {
-    if let Some(registration) = spec.register.as_mut().filter(|_| !seen.is_wrong("sockets")) {
-        fill_in_ports(d, seen, &mut registration.meta, &spec.sockets);
-    }
+    registration::check(d, seen, spec);
     if let Some(disconnect) = spec.disconnect {
         if spec.kind == ServiceKind::Oneshot {
             let text = "a one-shot ends by itself; leave disconnect out, or write type: service if its program runs on";
@@ -158,32 +160,6 @@ pub fn check(d: &mut Decoder<'_>, seen: &Seen<'_, '_>, spec: &mut ServiceSpec) {
         let text = "register: a one-shot is up, and so registered, once it has ended; write type: service if its program answers, \
                     or leave register out unless something else answers then";
         d.warnings.push(diagnostic(d.file, seen.position("register"), d.service, text));
-    }
-}
-
-/// Ports of the sockets of the same file in values of `meta`.
-fn fill_in_ports(
-    d: &mut Decoder<'_>,
-    seen: &Seen<'_, '_>,
-    meta: &mut BTreeMap<String, String>,
-    sockets: &[SocketSpec],
-) {
-    let port = |socket: &SocketSpec| Listen::read(&socket.listen).ok()?.port();
-    let ports: Vec<(&str, u32)> =
-        sockets.iter().filter_map(|socket| Some((socket.name.as_str(), port(socket)?))).collect();
-    let port_of = |name: &str| ports.iter().find(|(socket, _)| *socket == name).map(|(_, port)| *port);
-    for (key, text) in meta {
-        match variables::expand_ports(text, port_of) {
-            Ok(whole) => *text = whole,
-            Err(variable) => {
-                let names: Vec<&str> = ports.iter().map(|(name, _)| *name).collect();
-                let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-                let node = seen.get("register").and_then(|register| register.get("meta")?.get(key));
-                let text = format!("{variable} is the port of no socket; sockets with a port: {names}");
-                let path = ["register", "meta", key].join(".");
-                d.at_key(path, |d| d.wrong(node.unwrap_or(seen.node).at, text));
-            }
-        }
     }
 }
 

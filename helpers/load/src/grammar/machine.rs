@@ -308,7 +308,7 @@ fn builtin(known: &'static Builtin) -> Mapping<BuiltinSpec> {
         .elsewhere(elsewhere, format!("this is settled for {name} and cannot be changed"))
         .check(|d, seen, builtin| {
             if const { OWN.has(Feature::Volumes) } {
-                check_volumes(d, seen, &builtin.health, &[]);
+                check_volumes(d, seen, ("health", &builtin.health), &[]);
             }
         })
 }

@@ -107,7 +107,7 @@ pub fn check(d: &mut Decoder<'_>, seen: &Seen<'_, '_>, spec: &mut ServiceSpec) {
     let socket = plugin.socket_path();
     let asks = |check: &Check| matches!(&check.probe, Probe::Csi { socket: asked } if *asked == socket);
     if !spec.health.iter().any(asks) {
-        let is_free = |name: &String| !spec.health.iter().any(|check| check.name == *name);
+        let is_free = |name: &String| !spec.checks().any(|(check, _)| check.name == *name);
         let mut names = std::iter::once("csi".to_owned()).chain((2..=u16::MAX).map(|n| format!("csi-{n}")));
         let name = names.find(is_free).unwrap_or_default();
         let check = Check::new(&name, Probe::Csi { socket });

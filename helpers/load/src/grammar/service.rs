@@ -459,7 +459,9 @@ fn together(d: &mut Decoder<'_>, seen: &Seen<'_, '_>, spec: &mut ServiceSpec) {
     }
     if const { OWN.has(Feature::Volumes) } {
         plugin::check(d, seen, spec);
-        check_volumes(d, seen, &spec.health, &spec.volumes);
+        for of in [("health", &*spec.health), ("register", spec.registration_checks())] {
+            check_volumes(d, seen, of, &spec.volumes);
+        }
     }
     if const { OWN.has(Feature::Fleet) } {
         fleet::check(d, seen, spec);

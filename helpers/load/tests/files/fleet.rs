@@ -6,7 +6,7 @@ use crate::folder::{Folder, each_case};
 use kelson_load::written;
 use kelson_spec::fleet::{Disconnect, FleetSpec, OnReconnect, Registration};
 use kelson_spec::loaded::Diagnostic;
-use kelson_spec::service::ServiceSpec;
+use kelson_spec::service::{Check, Probe, ServiceSpec};
 use kelson_spec::{Loaded, wire};
 
 /// Lines below `fleet:`, from line 2 on.
@@ -138,7 +138,7 @@ const SERVICE: &str = r#"
 => 3:18: register.port: "http" is not a number; write a whole number from 1 to 65535
 
 {tag: primary}
-=> 3:12: register.tag: this key is not known; did you mean tags? Allowed here: name, port, tags, address, meta, required
+=> 3:12: register.tag: this key is not known; did you mean tags? Allowed here: name, port, tags, address, meta, required, checks
 
 {tags: primary}
 => 3:18: register.tags: found "primary" where a list of tags such as [primary] belongs
@@ -176,6 +176,20 @@ const SERVICE: &str = r#"
 
 {meta: [a]}
 => 3:18: register.meta: found a list where a mapping of keys to values belongs
+
+{checks: {tcp: {port: 80}}}
+=> 3:20: register.checks: found a mapping where a list of checks belongs
+
+{checks: [{tcp: {port: 80}, restartAfter: 3}, {exec: {command: [/a]}, grace: 5s, startup: true}]}
+=> 3:39: register.checks[0].restartAfter: a check of a registration decides about the registration alone; write this check into health to restart the service or to gate its start; allowed here: name, http, tcp, grpc, csi, exec, volume, freeAtLeast, initialDelay, interval, timeout, successThreshold, failureThreshold
+=> 3:81: register.checks[1].grace: a check of a registration decides about the registration alone; write this check into health to restart the service or to gate its start; allowed here: name, http, tcp, grpc, csi, exec, volume, freeAtLeast, initialDelay, interval, timeout, successThreshold, failureThreshold
+=> 3:92: register.checks[1].startup: a check of a registration decides about the registration alone; write this check into health to restart the service or to gate its start; allowed here: name, http, tcp, grpc, csi, exec, volume, freeAtLeast, initialDelay, interval, timeout, successThreshold, failureThreshold
+
+{checks: [{tcp: {port: 80}}, {tcp: {port: 81}}]}
+=> 3:40: register.checks[1].name: two checks are named tcp; give each a name of its own
+
+{checks: [{volume: data, freeAtLeast: 5%}]}
+=> 3:11: register: check "volume": "data" is none of the volumes of this service
 "#;
 
 /// Values of `disconnect`, in line 3 from column 13 on.
@@ -267,7 +281,7 @@ fn mistakes_in_fleet_say_what_to_do_and_leave_it_out() {
 
 #[test]
 fn mistakes_in_register_say_what_to_do() {
-    assert_eq!(each_case(SERVICE, |value| of_service("register", value)), 16);
+    assert_eq!(each_case(SERVICE, |value| of_service("register", value)), 20);
 }
 
 #[test]
@@ -383,6 +397,36 @@ fn a_registration_has_the_name_of_its_service_and_no_other_key_is_needed() {
 }
 
 #[test]
+fn checks_of_a_registration_are_counted_and_named_with_those_of_health() {
+    let list = |from: usize, count: usize| {
+        let one = |n: usize| format!("{{name: c{n}, tcp: {{port: 80}}}}");
+        (from..from + count).map(one).collect::<Vec<_>>().join(", ")
+    };
+    let messages = |more: &str, health: &str, own: &str| {
+        let text = format!(
+            "process: {{command: [/bin/db]}}\n{more}health: [{health}]\nregister: {{checks: [{own}]}}\n"
+        );
+        Folder::of("db", &text).messages()
+    };
+    assert_eq!(messages("", &list(0, 200), &list(200, 56)), [""; 0]);
+    let text = "services/db.yaml:4:20: register.checks: ";
+    assert_eq!(
+        messages("", &list(0, 200), &list(200, 57)),
+        [format!("{text}with those of health these are 257 checks; a service has at most 256")]
+    );
+    assert_eq!(
+        messages("", &list(0, 2), &list(1, 2)),
+        [format!("{text}one of health is named c1 too; give each a name of its own")]
+    );
+    assert_eq!(
+        messages("type: oneshot\n", "", &list(0, 1)),
+        [
+            "services/db.yaml:5:20: register.checks: a one-shot is registered once it has ended, and no check runs then; leave checks out"
+        ]
+    );
+}
+
+#[test]
 fn a_value_of_meta_has_the_ports_of_sockets() {
     let sockets = "sockets:\n- {name: http, listen: \"*:8080\"}\n- {name: dns, listen: \"udp:127.0.0.1:53\"}\n\
                    - {name: vm, listen: \"vsock:1024\"}\n- {name: ctl, listen: /run/db.sock}\n";
@@ -417,7 +461,7 @@ fn a_value_of_meta_has_the_ports_of_sockets() {
 
 #[test]
 fn a_registration_is_handed_over_and_written_as_it_was_read() {
-    let register = "{name: postgres, port: 5432, tags: [primary, \"v:17\"], address: db.example.com, meta: {version: 17, note: \"\"}}";
+    let register = "{name: postgres, port: 5432, tags: [primary, \"v:17\"], address: db.example.com, meta: {version: 17, note: \"\"}, checks: [{tcp: {port: 5432}}]}";
     let folder = Folder::of("db", &format!("process: {{command: [/bin/db]}}\nregister: {register}\n"));
     let loaded = folder.load();
     assert_eq!((&loaded.diagnostics, &loaded.warnings), (&vec![], &vec![]));
@@ -428,6 +472,7 @@ fn a_registration_is_handed_over_and_written_as_it_was_read() {
         address: Some("db.example.com".to_owned()),
         meta: texts(&[("note", ""), ("version", "17")]),
         required: false,
+        checks: vec![Check::new("tcp", Probe::tcp(5432))],
     };
     assert_eq!(registered(&loaded, "db"), expected);
     assert_eq!(wire::decode::<Loaded>(&wire::encode(&loaded).unwrap()).unwrap(), loaded);

@@ -117,7 +117,7 @@ volumes:
 removeIpc: true
 limits: {nofile: 65536, core: unlimited, memlock: {soft: 64Ki, hard: 1Mi}}
 security: {noNewPrivileges: false, readOnlyRoot: true, capabilities: {drop: [all], add: [net_bind_service, CAP_CHOWN]}, seccomp: unconfined, readOnlyPaths: [/etc], writablePaths: [-/var/lib/web], hiddenPaths: [/home], privateTmp: true, privateDevices: true, privateNetwork: true, privateUsers: true, noExecPaths: [/], execPaths: [/usr], bindPaths: [/srv:/mnt], bindReadOnlyPaths: ["-/dev/log:/srv/log"], devices: {usual: false, allow: [/dev/net/tun, "char-rtc:r"]}, protect: [clock, hostname], restrict: [realtime], namespaces: {deny: [user, net]}, addressFamilies: {allow: [unix, inet]}}
-register: {name: www, port: 443, tags: [blue, "v:2"], address: 192.0.2.7, meta: {path: /shop}, required: true}
+register: {name: www, port: 443, tags: [blue, "v:2"], address: 192.0.2.7, meta: {path: /shop}, required: true, checks: [{name: shop, tcp: {port: 443}, failureThreshold: 2}]}
 disconnect: {stopAfter: 10m, startupGrace: 5m, onReconnect: leave}
 templates: [{source: /etc/kelson/templates/www.cfg, target: /run/www/www.cfg, onChange: restart, mode: 0640}]
 api: operator
@@ -463,6 +463,7 @@ fn every_key_of_a_service_file_is_read() {
             address: Some("192.0.2.7".into()),
             meta: [pair("path", "/shop")].into(),
             required: true,
+            checks: vec![Check { failure_threshold: 2, ..Check::new("shop", Probe::tcp(443)) }],
         }),
         disconnect: Some(Disconnect {
             stop_after: Duration::from_secs(600),

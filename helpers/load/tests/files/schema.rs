@@ -10,7 +10,7 @@ use kelson_spec::Loaded;
 use kelson_spec::duration_text;
 
 /// The other keys that a key needs to mean something: the mapping, the key (empty: every one), the other keys there.
-const COMPANY: [(&str, &str, &str); 27] = [
+const COMPANY: [(&str, &str, &str); 28] = [
     ("fleet", "certificate", "ca: /ca.pem, key: /k.pem"),
     ("fleet", "key", "ca: /ca.pem, certificate: /c.pem"),
     ("fleet", "consul", "name: a"),
@@ -33,6 +33,7 @@ const COMPANY: [(&str, &str, &str); 27] = [
     ("volume-overlay", "upper", "work: /w"),
     ("volume-overlay", "work", "upper: /u"),
     ("check", "volume", "freeAtLeast: 5%"),
+    ("registration-check", "volume", "freeAtLeast: 5%"),
     ("requirement", "tag", "registered: db"),
     ("requirement", "min", "registered: db"),
     ("requirement", "staleFor", "registered: db"),

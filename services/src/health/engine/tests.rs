@@ -80,6 +80,31 @@ async fn only_what_means_something_wakes_the_service() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_checks_of_a_registration_are_no_part_of_the_health() {
+    let lines = Arc::new(Lines::default());
+    let checks = [("a", false), ("page", true)].map(|(name, registration)| {
+        let check = Check::new(name, Probe::tcp(1));
+        let asks = Asks::Elsewhere(lines.clone(), Box::new(Schedule::of(&check).unwrap()));
+        let plan = Plan { registration, ..Plan::from(&check) };
+        ToMind { plan, asks, totals: None, recall: None }
+    });
+    let mut checks = Checks::begin(checks, random());
+    let sinks: Vec<_> = lines.0.lock().unwrap().clone();
+    let waits = (checks.missing(), checks.missing_of_registration());
+    assert_eq!(waits, ("check a: no result yet".to_owned(), "check page: no result yet".to_owned()));
+    sinks[0].take(answer(Verdict::Passes, ""));
+    assert_eq!(checks.next().await.healthy, Some(true));
+    (0..3).for_each(|_| sinks[1].take(answer(Verdict::Fails, "refused")));
+    let news = checks.next().await;
+    assert_eq!((news.healthy, news.missing.as_str(), news.restart), (Some(true), "", None));
+    assert_eq!(news.changes, ["check page fails: refused"]);
+    assert_eq!(checks.missing_of_registration(), "check page: refused");
+    sinks[1].take(answer(Verdict::Passes, ""));
+    assert_eq!(checks.next().await.changes, ["check page passes"]);
+    assert_eq!(checks.missing_of_registration(), "");
+}
+
+#[tokio::test(start_paused = true)]
 async fn nothing_is_lost_when_nobody_listens() {
     let lines = Arc::new(Lines::default());
     let checks = ["a", "b"].map(|name| {

@@ -22,20 +22,21 @@ impl Core {
             self.health_kept = false;
             return None;
         };
+        let has_health = self.has_health();
         if let Some(checks) = &mut self.checks {
             // Once it is ready again, a check that it waits for is the better reason again.
             let (run, again) = (self.service.run, checks.turns_ready(active.ready()));
-            return again.then(|| {
+            return (again && has_health).then(|| {
                 Input::Report(run, Report::Health { healthy: checks.healthy(), missing: checks.missing() })
             });
         }
-        let none = self.spec.health.is_empty() && self.own_check.is_none();
+        let none = self.spec.checks().next().is_none() && self.own_check.is_none();
         if none || !active.has_been_ready() {
             return None;
         }
         let random = self.random.branch();
         let own_name = self.own_check.iter().map(|own| Arc::clone(&own.plan.name));
-        let names = self.spec.health.iter().map(|check| Arc::from(check.name.as_str()));
+        let names = self.spec.checks().map(|(check, _)| Arc::from(check.name.as_str()));
         let totals = self.totals.begin(own_name.chain(names));
         let mut past = self.past_checks.take().unwrap_or_default();
         let (store, origin) = (&self.host_context.store, self.host_context.origin);
@@ -55,8 +56,8 @@ impl Core {
         let own: Vec<ToMind> = own.collect();
         // All that ask over the network of this run share what was made for it.
         let mut network = None;
-        let of_spec = self.spec.health.iter().zip(totals.iter().skip(self.own_check.iter().len())).map(
-            |(check, (_, totals))| {
+        let of_spec = self.spec.checks().zip(totals.iter().skip(self.own_check.iter().len())).map(
+            |((check, registration), (_, totals))| {
                 let asks = health::asks(
                     check,
                     || self.executor(),
@@ -66,14 +67,15 @@ impl Core {
                     },
                 );
                 let recall = recall(&check.name);
-                ToMind { plan: Plan::from(check), asks, totals: Some(Arc::clone(totals)), recall }
+                let plan = Plan { registration, ..Plan::from(check) };
+                ToMind { plan, asks, totals: Some(Arc::clone(totals)), recall }
             },
         );
         let mut checks = Box::new(Checks::begin(own.into_iter().chain(of_spec), random));
         checks.turns_ready(active.ready());
         let (healthy, missing) = (checks.healthy(), checks.missing());
         self.checks = Some(checks);
-        if self.health_kept && healthy.is_none() {
+        if !has_health || (self.health_kept && healthy.is_none()) {
             return None;
         }
         self.health_kept = false;
@@ -87,7 +89,7 @@ impl Core {
         for text in &changes {
             self.note(text);
         }
-        match restart {
+        let next = match restart {
             Some(text) => {
                 if self.spec.restart.scope == RestartScope::Group {
                     // It runs on until its group stops it in its turn, and is not to look healthy meanwhile.
@@ -97,12 +99,21 @@ impl Core {
             }
             // Not every check has a result yet in this incarnation of PID 1: those of the one before still
             // counts.
-            None if self.health_kept && healthy.is_none() => Next::Same,
+            None if !self.has_health() || (self.health_kept && healthy.is_none()) => Next::Same,
             None => {
                 self.health_kept = false;
                 self.step(Input::Report(run, Report::Health { healthy, missing }))
             }
+        };
+        if self.publisher.borrow().withheld != self.withheld() {
+            self.publish();
         }
+        next
+    }
+
+    /// It has checks that decide whether it is up.
+    fn has_health(&self) -> bool {
+        self.own_check.is_some() || !self.spec.health.is_empty()
     }
 
     /// Performs checks in the network of the present run.
@@ -123,18 +134,18 @@ impl Core {
         }
         let own = self.own_check.iter().map(|own| {
             let OwnCheck { plan, probe } = &**own;
-            (Arc::clone(&plan.name), probe.kind(), plan.startup)
+            (Arc::clone(&plan.name), probe.kind(), plan.startup, false)
         });
         let of_spec = self
             .spec
-            .health
-            .iter()
-            .map(|check| (Arc::from(check.name.as_str()), check.probe.kind(), check.startup));
+            .checks()
+            .map(|(check, of)| (Arc::from(check.name.as_str()), check.probe.kind(), check.startup, of));
         own.chain(of_spec)
-            .map(|(name, kind, startup)| CheckReport {
+            .map(|(name, kind, startup, registration)| CheckReport {
                 name,
                 kind,
                 startup,
+                registration,
                 standing: Standing::Pending,
                 since: None,
                 lasts: None,

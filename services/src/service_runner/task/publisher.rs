@@ -70,6 +70,7 @@ impl Core {
             }
         };
         self.record_in(entered);
+        let withheld = self.withheld();
         let (since, entered) = entered;
         let restart_at = match self.service.phase {
             Phase::Backoff { until, .. } => until.and_then(|until| self.instant(until)),
@@ -81,6 +82,7 @@ impl Core {
             state: service.state(),
             up,
             awaits_registration,
+            withheld,
             down: service.down(&rules),
             finished: service.finished(),
             healthy: service.active().and_then(|active| active.healthy),

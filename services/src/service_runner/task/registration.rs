@@ -1,9 +1,10 @@
 //! A service that is up only once its registration in the fleet is confirmed: from the first confirmation to a run on, whatever
-//! becomes of the registration later.
+//! becomes of the registration later. And the checks that it is registered by.
 
 use std::sync::Arc;
 
 use kelson_spec::features::{Feature, OWN};
+use kelson_spec::service::Check;
 
 use super::{Confirmation, Core, Next};
 use crate::service_runner::table::Rules;
@@ -23,10 +24,30 @@ impl Core {
             && self.registration.as_ref().is_none_or(|registration| registration.confirmed != run)
     }
 
+    /// The checks of its registration that do not pass, and why. `None`: they do not keep it from being registered.
+    pub(super) fn withheld(&self) -> Option<Arc<str>> {
+        let checks = self.spec.registration_checks();
+        if const { !OWN.has(Feature::Fleet) } || checks.is_empty() {
+            return None;
+        }
+        let missing = match &self.checks {
+            Some(checks) => checks.missing_of_registration(),
+            None => {
+                // What an earlier incarnation of PID 1 knew counts until they begin in this one.
+                let (run, past) = (self.service.run, self.past_checks.as_ref());
+                let passed = |check: &&Check| past.is_some_and(|past| past.passed(&check.name, run));
+                let first = checks.iter().find(|check| !passed(check));
+                first.map(|check| format!("check {}: no result yet", check.name)).unwrap_or_default()
+            }
+        };
+        (!missing.is_empty()).then(|| Arc::from(missing))
+    }
+
     /// The text for one that waits.
     pub(super) fn unregistered(&self) -> Arc<str> {
+        let withheld = self.withheld();
         let problem = self.registration.as_ref().and_then(|registration| registration.problem.as_deref());
-        let problem = problem.unwrap_or("etcd has not answered yet");
+        let problem = withheld.as_deref().or(problem).unwrap_or("etcd has not answered yet");
         Arc::from(format!("{}, its registration is not confirmed: {problem}", self.service.reason()))
     }
 
