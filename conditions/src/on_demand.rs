@@ -52,6 +52,16 @@ impl<T: Default + Send + Sync + 'static> OnDemand<T> {
         }
     }
 
+    /// Publishes a value that somebody else has learned, if there is a task.
+    pub(crate) fn offer(&self, value: T)
+    where
+        T: PartialEq,
+    {
+        if lock(&self.task).is_some() {
+            publish(&self.sender, value);
+        }
+    }
+
     /// Ends the task: nobody learns of a change any more.
     pub(crate) async fn end(&self) {
         let task = lock(&self.task).take();

@@ -10,14 +10,13 @@ mod cut_off;
 mod discovery;
 mod driver;
 mod duty;
-mod facts;
-mod hardware;
 mod members;
 mod plans;
 mod templates;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -129,7 +128,7 @@ impl Fleet {
         let (acts, to_do) = mpsc::unbounded_channel();
         member.send(Command::Begin { acts, ago: manager.since_start() });
         kelson_sys::spawn(perform(manager.clone(), to_do, member.commands.clone()));
-        kelson_sys::spawn(facts::follow(manager.facts(), manager.clone(), member.commands.clone()));
+        kelson_sys::spawn(pass_on(manager.follow_facts(), member.commands.clone()));
         kelson_sys::spawn(condition::follow(health.clone(), member.commands.clone()));
     }
 
@@ -258,6 +257,19 @@ impl Member {
 
     fn table(&self) -> std::sync::MutexGuard<'_, members::Table> {
         self.table.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+/// Sends the driver the facts of the host, until one of both ends.
+async fn pass_on(
+    mut facts: watch::Receiver<BTreeMap<String, String>>,
+    commands: mpsc::UnboundedSender<Command>,
+) {
+    while facts.changed().await.is_ok() {
+        let now = facts.borrow_and_update().clone();
+        if commands.send(Command::Facts(now)).is_err() {
+            return;
+        }
     }
 }
 

@@ -8,6 +8,7 @@ mod error;
 pub mod events;
 pub mod fleet;
 pub mod groups;
+mod hardware;
 pub mod health;
 pub mod helpers;
 pub mod host;

@@ -4,10 +4,9 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
-use kelson_conditions::Facts;
 /// The outcome of an operator's request.
 pub use kelson_proto::v1::action_result::Outcome;
 use kelson_spec::service::LifecycleHook;
@@ -31,6 +30,7 @@ mod actions;
 mod changes;
 mod conflicts;
 mod exec;
+mod facts;
 mod faulty;
 mod files;
 mod groups;
@@ -143,6 +143,8 @@ struct Inner {
     mistakes: Mutex<Mistakes>,
     /// Services whose files are gone and that are still stopping.
     removals: Mutex<Vec<tokio::task::JoinHandle<()>>>,
+    /// Empty: nobody needs them.
+    facts: OnceLock<watch::Receiver<facts::Known>>,
 }
 
 impl Manager {
@@ -160,6 +162,7 @@ impl Manager {
                 group_restarts: Mutex::default(),
                 mistakes: Mutex::default(),
                 removals: Mutex::default(),
+                facts: OnceLock::new(),
             }),
         }
     }
@@ -198,11 +201,6 @@ impl Manager {
     /// The time since PID 1's start.
     pub fn since_start(&self) -> Duration {
         Instant::now().saturating_duration_since(self.origin())
-    }
-
-    /// The facts of the host.
-    pub(crate) fn facts(&self) -> Facts {
-        self.inner.host_context.sources.facts.clone()
     }
 
     /// The host is stopping.

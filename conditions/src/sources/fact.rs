@@ -1,4 +1,5 @@
-//! Facts about the host, which a process of its own reads: at once, and every ten seconds while somebody waits.
+//! Facts about the host, which a process of its own reads: at once, and every ten seconds while somebody waits. Conditions
+//! also see what others read meanwhile.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -51,7 +52,11 @@ impl Facts {
     /// # Errors
     /// Why they are not known, as a sentence.
     pub async fn read(&self) -> FactsAnswer {
-        self.source.read().await
+        let answer = self.source.read().await;
+        if answer.is_ok() {
+            self.answer.offer(Some(answer.clone()));
+        }
+        answer
     }
 
     /// Holds while the fact is as asked.
@@ -177,6 +182,13 @@ mod tests {
         assert_eq!(text(&condition), "fact platform to be metal (no process)");
         *played.platform.lock().unwrap() = Ok("metal");
         timeout(READ_EVERY * 2, condition.wait()).await.expect("it is read again");
+        // What somebody else reads is seen at once, and that it failed says nothing.
+        *played.platform.lock().unwrap() = Ok("aws");
+        facts.read().await.unwrap();
+        assert_eq!(condition.level(), Level::DoesNotHold);
+        *played.platform.lock().unwrap() = Err("too many look already");
+        facts.read().await.unwrap_err();
+        assert_eq!(condition.level(), Level::DoesNotHold);
         drop(condition);
         while facts.answer.is_running() {
             tokio::task::yield_now().await;
@@ -184,6 +196,8 @@ mod tests {
         let before = played.read.load(Ordering::Relaxed);
         sleep(READ_EVERY * 100).await;
         assert_eq!(played.read.load(Ordering::Relaxed), before);
+        *played.platform.lock().unwrap() = Ok("aws");
+        facts.read().await.unwrap();
         assert_eq!(facts.condition(&test("platform", &[])).level(), Level::Unknown);
     }
 }

@@ -130,6 +130,7 @@ impl Manager {
 
     /// Starts all that were added to be started and have not been yet.
     pub fn begin(&self) {
+        self.follow_asked_facts();
         self.entries().values().filter_map(Entry::live).for_each(|handle| tell(handle, Input::Begin));
     }
 
@@ -226,6 +227,7 @@ impl Manager {
         for handle in self.entries().values().filter_map(Entry::live) {
             let _ = handle.mailbox.send(Command::Regate);
         }
+        self.follow_asked_facts();
         Ok(report)
     }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use kelson_conditions::{Clock, ClockSource, Sources};
+use kelson_conditions::{Clock, ClockSource, FactSource, Facts, FactsAnswer, Sources};
 use kelson_helper::{Launched, Launcher, Start};
 use kelson_runner::{BoxFuture, Exit};
 use kelson_services::Manager;
@@ -30,7 +30,7 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use crate::fate::Fate;
-pub use crate::stage::{Deed, Manners, Played, Stage, What};
+pub use crate::stage::{Deed, Manners, Played, PlayedFacts, Stage, What};
 
 /// The description of a service that the played host cannot run.
 pub const IMPOSSIBLE: &str = "impossible";
@@ -73,6 +73,13 @@ struct PlayedClock(Arc<AtomicBool>);
 impl ClockSource for PlayedClock {
     fn synchronised(&self) -> bool {
         self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl FactSource for PlayedFacts {
+    fn read(&self) -> BoxFuture<'_, FactsAnswer> {
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        Box::pin(std::future::ready(Ok(self.values.lock().unwrap().clone())))
     }
 }
 
@@ -284,6 +291,7 @@ impl House {
             registry: Registry::default(),
             sources: Sources {
                 clock: Clock::with_source(Arc::new(PlayedClock(Arc::clone(&stage.clock)))),
+                facts: Facts::with_source(Arc::clone(&stage.facts) as Arc<dyn FactSource>),
                 ..Sources::new(Arc::new(NoHelper))
             },
             runners: Arc::new(stage.clone()),

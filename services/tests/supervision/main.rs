@@ -10,6 +10,7 @@
 mod clocks;
 mod crossing;
 mod exec;
+mod facts;
 mod fate;
 mod gates;
 mod group_checks;

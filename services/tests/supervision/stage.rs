@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -211,6 +211,14 @@ impl Played {
     }
 }
 
+/// The facts of the host.
+#[derive(Default)]
+pub struct PlayedFacts {
+    pub values: Mutex<BTreeMap<String, String>>,
+    /// How often they were read.
+    pub reads: AtomicU32,
+}
+
 /// All played services; makes their runners.
 #[derive(Clone)]
 pub struct Stage {
@@ -227,6 +235,7 @@ pub struct Stage {
     pub groups: Arc<Mutex<Vec<GroupSpec>>>,
     /// The clock of the host is synchronised.
     pub clock: Arc<AtomicBool>,
+    pub facts: Arc<PlayedFacts>,
     /// Of the incarnation of PID 1 that plays on it now.
     pub fate: Arc<Fate>,
     pub life: u32,
@@ -244,6 +253,7 @@ impl Stage {
             refuses: Arc::default(),
             groups: Arc::default(),
             clock: Arc::default(),
+            facts: Arc::default(),
             fate,
             life: 1,
         }

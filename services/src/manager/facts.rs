@@ -1,15 +1,15 @@
-//! Follows the facts of a host that belongs to a fleet.
+//! Follows the facts of the host where the fleet or a condition of a service needs them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use kelson_conditions::Facts;
-use tokio::sync::mpsc;
+use kelson_spec::features::{Feature, OWN};
+use kelson_spec::service::Requirement;
+use tokio::sync::watch;
 use tokio::time::sleep;
 
-use super::hardware::Hardware;
-use super::members::Command;
-use crate::manager::Manager;
+use super::Manager;
+use crate::hardware::Hardware;
 
 /// A process reads them. Not all changes are ones of devices.
 const READ_EVERY: Duration = Duration::from_secs(300);
@@ -18,28 +18,69 @@ const RETRY: Duration = Duration::from_secs(10);
 /// Events of one change: a host may lose a thousand disks at once.
 const EVENTS: usize = 16;
 
-/// Sends the facts at once and at each change, which is an event too, until the driver has ended.
-pub async fn follow(facts: Facts, manager: Manager, commands: mpsc::UnboundedSender<Command>) {
+/// The values of the facts by their names. Empty: not read yet.
+pub type Known = BTreeMap<String, String>;
+
+impl Manager {
+    /// Follows the facts from now on if a service has a condition on one.
+    pub(super) fn follow_asked_facts(&self) {
+        let asks = |list: &[Requirement]| list.iter().any(is_of_fact);
+        if const { OWN.has(Feature::Inspect) }
+            && self.known_specs().iter().any(|spec| asks(&spec.when) || asks(&spec.depends))
+        {
+            self.follow_facts();
+        }
+    }
+
+    /// Follows the facts from now on. Each change is an event, and services that wait for a fact see it.
+    pub(crate) fn follow_facts(&self) -> watch::Receiver<Known> {
+        let begin = || {
+            let (publish, known) = watch::channel(Known::new());
+            if const { OWN.has(Feature::Inspect) } {
+                kelson_sys::spawn(follow(self.clone(), publish));
+            }
+            known
+        };
+        self.inner.facts.get_or_init(begin).clone()
+    }
+}
+
+fn is_of_fact(requirement: &Requirement) -> bool {
+    match requirement {
+        Requirement::Fact(_) => true,
+        Requirement::Any(list) => list.iter().any(is_of_fact),
+        Requirement::Not(one) => is_of_fact(one),
+        _ => false,
+    }
+}
+
+/// Publishes the facts at once and at each change, until the host stops.
+async fn follow(manager: Manager, publish: watch::Sender<Known>) {
+    let facts = manager.inner.host_context.sources.facts.clone();
     let mut hardware = Hardware::follow();
-    let mut known: Option<BTreeMap<String, String>> = None;
-    while !commands.is_closed() && !manager.closing() {
+    while !manager.closing() {
         // Its own problem is that of `kelsonctl facts` too.
         let Ok(now) = facts.read().await else {
             sleep(RETRY).await;
             continue;
         };
-        if known.as_ref() != Some(&now) {
-            let before = known.replace(now.clone());
-            let changes = before.map(|before| changes(&before, &now)).unwrap_or_default();
-            changes.iter().for_each(|text| manager.host_event(text));
-            let _ = commands.send(Command::Facts(now));
-        }
+        // What an earlier incarnation has read is not known: its changes are not either.
+        let changes = match &*publish.borrow() {
+            before if before.is_empty() => Vec::new(),
+            before => changes(before, &now),
+        };
+        changes.iter().for_each(|text| manager.host_event(text));
+        publish.send_if_modified(|known| {
+            let differs = *known != now;
+            *known = now;
+            differs
+        });
         hardware.changed(READ_EVERY).await;
     }
 }
 
 /// The difference between two readings, a sentence for each of the first facts.
-fn changes(before: &BTreeMap<String, String>, now: &BTreeMap<String, String>) -> Vec<String> {
+fn changes(before: &Known, now: &Known) -> Vec<String> {
     let gone = before.iter().filter(|(name, _)| !now.contains_key(*name));
     let gone = gone.map(|(name, value)| format!("the fact {name} is gone; it was {value}"));
     let others = now.iter().filter_map(|(name, value)| match before.get(name) {
@@ -60,7 +101,7 @@ fn changes(before: &BTreeMap<String, String>, now: &BTreeMap<String, String>) ->
 mod tests {
     use super::*;
 
-    fn facts(list: &[(&str, &str)]) -> BTreeMap<String, String> {
+    fn facts(list: &[(&str, &str)]) -> Known {
         list.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
     }
 
