@@ -9,8 +9,6 @@ use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, SockProtocol, recv};
 use tokio::time::{Instant, sleep, timeout};
 
-/// The multicast group (a bit) of the kernel itself.
-const KERNEL: u32 = 1;
 /// One device is several messages, and its files are in `/sys` a moment later.
 const SETTLED: Duration = Duration::from_secs(2);
 /// The shortest time between two answers: a device that comes and goes without end costs little.
@@ -21,7 +19,7 @@ pub struct Hardware(Option<Watched<OwnedFd>>);
 
 impl Hardware {
     pub fn follow() -> Hardware {
-        let open = || Watched::reading(netlink::open(SockProtocol::NetlinkKObjectUEvent, KERNEL)?);
+        let open = || Watched::reading(netlink::open(SockProtocol::NetlinkKObjectUEvent, netlink::UEVENTS)?);
         let opened = open().inspect_err(|error| {
             tracing::warn!(
                 "changes of the hardware are noticed late: the kernel cannot be listened to: {error}"

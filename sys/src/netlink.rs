@@ -34,6 +34,9 @@ pub fn open(protocol: SockProtocol, groups: u32) -> nix::Result<OwnedFd> {
     Ok(socket)
 }
 
+/// The group (a bit) of the kernel's own messages about devices (uevents). Programs such as udev send to others.
+pub const UEVENTS: u32 = 1;
+
 /// The group (a bit) of the options that a router advertisement has for programs.
 pub const ADVERTISEMENTS: u32 = 1 << (libc::RTNLGRP_ND_USEROPT - 1);
 

@@ -9,8 +9,6 @@ use nix::sys::socket::{NetlinkAddr, SockProtocol, recvfrom};
 
 use crate::device::Device;
 
-/// The multicast group of the kernel itself. Programs such as udev send to others.
-const KERNEL: u32 = 1;
 /// Longer than any message: the kernel's own bound is 2048 bytes of variables.
 const LONGEST: usize = 16 << 10;
 
@@ -73,7 +71,7 @@ impl Listener {
     /// # Errors
     /// When the kernel has no such messages, or no descriptor is left.
     pub fn open() -> io::Result<Listener> {
-        let socket = netlink::open(SockProtocol::NetlinkKObjectUEvent, KERNEL)?;
+        let socket = netlink::open(SockProtocol::NetlinkKObjectUEvent, netlink::UEVENTS)?;
         Ok(Listener { socket, buffer: vec![0; LONGEST] })
     }
 
@@ -84,7 +82,7 @@ impl Listener {
     pub fn receive(&mut self) -> io::Result<News> {
         loop {
             match recvfrom::<NetlinkAddr>(self.socket.as_raw_fd(), &mut self.buffer) {
-                Ok((length, Some(sender))) if sender.pid() == 0 && sender.groups() == KERNEL => {
+                Ok((length, Some(sender))) if sender.pid() == 0 && sender.groups() == netlink::UEVENTS => {
                     let message = self.buffer.get(..length).unwrap_or_default();
                     if let Some(uevent) = Uevent::parse(message) {
                         return Ok(News::Uevent(Box::new(uevent)));

@@ -11,7 +11,7 @@ use nix::sys::stat::fstat;
 /// Where the kernel tells of devices that come and go: a kind of netlink, and its groups.
 pub type Source = (SockProtocol, u32);
 /// Of any device: a uevent.
-pub const DEVICES: Source = (SockProtocol::NetlinkKObjectUEvent, 1);
+pub const DEVICES: Source = (SockProtocol::NetlinkKObjectUEvent, netlink::UEVENTS);
 /// Of network interfaces.
 pub const INTERFACES: Source = (SockProtocol::NetlinkRoute, libc::RTMGRP_LINK.cast_unsigned());
 
