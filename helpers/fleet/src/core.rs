@@ -7,6 +7,7 @@ mod decision;
 mod difference;
 pub mod discovery;
 mod facts;
+mod lease;
 mod removal;
 mod report;
 mod state;
@@ -18,7 +19,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 
 use kelson_helper::random::Random;
 use kelson_proto::v1::fleet_command::Command;
@@ -30,14 +31,13 @@ use crate::key::{Key, Keys, is_host};
 use crate::limits::Limits;
 use crate::step::{Change, Decision, Looked, Outcome, Step, Stored, Transaction};
 use crate::template::Known;
+use lease::Lease;
 use removal::Removals;
 use report::Reports;
 use truth::Truth;
 
 /// A connection over which the store refuses so often is closed.
 const REFUSALS: u32 = 2;
-/// Of one TTL: the moments at which hosts renew their leases are 250 ms apart.
-const MARKS: u32 = 120;
 
 /// What a process knows of itself.
 #[derive(Debug, Clone)]
@@ -105,17 +105,6 @@ struct Store {
     look: Moment,
     /// Without a lease: not before this.
     grant: Moment,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Lease {
-    id: i64,
-    ttl: Duration,
-    /// The last request that the store has confirmed it to.
-    confirmed: Option<Now>,
-    renew: Moment,
-    /// All has been registered with it by this process.
-    is_used: bool,
 }
 
 impl Core {
@@ -297,19 +286,10 @@ impl Core {
             (_, Outcome::Connected(address)) => {
                 (self.connection.is_open, self.connection.address) = (true, Some(address));
             }
-            (_, Outcome::Renewed) => {
-                let renew = self.renewal_after(began);
-                if let Some(lease) = &mut self.lease {
-                    (lease.confirmed, lease.renew) = (Some(began), renew);
-                }
-            }
+            (_, Outcome::Renewed) => self.confirm_lease(began),
             (_, Outcome::Granted { lease, ttl }) => {
-                let (confirmed, is_used) = (Some(began), false);
-                self.lease = Some(Lease { id: lease, ttl, confirmed, renew: began.at, is_used });
-                let renew = self.renewal_after(began);
-                if let Some(lease) = &mut self.lease {
-                    lease.renew = renew;
-                }
+                self.lease = Some(Lease { id: lease, ttl, confirmed: None, renew: began.at, is_used: false });
+                self.confirm_lease(began);
             }
             (_, Outcome::Looked(looked)) => self.looked(looked, now.at),
             (_, Outcome::Conflict) => self.store.is_read = false,
@@ -388,47 +368,10 @@ impl Core {
         }
     }
 
-    /// The store has removed it with all its keys.
-    fn forget_lease(&mut self) {
-        let Some(lease) = self.lease.take() else { return };
-        let looked = &mut self.store.looked;
-        looked.entries.retain(|_, stored| stored.lease != lease.id);
-        if looked.host.as_ref().is_some_and(|(stored, _)| stored.lease == lease.id) {
-            looked.host = None;
-        }
-        self.store.is_read = false;
-    }
-
-    /// When a lease that was confirmed by a request of this time is renewed: about a third of the TTL later, at a multiple of
-    /// a fraction of a second of the time of day. So many hosts ask together, and the store wakes up for them once.
-    fn renewal_after(&mut self, began: Now) -> Moment {
-        let third = self.third();
-        let ttl = self.lease.map_or(self.limits.ttl, |lease| lease.ttl);
-        let grid = ttl.checked_div(MARKS).unwrap_or_default();
-        let wall = began.wall.duration_since(UNIX_EPOCH).unwrap_or_default().saturating_add(third);
-        let early = wall.as_nanos().checked_rem(grid.as_nanos()).unwrap_or_default();
-        let early = Duration::from_nanos(u64::try_from(early).unwrap_or_default());
-        began.at.saturating_add(third.saturating_sub(early))
-    }
-
-    /// A third of the TTL, with 10 % more or less.
-    fn third(&mut self) -> Duration {
-        let ttl = self.lease.map_or(self.limits.ttl, |lease| lease.ttl);
-        let third = ttl.checked_div(3).unwrap_or_default();
-        let tenth = third.checked_div(10).unwrap_or_default();
-        third.saturating_sub(tenth).saturating_add(self.random.part_of(tenth.saturating_mul(2)))
-    }
-
     fn number_below(&mut self, count: usize) -> usize {
         let span = Duration::from_nanos(1024 * 1024);
         let drawn = usize::try_from(self.random.part_of(span).as_nanos()).unwrap_or_default();
         drawn.checked_rem(count).unwrap_or_default()
-    }
-
-    /// When the store may have removed the keys of the host, unless it confirms the lease before.
-    fn lost_at(&self) -> Option<Moment> {
-        let lease = self.lease?;
-        Some(lease.confirmed?.at.saturating_add(lease.ttl))
     }
 
     /// Reports what has changed.
