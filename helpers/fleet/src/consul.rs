@@ -142,7 +142,7 @@ impl Consul {
         }
         let agent = Agent::new(spec).await?;
         let own: Own = agent.get("/v1/agent/self").await?.json()?;
-        let unfit = |_| agent.unexpected(&format!("{:?} is no address", own.member.addr));
+        let unfit = |_| agent.problem(&format!("{:?} is no address", own.member.addr));
         let address = own.member.addr.parse().map_err(unfit)?;
         let keys = Keys::new(&spec.prefix);
         let host = keys.host(spec.name.as_deref().unwrap_or_default());
@@ -175,7 +175,7 @@ impl Consul {
             "Name": "kelson", "TTL": format!("{}s", ttl.as_secs()), "Behavior": "delete", "LockDelay": "0s",
         });
         let created: Created = self.agent.put("/v1/session/create", &body).await?.json()?;
-        let lease = lease_of(&created.id).ok_or_else(|| self.agent.unexpected("the session has no UUID"))?;
+        let lease = lease_of(&created.id).ok_or_else(|| self.agent.problem("the session has no UUID"))?;
         self.session = Some((lease, created.id));
         Ok(Outcome::Granted { lease, ttl })
     }
@@ -203,7 +203,7 @@ impl Consul {
                 self.agent.send(Method::PUT, &format!("/v1/agent/check/pass/service:{id}"), None).await?;
             // After the next connection it is read what the agent has.
             if passed.is_missing() {
-                return Err(self.agent.unexpected(&format!("it has lost the check of {id}")));
+                return Err(self.agent.problem(&format!("it has lost the check of {id}")));
             }
             passed.ok()?;
         }

@@ -117,13 +117,9 @@ impl Agent {
         Ok(Answer { agent: self.clone(), status, index: index.unwrap_or_default(), body })
     }
 
-    fn problem(&self, text: &str) -> String {
+    /// What is wrong with an answer, or without one.
+    pub fn problem(&self, text: &str) -> String {
         format!("Consul at {}: {text}", self.place.url)
-    }
-
-    /// An answer that Kelson does not understand.
-    pub fn unexpected(&self, text: &str) -> String {
-        self.problem(text)
     }
 }
 
@@ -154,7 +150,7 @@ impl Answer {
     /// For an operator: the agent refuses, or answers otherwise than Consul does.
     pub fn json<T: DeserializeOwned>(self) -> Result<T, String> {
         let answer = self.ok()?;
-        let unfit = |error| answer.agent.unexpected(&format!("its answer is none of Consul's: {error}"));
+        let unfit = |error| answer.agent.problem(&format!("its answer is none of Consul's: {error}"));
         serde_json::from_slice(&answer.body).map_err(unfit)
     }
 }
