@@ -25,7 +25,7 @@ const MOST: u32 = 1_000;
 /// How many checks a service or a group may have: PID 1 keeps the last results of each.
 pub const MOST_CHECKS: usize = 256;
 /// The most bytes that the certificates of all checks of one of them may take: PID 1 keeps those too.
-const MOST_CERTIFICATES: usize = 256 << 10;
+pub const MOST_CERTIFICATES: usize = 256 << 10;
 
 /// The subject whose health a check is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -332,7 +332,7 @@ fn exec() -> Mapping<Vec<String>> {
 }
 
 /// The certificates that a check carries along.
-fn authority(check: &Check) -> Option<&str> {
+pub fn authority(check: &Check) -> Option<&str> {
     let Probe::Network(probe) = &check.probe else { return None };
     let tls: Option<&ProbeTls> = match &probe.asks {
         Asks::Tcp => None,

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use super::checks::MOST_CHECKS;
+use super::checks::{MOST_CERTIFICATES, MOST_CHECKS, authority};
 use super::seen::Seen;
 use crate::decode::Decoder;
 use crate::tree::Node;
 use kelson_spec::service::{Listen, ServiceKind, ServiceSpec, SocketSpec};
+use kelson_spec::units::size_text;
 use kelson_spec::variables;
 
 /// Notes mistakes that other keys make, and fills in the ports of sockets.
@@ -27,6 +28,11 @@ fn checks(d: &mut Decoder<'_>, seen: &Seen<'_, '_>, spec: &ServiceSpec) {
     let count = spec.checks().count();
     if count > MOST_CHECKS && !own.is_empty() {
         wrong(format!("with those of health these are {count} checks; a service has at most {MOST_CHECKS}"));
+    }
+    let certificates: usize = spec.checks().filter_map(|(check, _)| authority(check)).map(str::len).sum();
+    if certificates > MOST_CERTIFICATES && own.iter().any(|check| authority(check).is_some()) {
+        let most = size_text(MOST_CERTIFICATES as u64);
+        wrong(format!("with those of health the certificates of these checks are more than {most} in all"));
     }
     for check in own.iter().filter(|check| spec.health.iter().any(|other| other.name == check.name)) {
         wrong(format!("one of health is named {} too; give each a name of its own", check.name));

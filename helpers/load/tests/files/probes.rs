@@ -161,11 +161,12 @@ fn what_a_service_may_make_pid_1_keep_is_bounded() {
     let https: String = (0..6)
         .map(|n| format!("  - {{name: c{n}, http: {{port: 1, scheme: https, ca: /etc/big.pem}}}}\n"))
         .collect();
+    let certificate = |body: usize| {
+        format!("-----BEGIN CERTIFICATE-----\nMIIB{}\n-----END CERTIFICATE-----", "A".repeat(body))
+    };
     let with_ca = |body: usize| {
         let folder = folder(&https);
-        let text =
-            format!("-----BEGIN CERTIFICATE-----\nMIIB{}\n-----END CERTIFICATE-----", "A".repeat(body));
-        folder.root_file("etc/big.pem", text);
+        folder.root_file("etc/big.pem", certificate(body));
         folder.messages()
     };
     assert_eq!(with_ca(40 << 10), Vec::<String>::new());
@@ -173,6 +174,16 @@ fn what_a_service_may_make_pid_1_keep_is_bounded() {
         with_ca(60 << 10),
         [
             "services/web.yaml:8:5: health[4]: the certificates of this service's checks are more than 256Ki in all"
+        ]
+    );
+    let (of_health, own) = https.split_at(https.len() / 2);
+    let own = own.trim_end().replace("  - ", "").replace('\n', ", ");
+    let shared = folder(&format!("{of_health}register: {{checks: [{own}]}}\n"));
+    shared.root_file("etc/big.pem", certificate(60 << 10));
+    assert_eq!(
+        shared.messages(),
+        [
+            "services/web.yaml:7:20: register.checks: with those of health the certificates of these checks are more than 256Ki in all"
         ]
     );
     let told = with_ca(64 << 10);
