@@ -372,6 +372,17 @@ impl Requirement {
         Requirement::Service { name: name.into(), event, when_down: WhenDown::Ignore }
     }
 
+    /// Calls `visit` for each entry that is neither `any` nor `not`, and for each in those, in the order of the file.
+    pub fn each_of<'s>(list: &'s [Requirement], visit: &mut impl FnMut(&'s Requirement)) {
+        for one in list {
+            match one {
+                Requirement::Any(list) => Requirement::each_of(list, visit),
+                Requirement::Not(inner) => Requirement::each_of(std::slice::from_ref(inner), visit),
+                leaf => visit(leaf),
+            }
+        }
+    }
+
     /// The service after which this orders a start, without a need for it: an entry of the key `after`.
     pub fn after(&self) -> Option<&str> {
         match self {

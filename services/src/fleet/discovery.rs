@@ -57,8 +57,13 @@ impl Discovery {
     pub fn follow(&mut self, service: &Arc<str>, snapshot: Option<&Snapshot>) {
         let mut wanted = Vec::new();
         if let Some(spec) = snapshot.and_then(|snapshot| snapshot.spec.as_ref()) {
-            collect(&spec.depends, &mut wanted);
-            collect(&spec.when, &mut wanted);
+            for list in [&spec.depends, &spec.when] {
+                Requirement::each_of(list, &mut |entry| {
+                    if let Requirement::Registered { instances, .. } = entry {
+                        wanted.push(instances.clone());
+                    }
+                });
+            }
         }
         let is_same = match self.wanted.get(service) {
             Some(before) => *before == wanted,
@@ -173,16 +178,6 @@ impl Discovery {
 
 fn key_of(instances: &Instances) -> Wanted {
     (instances.name.clone(), instances.tag.clone())
-}
-
-fn collect(requirements: &[Requirement], found: &mut Vec<Instances>) {
-    for requirement in requirements {
-        match requirement {
-            Requirement::Registered { instances, .. } => found.push(instances.clone()),
-            Requirement::Any(alternatives) => collect(alternatives, found),
-            _ => {}
-        }
-    }
 }
 
 #[cfg(test)]

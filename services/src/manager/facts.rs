@@ -24,7 +24,11 @@ pub type Known = BTreeMap<String, String>;
 impl Manager {
     /// Follows the facts from now on if a service has a condition on one.
     pub(super) fn follow_asked_facts(&self) {
-        let asks = |list: &[Requirement]| list.iter().any(is_of_fact);
+        let asks = |list: &[Requirement]| {
+            let mut asks = false;
+            Requirement::each_of(list, &mut |entry| asks |= matches!(entry, Requirement::Fact(_)));
+            asks
+        };
         if const { OWN.has(Feature::Inspect) }
             && self.known_specs().iter().any(|spec| asks(&spec.when) || asks(&spec.depends))
         {
@@ -45,15 +49,6 @@ impl Manager {
     }
 }
 
-fn is_of_fact(requirement: &Requirement) -> bool {
-    match requirement {
-        Requirement::Fact(_) => true,
-        Requirement::Any(list) => list.iter().any(is_of_fact),
-        Requirement::Not(one) => is_of_fact(one),
-        _ => false,
-    }
-}
-
 /// Publishes the facts at once and at each change, until the host stops.
 async fn follow(manager: Manager, publish: watch::Sender<Known>) {
     let facts = manager.inner.host_context.sources.facts.clone();
@@ -64,17 +59,13 @@ async fn follow(manager: Manager, publish: watch::Sender<Known>) {
             sleep(RETRY).await;
             continue;
         };
-        // What an earlier incarnation has read is not known: its changes are not either.
-        let changes = match &*publish.borrow() {
-            before if before.is_empty() => Vec::new(),
-            before => changes(before, &now),
-        };
-        changes.iter().for_each(|text| manager.host_event(text));
-        publish.send_if_modified(|known| {
-            let differs = *known != now;
-            *known = now;
-            differs
-        });
+        if *publish.borrow() != now {
+            let before = publish.send_replace(now);
+            // What an earlier incarnation has read is not known: its changes are not either.
+            if !before.is_empty() {
+                changes(&before, &publish.borrow()).iter().for_each(|text| manager.host_event(text));
+            }
+        }
         hardware.changed(READ_EVERY).await;
     }
 }

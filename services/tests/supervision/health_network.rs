@@ -199,7 +199,7 @@ async fn a_service_with_checks_of_its_registration_alone_is_up_at_once() {
 }
 
 #[test]
-fn a_registration_is_as_it_was_in_the_next_life_of_pid_1() {
+fn a_registration_is_as_it_was_after_a_crash_of_pid_1() {
     let ruin = first_life(async {
         let house = House::with([registered([])]).await;
         house.played("web", |played| played.lines.clone()).at(8).answer(Passes, "");

@@ -71,6 +71,10 @@ impl Core {
         };
         self.record_in(entered);
         let withheld = self.withheld();
+        let message = match awaits_registration {
+            true => self.unregistered(withheld.as_deref()),
+            false => self.service.reason(),
+        };
         let (since, entered) = entered;
         let restart_at = match self.service.phase {
             Phase::Backoff { until, .. } => until.and_then(|until| self.instant(until)),
@@ -97,7 +101,7 @@ impl Core {
             failure: service.failure.as_deref().map(|ended| Arc::new(words::failure(ended, &rules))),
             restart_at,
             missing: service.missing().to_vec(),
-            message: if awaits_registration { self.unregistered() } else { service.reason() },
+            message,
             builtin: self.builtin,
             stopped: service.stopped(),
             status_text: self.status_text.clone(),

@@ -43,11 +43,10 @@ impl Core {
         (!missing.is_empty()).then(|| Arc::from(missing))
     }
 
-    /// The text for one that waits.
-    pub(super) fn unregistered(&self) -> Arc<str> {
-        let withheld = self.withheld();
+    /// The text for one that waits. `withheld`: for these checks.
+    pub(super) fn unregistered(&self, withheld: Option<&str>) -> Arc<str> {
         let problem = self.registration.as_ref().and_then(|registration| registration.problem.as_deref());
-        let problem = withheld.as_deref().or(problem).unwrap_or("etcd has not answered yet");
+        let problem = withheld.or(problem).unwrap_or("etcd has not answered yet");
         Arc::from(format!("{}, its registration is not confirmed: {problem}", self.service.reason()))
     }
 
