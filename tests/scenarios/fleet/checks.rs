@@ -35,6 +35,14 @@ fn registration(host: &Host) -> (String, String) {
     (state.clone(), problem.clone())
 }
 
+/// When the check was last asked.
+fn last_asked(host: &Host) -> serde_json::Value {
+    let web: serde_json::Value = host.ctl(&["status", "web", "-o", "json"]).json();
+    let checks = web["checks"].as_array().expect("a list");
+    let page = checks.iter().find(|check| check["name"] == "page").expect("it is listed");
+    page["results"].as_array().expect("a list").last().map(|last| last["time"].clone()).unwrap_or_default()
+}
+
 #[test]
 fn a_check_of_a_registration_removes_the_key_while_the_service_stays_up() {
     let Some(etcd) = Etcd::start() else { return };
@@ -69,7 +77,9 @@ fn a_check_of_a_registration_removes_the_key_while_the_service_stays_up() {
         eventually("the host to know it again", || {
             host.service("web").up && is_registered(&host, "web") == is_fit
         });
-        std::thread::sleep(Duration::from_secs(1));
+        let known = last_asked(&host);
+        eventually("the check to be asked by the new PID 1", || last_asked(&host) != known);
+        settled(&host);
         assert_eq!(etcd.revision(), before, "a watcher has seen something");
     }
     host.poweroff();
