@@ -109,13 +109,7 @@ struct Store {
 
 impl Core {
     pub fn new(host: Host, limits: Limits, now: Now) -> Core {
-        let lease = host.lease.map(|id| Lease {
-            id,
-            ttl: limits.ttl,
-            confirmed: None,
-            renew: now.at,
-            is_used: false,
-        });
+        let lease = host.lease.map(|id| Lease::new(id, limits.ttl, now.at));
         let mut reports = Reports::default();
         reports.contact(host.contact);
         Core {
@@ -286,10 +280,13 @@ impl Core {
             (_, Outcome::Connected(address)) => {
                 (self.connection.is_open, self.connection.address) = (true, Some(address));
             }
-            (_, Outcome::Renewed) => self.confirm_lease(began),
+            (_, Outcome::Renewed) => {
+                if let Some(lease) = &mut self.lease {
+                    lease.confirm(began, &mut self.random);
+                }
+            }
             (_, Outcome::Granted { lease, ttl }) => {
-                self.lease = Some(Lease { id: lease, ttl, confirmed: None, renew: began.at, is_used: false });
-                self.confirm_lease(began);
+                self.lease.insert(Lease::new(lease, ttl, began.at)).confirm(began, &mut self.random);
             }
             (_, Outcome::Looked(looked)) => self.looked(looked, now.at),
             (_, Outcome::Conflict) => self.store.is_read = false,
@@ -310,6 +307,19 @@ impl Core {
             self.reports.contact(self.host.contact);
         }
         self.settle(now);
+    }
+
+    /// When the store may have removed the keys of the host.
+    fn lost_at(&self) -> Option<Moment> {
+        self.lease?.lost_at()
+    }
+
+    /// The store has removed the lease with all its keys.
+    fn forget_lease(&mut self) {
+        if let Some(lease) = self.lease.take() {
+            self.store.looked.forget(lease.id);
+            self.store.is_read = false;
+        }
     }
 
     /// `until`: when the next attempt must have been.
@@ -341,7 +351,8 @@ impl Core {
         let until = match self.taken() {
             Some(problem) => {
                 self.problem = problem;
-                self.third()
+                let ttl = self.lease.map_or(self.limits.ttl, |lease| lease.ttl);
+                lease::third(ttl, &mut self.random)
             }
             None => self.limits.look,
         };

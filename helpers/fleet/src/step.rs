@@ -102,3 +102,11 @@ pub struct Looked {
     /// The other keys of the lease.
     pub entries: BTreeMap<Key, Stored>,
 }
+
+impl Looked {
+    /// Without the keys of this lease.
+    pub fn forget(&mut self, lease: i64) {
+        self.entries.retain(|_, stored| stored.lease != lease);
+        self.host.take_if(|(stored, _)| stored.lease == lease);
+    }
+}

@@ -206,21 +206,6 @@ fn many_services_take_several_transactions() {
 }
 
 #[test]
-fn hosts_renew_their_leases_at_the_same_moments() {
-    let mut fleet = Fleet::new();
-    // The host was started at any time, and its clock may be set at any time.
-    for wall in [0, 1, 249_999, 250_000, 1_795_000_000_123_456] {
-        let began = Now { at: 77 * SECOND, wall: UNIX_EPOCH + Duration::from_micros(wall) };
-        let later = fleet.core.renewal_after(began) - began.at;
-        assert!((8_750..=11_000).contains(&later.as_millis()), "{later:?}");
-        let mark = (Duration::from_micros(wall) + later).as_nanos() % 250_000_000;
-        assert_eq!(mark, 0, "{wall}");
-    }
-    let before = Now { at: SECOND, wall: UNIX_EPOCH - SECOND };
-    assert!(fleet.core.renewal_after(before) > SECOND, "before 1970");
-}
-
-#[test]
 fn a_lease_is_renewed_at_a_third_of_its_time() {
     let mut fleet = registered(&["a"]);
     fleet.pass(Duration::from_secs(250));
