@@ -115,7 +115,7 @@ fn shortest(repository: &str) -> &str {
 }
 
 /// Parts of small letters and digits with `.`, `_` and `-` inside; the first may be a registry with a port and
-/// capitals.
+/// capitals. It becomes a path, so it contains no `..`.
 fn is_repository(text: &str) -> bool {
     let ends_well = |part: &str, capitals: bool| {
         let sound =
@@ -123,6 +123,7 @@ fn is_repository(text: &str) -> bool {
         part.bytes().next().is_some_and(sound)
             && part.bytes().next_back().is_some_and(sound)
             && part.bytes().all(|b| sound(b) || b"._-".contains(&b))
+            && !part.contains("..")
     };
     let (first, rest) = match text.split_once('/') {
         Some((first, rest)) => (first, Some(rest)),
@@ -197,6 +198,8 @@ mod tests {
             "A",
             "a/B",
             "a//b",
+            "a..b",
+            "a.example/b..c",
             "/a",
             "a/",
             "../a",
