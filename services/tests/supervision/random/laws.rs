@@ -114,7 +114,8 @@ impl Laws {
                 let spec = world.version(command);
                 let startup = spec.health.iter().filter(|check| check.startup);
                 let is = |check: &kelson_spec::service::Check| command.ends_with(&check.name);
-                if spec.health.iter().any(|check| !check.startup && is(check)) {
+                let mut all = spec.health.iter().chain(spec.registration_checks());
+                if all.any(|check| !check.startup && is(check)) {
                     for check in startup.filter(|check| !is(check)) {
                         let passed = played.commands.ended().iter().any(|said| {
                             said.run == number && said.passed && said.command.ends_with(&check.name)
@@ -188,7 +189,10 @@ impl Laws {
             match living {
                 None => wrong("is up and does not live".into()),
                 Some(main) => {
-                    for check in &world.version(&main.command).health {
+                    let spec = world.version(&main.command);
+                    let registered = spec.registration_checks().iter().filter(|_| now.withheld.is_none());
+                    let decisive = spec.health.iter().map(|check| ("up", check));
+                    for (is, check) in decisive.chain(registered.map(|check| ("registered", check))) {
                         let Probe::Exec { command } = &check.probe else { continue };
                         let command = command.join(" ");
                         let ended = played.commands.ended();
@@ -197,7 +201,7 @@ impl Laws {
                             said.map(|said| (said.passed, said.life)).unzip();
                         let threshold = usize::try_from(check.success_threshold).unwrap();
                         if !passed.windows(threshold).any(|some| some.iter().all(|passed| *passed)) {
-                            wrong(format!("is up and {command} has not passed in this run"));
+                            wrong(format!("is {is} and {command} has not passed in this run"));
                         }
                         let newest = passed.iter().zip(&lives).rev().take_while(|(passed, _)| !**passed);
                         // The last that an earlier incarnation heard of it may have been its own last.
@@ -207,7 +211,7 @@ impl Laws {
                             + usize::from(heard.first().is_some_and(|life| *life != play.house.stage.life));
                         let failed = heard.len().saturating_sub(unsure);
                         if failed >= usize::try_from(check.failure_threshold).unwrap() {
-                            wrong(format!("is up and {command} fails"));
+                            wrong(format!("is {is} and {command} fails"));
                         }
                     }
                 }
@@ -352,6 +356,12 @@ fn agrees_with_itself(now: &Snapshot, wrong: &mut impl FnMut(String)) {
 }
 
 fn agrees_with_its_checks(now: &Snapshot, reports: &[CheckReport], wrong: &mut impl FnMut(String)) {
+    let (of_registration, reports): (Vec<&CheckReport>, Vec<&CheckReport>) =
+        reports.iter().partition(|report| report.registration);
+    let is_passing = |report: &&CheckReport| report.standing == Standing::Passing;
+    if now.up && now.withheld.is_some() == of_registration.iter().all(is_passing) {
+        wrong(format!("is to be registered only while these checks pass: {of_registration:?}"));
+    }
     let stands = |standing| reports.iter().filter(|report| report.standing == standing).count();
     let (passing, failing) = (stands(Standing::Passing), stands(Standing::Failing));
     if now.up && passing < reports.len() {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use kelson_runner::Exit;
+use kelson_spec::fleet::Registration;
 use kelson_spec::service::{
     Check, Exhausted, Hook, Lifecycle, LifecycleHook, Probe, Readiness, Requirement, RestartPolicy,
     RestartScope, RestartSpec, ServiceEvent, ServiceKind, ServiceSpec, StartMode, WhenDown,
@@ -49,6 +50,9 @@ pub fn brief(spec: &ServiceSpec) -> String {
     add("group", spec.group.is_some(), format!("{:?}", spec.lifecycle));
     for check in &spec.health {
         add("check", true, format!("{check:?}"));
+    }
+    for check in spec.registration_checks() {
+        add("check of its registration", true, format!("{check:?}"));
     }
     add("hooks", !spec.hooks.is_empty(), format!("{:?}", spec.hooks));
     add("stop", true, format!("{:?}", spec.stop));
@@ -135,6 +139,10 @@ impl World {
         spec.start_timeout = secs(15);
         if service && dice.one_in(2) {
             spec.health = (0..=dice.roll(2)).map(|number| check(dice, mark, number)).collect();
+        }
+        if service && dice.one_in(4) {
+            let check = Check { restart_after: 0, startup: false, ..check(dice, mark, 9) };
+            spec.register = Some(Registration { checks: vec![check], ..Registration::default() });
         }
         let mut hooks = |kind: &str, most: u64| -> Vec<Hook> {
             if !dice.one_in(5) {
@@ -320,7 +328,8 @@ pub fn hooks_in_place(spec: &ServiceSpec) -> Vec<String> {
 /// The commands that run beside the main process: checks, `postStart`, `preStop`.
 pub fn beside(spec: &ServiceSpec) -> Vec<String> {
     let hooks = spec.hooks.post_start.iter().chain(&spec.hooks.pre_stop).map(|hook| hook.command.join(" "));
-    let checks = spec.health.iter().filter_map(|check| match &check.probe {
+    let all = spec.health.iter().chain(spec.registration_checks());
+    let checks = all.filter_map(|check| match &check.probe {
         Probe::Exec { command } => Some(command.join(" ")),
         Probe::Network(_) | Probe::Csi { .. } | Probe::Volume(_) => None,
     });
