@@ -224,28 +224,34 @@ impl Consul {
             let lease = pair.session.as_deref().and_then(lease_of).unwrap_or_default();
             (Stored { value: pair.value(), lease }, pair.modify_index)
         });
-        let all: BTreeMap<String, Service> = self.agent.get("/v1/agent/services").await?.json()?;
-        let (mut entries, mut services) = (BTreeMap::new(), BTreeSet::new());
-        for service in all.into_values() {
-            let id = service.id.clone();
-            let Some((place, entry, lease)) = service.entry() else { continue };
-            if self.keys.host(&place.host) != question.host {
-                continue;
-            }
-            let Place { name, host, service } = place;
-            services.insert(id);
-            let stored = Stored { value: entry.to_value(), lease };
-            entries.insert(self.keys.service(&name, &host, &service), stored);
-        }
-        self.services = services;
+        let registered = self.registered(&question.host).await?;
+        self.services = registered.iter().map(|(id, ..)| id.clone()).collect();
+        let entries = registered.into_iter().map(|(_, key, stored)| (key, stored)).collect();
         Ok(Outcome::Looked(Looked { host, entries }))
     }
 
+    /// The services of a host that the agent has, with their ids.
+    async fn registered(&self, host: &Key) -> Result<Vec<(String, Key, Stored)>, String> {
+        let all: BTreeMap<String, Service> = self.agent.get("/v1/agent/services").await?.json()?;
+        let registered = all.into_values().filter_map(|service| {
+            let id = service.id.clone();
+            let (Place { name, host: of, service }, entry, lease) = service.entry()?;
+            let is_own = self.keys.host(&of) == *host;
+            let stored = Stored { value: entry.to_value(), lease };
+            is_own.then(|| (id, self.keys.service(&name, &of, &service), stored))
+        });
+        Ok(registered.collect())
+    }
+
+    /// Removes what has been registered with this lease, by this helper or by the one before it.
     async fn revoke(&mut self, lease: i64) -> Result<Outcome, String> {
         let session = self.session(lease).await?;
-        for id in std::mem::take(&mut self.services) {
-            self.deregister(&id).await?;
+        for (id, _, stored) in self.registered(&self.host).await? {
+            if stored.lease == lease {
+                self.deregister(&id).await?;
+            }
         }
+        self.services.clear();
         if let Some(session) = session {
             let path = format!("/v1/session/destroy/{session}");
             self.agent.send(Method::PUT, &path, None).await?.ok()?;

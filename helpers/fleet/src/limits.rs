@@ -1,4 +1,4 @@
-//! How long the helper waits for what.
+//! The deadlines and pauses of the helper.
 
 use std::time::Duration;
 
@@ -6,9 +6,9 @@ use kelson_spec::fleet::FleetSpec;
 
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// After so long without a renewal the store removes all keys of the host. Whole seconds.
+    /// The store removes all keys of the host this long after the last renewal. Whole seconds.
     pub ttl: Duration,
-    /// A member that sends nothing for so long, although it should, is down.
+    /// A member that owes an answer and sends nothing for this time is down.
     pub silence: Duration,
     /// Of each call, while its member sends something. A store that many hosts ask at once is late, and to ask it again
     /// makes it later.
@@ -18,18 +18,19 @@ pub struct Limits {
     /// A host whose lease has expired while it was cut off registers again within this time, at random: hosts that were
     /// cut off together do not return together.
     pub spread: Duration,
-    /// After the first failure the helper waits at most so long, then twice as long and so on.
+    /// The longest pause after the first failure. It doubles with each failure.
     pub first_retry: Duration,
+    /// The longest pause after many failures.
     pub last_retry: Duration,
     /// Between two puts of the host's key for its causes alone.
     pub causes: Duration,
-    /// What the store has is read again after so long, even when nothing has failed.
+    /// The helper reads its keys from the store again this often, even when nothing has failed.
     pub look: Duration,
-    /// A change of what a template needs waits for so long without another one,
+    /// A template is rendered when its data have not changed for this time,
     pub quiet: Duration,
-    /// and for so long altogether.
+    /// or this long after the first change.
     pub gathered: Duration,
-    /// The files of templates are looked at so often.
+    /// How often the helper looks for changes of the files of templates.
     pub sources: Duration,
 }
 

@@ -71,6 +71,16 @@ fn a_new_helper_changes_nothing() {
 }
 
 #[test]
+fn a_helper_that_leaves_at_once_removes_what_the_one_before_registered() {
+    let consul = Consul::start();
+    let host = host("edge-1", &consul);
+    drop(registered(&host));
+    let helper = host.start();
+    helper.send(Order::Leave(true));
+    eventually("it to be removed", || consul.keys().is_empty() && consul.services().is_empty());
+}
+
+#[test]
 fn renewals_change_nothing_and_without_them_all_of_it_ends() {
     let consul = Consul::start();
     let mut helper = registered(&host("edge-1", &consul));
