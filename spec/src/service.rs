@@ -15,11 +15,12 @@ mod facts;
 mod hooks;
 mod image_source;
 mod input;
-mod nesting;
 mod output;
 mod overlay_source;
 mod path_source;
 mod paths;
+mod requirement;
+mod restart;
 mod sandbox;
 mod schedule;
 mod sockets;
@@ -31,8 +32,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::facts::FactTest;
-use crate::fleet::{Disconnect, Instances, Registration};
+use crate::fleet::{Disconnect, Registration};
 use crate::secrets::SecretUse;
 use crate::templates::Template;
 
@@ -54,6 +54,8 @@ pub use output::{LogSpec, Stdout};
 pub use overlay_source::{OverlaySource, Upper};
 pub use path_source::{NewFolder, PathSource};
 pub use paths::{PathEvent, PathTrigger, is_pattern};
+pub use requirement::{NetworkAspect, Requirement, ServiceEvent, WhenDown};
+pub use restart::{Exhausted, RestartPolicy, RestartScope, RestartSpec};
 pub use sandbox::{CallAnswer, Protection, Restriction, Sandbox, Selection, SystemCalls};
 pub use schedule::{Overlap, Schedule};
 pub use sockets::{Address, Listen, SocketOptions, SocketSpec, UnixKind, UnixPlace};
@@ -331,85 +333,6 @@ pub enum StartMode {
     Manual,
 }
 
-/// One entry of `depends:` or `when:`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Requirement {
-    Service {
-        name: String,
-        #[serde(default)]
-        event: ServiceEvent,
-        #[serde(default)]
-        when_down: WhenDown,
-    },
-    Path(PathBuf),
-    Network(Vec<NetworkAspect>),
-    /// An interface of this name is up and has a cable.
-    Interface(String),
-    TimeSynced,
-    Any(#[serde(deserialize_with = "nesting::alternatives")] Vec<Requirement>),
-    /// A file system is mounted at this path.
-    Mount(PathBuf),
-    /// The kernel's command line has this argument: `NAME`, with any value or none, or `NAME=VALUE`.
-    KernelArgument(String),
-    /// A device is at this path, or a link that leads to one.
-    Device(PathBuf),
-    /// This one does not hold. Not for a service, nor for alternatives.
-    Not(#[serde(deserialize_with = "nesting::negated")] Box<Requirement>),
-    /// A fact about the host is so.
-    #[cfg_attr(not(feature = "inspect"), serde(skip))]
-    Fact(FactTest),
-    /// Instances are registered in the fleet.
-    #[cfg_attr(not(feature = "fleet"), serde(skip))]
-    Registered {
-        instances: Instances,
-        when_down: WhenDown,
-    },
-}
-
-impl Requirement {
-    /// That an event of a service holds; what runs already does not mind when it no longer does.
-    pub fn service(name: impl Into<String>, event: ServiceEvent) -> Self {
-        Requirement::Service { name: name.into(), event, when_down: WhenDown::Ignore }
-    }
-
-    /// Calls `visit` for each entry that is neither `any` nor `not`, and for each in those, in the order of the file.
-    pub fn each_of<'s>(list: &'s [Requirement], visit: &mut impl FnMut(&'s Requirement)) {
-        for one in list {
-            match one {
-                Requirement::Any(list) => Requirement::each_of(list, visit),
-                Requirement::Not(inner) => Requirement::each_of(std::slice::from_ref(inner), visit),
-                leaf => visit(leaf),
-            }
-        }
-    }
-
-    /// The service after which this orders a start, without a need for it: an entry of the key `after`.
-    pub fn after(&self) -> Option<&str> {
-        match self {
-            Requirement::Service { name, event: ServiceEvent::Settled, .. } => Some(name),
-            _ => None,
-        }
-    }
-
-    /// Whether it asks for this event of this service, whatever comes of it later. One alternative of several does not.
-    pub fn is_for(&self, service: &str, wanted: ServiceEvent) -> bool {
-        matches!(self, Requirement::Service { name, event, .. } if name == service && *event == wanted)
-    }
-}
-
-/// The reaction of a running service when one that it needs goes down: when that one's run ends, for whatever
-/// reason.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub enum WhenDown {
-    /// It runs on.
-    #[default]
-    Ignore,
-    /// It is stopped, and stays so until somebody starts it.
-    Stop,
-    /// It is stopped, and starts again once its whole gate holds.
-    Restart,
-}
-
 /// The part that a service has in its group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
@@ -435,157 +358,6 @@ pub enum LifecycleHook {
     Poststart,
     /// Once the mains are down.
     Poststop,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub enum ServiceEvent {
-    #[default]
-    Up,
-    Running,
-    Finished,
-    Down,
-    /// It is not on its way: up, down, or its last start has failed. This orders starts without a need; the key `after`.
-    Settled,
-}
-
-impl ServiceEvent {
-    /// Those that an entry of `depends` can name.
-    pub const ALL: [ServiceEvent; 4] =
-        [ServiceEvent::Up, ServiceEvent::Running, ServiceEvent::Finished, ServiceEvent::Down];
-
-    /// The word of the service file.
-    pub fn name(self) -> &'static str {
-        match self {
-            ServiceEvent::Up => "up",
-            ServiceEvent::Running => "running",
-            ServiceEvent::Finished => "finished",
-            ServiceEvent::Down => "down",
-            ServiceEvent::Settled => "settled",
-        }
-    }
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum NetworkAspect {
-    /// An interface other than loopback has an address.
-    Addresses,
-    /// There is a default route.
-    Connectivity,
-    /// The hostname is set.
-    Hostname,
-    /// The interface of this name is up and has a cable.
-    Interface(String),
-}
-
-impl NetworkAspect {
-    /// Those that are a word of the service file.
-    pub const WORDS: [(&str, NetworkAspect); 3] = [
-        ("addresses", NetworkAspect::Addresses),
-        ("connectivity", NetworkAspect::Connectivity),
-        ("hostname", NetworkAspect::Hostname),
-    ];
-
-    /// The word of the service file, or the name of the interface.
-    pub fn name(&self) -> &str {
-        match self {
-            NetworkAspect::Addresses => "addresses",
-            NetworkAspect::Connectivity => "connectivity",
-            NetworkAspect::Hostname => "hostname",
-            NetworkAspect::Interface(name) => name,
-        }
-    }
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct RestartSpec {
-    pub policy: RestartPolicy,
-    pub delay: Duration,
-    pub max_delay: Duration,
-    /// Failures allowed within `interval`; 0: no limit.
-    pub attempts: u32,
-    pub interval: Duration,
-    pub exhausted: Exhausted,
-    pub scope: RestartScope,
-    /// Ends that count as success, besides status 0.
-    pub success: Vec<ExitMatch>,
-    /// Ends after which it is not restarted, whatever the policy says.
-    pub prevent_on: Vec<ExitMatch>,
-    /// Ends after which it is restarted, whatever the policy says.
-    pub force_on: Vec<ExitMatch>,
-}
-
-impl RestartSpec {
-    /// The defaults: a service is restarted for ever, a one-shot runs once.
-    pub fn for_kind(kind: ServiceKind) -> Self {
-        RestartSpec {
-            policy: match kind {
-                ServiceKind::Service => RestartPolicy::Forever,
-                ServiceKind::Oneshot => RestartPolicy::Once,
-            },
-            delay: Duration::from_secs(1),
-            max_delay: Duration::from_secs(30),
-            attempts: 0,
-            interval: Duration::from_secs(300),
-            exhausted: Exhausted::Fail,
-            scope: RestartScope::Service,
-            success: Vec::new(),
-            prevent_on: Vec::new(),
-            force_on: Vec::new(),
-        }
-    }
-}
-
-impl Default for RestartSpec {
-    fn default() -> Self {
-        RestartSpec::for_kind(ServiceKind::default())
-    }
-}
-
-/// The processes that restart when a check asks for it, and once the budget of attempts is used up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub enum RestartScope {
-    #[default]
-    Service,
-    /// All services of its group, in order.
-    Group,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum RestartPolicy {
-    Once,
-    UntilSuccess,
-    Forever,
-    OnSuccess,
-    /// After a failure other than an exit status.
-    OnAbnormal,
-    /// After a signal that ended it.
-    OnAbort,
-    OnWatchdog,
-}
-
-impl RestartPolicy {
-    /// The word of the service file.
-    pub fn name(self) -> &'static str {
-        match self {
-            RestartPolicy::Once => "once",
-            RestartPolicy::UntilSuccess => "untilSuccess",
-            RestartPolicy::Forever => "forever",
-            RestartPolicy::OnSuccess => "onSuccess",
-            RestartPolicy::OnAbnormal => "onAbnormal",
-            RestartPolicy::OnAbort => "onAbort",
-            RestartPolicy::OnWatchdog => "onWatchdog",
-        }
-    }
-}
-
-/// The action when the budget of attempts is used up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Exhausted {
-    /// The service ends as `failed`.
-    Fail,
-    /// It waits for the end of the window, then has a fresh budget.
-    Delay,
 }
 
 /// A request of an operator that a service can refuse.
