@@ -1,52 +1,46 @@
 //! A whole service file.
 
-use std::path::PathBuf;
-
 use super::at::{At, at};
 use super::attributes::attributes;
-use super::checks::{CheckOf, check_volumes, checks};
-use super::codec::{Codec, Extent, either, part};
+use super::checks::{CheckOf, checks};
+use super::codec::{Codec, Extent, part};
+use super::combination;
 use super::command::process;
 use super::confinement::{limits, logs, resources, security, stop};
 use super::container::container;
-use super::directories::{announce, directories};
+use super::directories::directories;
 use super::environment::{environments, facts, variables};
 use super::fleet;
 use super::hooks::{hooks, reload, resumed};
-use super::input;
 use super::mapping::{Mapping, keys};
-use super::membership::{lifecycle, tie};
-use super::paths::{self, paths};
+use super::membership::lifecycle;
+use super::paths::paths;
 use super::plugin;
+use super::readiness::readiness;
 use super::requirement::{Use, after, before, others, requirements};
 use super::restart::{ends, restart};
-use super::sandbox::compiled;
 use super::schedule::{self, schedule};
 use super::secrets::secrets;
 use super::seen::Seen;
-use super::sockets::{self, sockets, start, start_at};
-use super::templates::{self, templates};
+use super::sockets::{sockets, start, start_at};
+use super::templates::templates;
 use super::user::user;
 use super::values::{
-    SHORTEST, boolean, choice, distinct, duration_from, name, number, own_name, path, start_timeout, text,
+    SHORTEST, boolean, choice, distinct, duration_from, name, own_name, start_timeout, text,
 };
 use super::volumes::volumes;
-use crate::decode::{Decoded, Decoder, diagnostic};
+use crate::decode::{Decoded, Decoder};
 use crate::environment::unique;
 use crate::json::Json;
-use crate::schema::Kind;
-use crate::tree::{Node, Value};
+use crate::tree::Node;
 use kelson_spec::builtin::is_reserved;
-use kelson_spec::features::{Feature, OWN};
+use kelson_spec::features::Feature;
 use kelson_spec::kernel::{ALL_CAPABILITIES, CONTAINER_CAPABILITIES};
 use kelson_spec::names::is_name;
 use kelson_spec::service::{
-    ApiAccess, Credentials, FileView, Inherit, OnExit, OwnNamespaces, Readiness, RefusedRequest, Requirement,
-    RestartSpec, ServiceEvent, ServiceKind, ServiceSpec, Stdout, Workload,
+    ApiAccess, OnExit, RefusedRequest, Requirement, RestartSpec, ServiceEvent, ServiceKind, ServiceSpec,
+    Workload,
 };
-
-/// The highest descriptor for readiness: below the usual soft limit of 1024.
-const HIGHEST_DESCRIPTOR: i32 = 1023;
 
 /// Decodes the tree of the service file of the name `stem`, with the keys of [`service_file`]; `None` where it has a mistake. The decoder's `ties` get what can
 /// be read of them in any case.
@@ -276,17 +270,12 @@ pub fn service_file() -> Mapping<ServiceSpec> {
         key "api" api = choice(access), "the calls of PID 1 and logd that its processes may make";
         key "logs" logs = Mapping::codec(logs), "its log";
     };
-    mapping.one_of(&["process", "container", "target"]).check(together)
+    mapping.one_of(&["process", "container", "target"]).check(combination::check)
 }
 
 fn refuses() -> Codec<Vec<RefusedRequest>> {
     choice([("start", RefusedRequest::Start), ("stop", RefusedRequest::Stop)])
         .list("a list such as [start, stop]")
-}
-
-/// Without a passwd nobody else has a number.
-fn is_root(user: &Credentials) -> bool {
-    matches!(user.name.split(':').next(), Some("root" | "0"))
 }
 
 fn is_container(spec: &ServiceSpec, seen: Option<&Seen<'_, '_>>) -> bool {
@@ -321,158 +310,6 @@ fn stop_as_written(spec: &ServiceSpec, extent: Extent) -> Json {
     Json::Map(entries)
 }
 
-/// Keys of what runs.
-const OF_A_PROGRAM: [&str; 41] = [
-    "schedule",
-    "environment",
-    "environmentDefaults",
-    "environmentFacts",
-    "environmentFiles",
-    "expand",
-    "secrets",
-    "type",
-    "restart",
-    "success",
-    "readiness",
-    "watchdog",
-    "startTimeout",
-    "health",
-    "hooks",
-    "reload",
-    "resumed",
-    "onFailure",
-    "onSuccess",
-    "onExit",
-    "stop",
-    "user",
-    "resources",
-    "delegate",
-    "limits",
-    "umask",
-    "nice",
-    "oomScoreAdjust",
-    "cpuAffinity",
-    "directories",
-    "volumes",
-    "provides",
-    "register",
-    "disconnect",
-    "templates",
-    "sockets",
-    "paths",
-    "removeIpc",
-    "security",
-    "api",
-    "logs",
-];
-
-fn together(d: &mut Decoder<'_>, seen: &Seen<'_, '_>, spec: &mut ServiceSpec) {
-    let is_container = seen.has("container");
-    if is_container && matches!(spec.readiness, Readiness::Descriptor(_)) {
-        // Between Kelson and the container stand containerd and its shim.
-        seen.wrong_value(d, "readiness", "no descriptor reaches into a container; write readiness: notify");
-    }
-    if const { OWN.has(Feature::Units) } && spec.kind == ServiceKind::Service && !spec.hooks.undo.is_empty() {
-        let text = "hooks.undo: only a one-shot is undone; write preStop or post, or type: oneshot";
-        let warning = diagnostic(d.file, seen.position("hooks"), d.service, text);
-        d.warnings.push(warning);
-    }
-    if const { OWN.has(Feature::Units) } && spec.readiness == Readiness::Forks {
-        if is_container {
-            let text = "the first process of a container is its main one; run the program in the foreground";
-            seen.wrong_value(d, "readiness", text);
-        } else if spec.kind == ServiceKind::Oneshot {
-            let text = "a one-shot has no processes once its command has ended; write type: service, or leave readiness out";
-            seen.wrong_value(d, "readiness", text);
-        }
-    }
-    if is_container && spec.inherit != Inherit::Nothing {
-        let text = "a container inherits nothing from init; name the variables with their values";
-        seen.wrong_value(d, "environment", text);
-    }
-    if is_container && spec.expand {
-        let text =
-            "a container's command is not expanded; the values can stand in its environment or its command";
-        seen.wrong_key(d, "expand", text);
-    }
-    if is_container && spec.logs.stdout == Some(Stdout::Only) {
-        // A shim opens what the container writes to by its path.
-        let text = "a container writes to pipes of its own; write stdout: true or stdout: prefix";
-        seen.wrong_value(d, "logs", text);
-    }
-    if is_container && spec.security.view != FileView::default() {
-        let text = "a container has files of its own; readOnlyPaths and the like are for a process";
-        seen.wrong_value(d, "security", text);
-    }
-    if is_container && spec.security.own != OwnNamespaces::default() {
-        let text = "a container has users and a network of its own; privateUsers and privateNetwork are for a process";
-        seen.wrong_value(d, "security", text);
-    }
-    if is_container && spec.security.devices.is_some() {
-        let text =
-            "a container has the devices of container.devices alone; security.devices is for a process";
-        seen.wrong_value(d, "security", text);
-    }
-    if is_container && spec.remove_ipc {
-        seen.wrong_key(
-            d,
-            "removeIpc",
-            "a container has IPC of its own, which goes with it; leave removeIpc out",
-        );
-    } else if spec.remove_ipc && (!seen.has("user") || spec.user.as_ref().is_some_and(is_root)) {
-        let text = "what root has left is never removed; write a user of its own, or leave removeIpc out";
-        seen.wrong_key(d, "removeIpc", text);
-    }
-    if spec.watchdog.is_some() && !matches!(spec.readiness, Readiness::Notify | Readiness::Forks) {
-        let text = "a service reports to its watchdog by its notify socket; write readiness: notify, or {forks: true}";
-        seen.wrong_key(d, "watchdog", text);
-    }
-    let keeps_cgroups = |path: &String| matches!(path.as_str(), "/sys" | "/sys/fs/cgroup");
-    let is_closed = spec.security.read_only_root && !spec.security.view.writable.iter().any(keeps_cgroups);
-    if spec.delegate && is_closed && !is_container {
-        let text = "readOnlyRoot makes /sys/fs/cgroup read-only for a process, so that it cannot use the cgroups that \
-                    delegate gives it; leave one of the two out";
-        seen.wrong_key(d, "delegate", text);
-    }
-    if is_container && !spec.directories.list.is_empty() {
-        let text = "a container sees folders of the host by container.mounts; leave it out";
-        seen.wrong_key(d, "directories", text);
-    }
-    if const { OWN.has(Feature::Units) } {
-        compiled(d, seen, spec);
-    }
-    if seen.has("target") {
-        for key in OF_A_PROGRAM.into_iter().filter(|key| seen.has(key)) {
-            seen.wrong_key(
-                d,
-                key,
-                format_args!("a target runs no program, so {key} means nothing; leave it out"),
-            );
-        }
-    }
-    if const { OWN.has(Feature::Units) } {
-        announce(spec);
-        paths::check(d, seen, spec);
-        sockets::check(d, seen, spec);
-        input::check(d, seen, spec);
-        schedule::check(d, seen, spec);
-    }
-    if const { OWN.has(Feature::Volumes) } {
-        plugin::check(d, seen, spec);
-        for of in [("health", &*spec.health), ("register", spec.registration_checks())] {
-            check_volumes(d, seen, of, &spec.volumes);
-        }
-    }
-    if const { OWN.has(Feature::Fleet) } {
-        fleet::check(d, seen, spec);
-        templates::check(d, seen, spec);
-    }
-    spec.name.clone_from(&d.stem);
-    spec.file = d.file.to_owned();
-    d.workload = seen.position(if is_container { "container" } else { "process" });
-    tie(d, seen, spec);
-}
-
 fn unreserved_name() -> Codec<String> {
     own_name().around(|d, node, inner| {
         let before = d.diagnostics.len();
@@ -492,62 +329,4 @@ fn references_first<T: 'static>(codec: Codec<T>) -> Codec<T> {
         d.references.extend(before);
         read
     })
-}
-
-/// How it reports that it is ready, and the file that names its main process if it forks.
-type Ready = (Readiness, Option<PathBuf>);
-
-fn readiness() -> Codec<Ready> {
-    let words = choice([("none", (Readiness::None, None)), ("notify", (Readiness::Notify, None))]);
-    let number = number(3..=u64::from(HIGHEST_DESCRIPTOR.unsigned_abs())).around(|d, node, inner| {
-        if ["0", "1", "2"].iter().any(|low| node.is(low)) {
-            return d.refuse(node, "descriptors 0 to 2 are input and output; write a number from 3 on");
-        }
-        inner(d, node)
-    });
-    let described = Mapping::codec(move || {
-        let fd_at = At::new(
-            |ready: &Ready| match ready.0 {
-                Readiness::Descriptor(number) => Some(u64::from(number.unsigned_abs())),
-                _ => None,
-            },
-            |ready, number: u64| {
-                ready.0 = i32::try_from(number).map_or(Readiness::None, Readiness::Descriptor);
-            },
-        );
-        let forks_at = At::new(
-            |ready: &Ready| (*ready == (Readiness::Forks, None)).then_some(true),
-            |ready, _| ready.0 = Readiness::Forks,
-        );
-        let file_at =
-            At::new(|ready: &Ready| ready.1.clone(), |ready, path| *ready = (Readiness::Forks, Some(path)));
-        let forks = || {
-            boolean()
-                .but(|forks| (!forks).then_some("write true, or leave readiness out"))
-                .of_kind(|| Kind::Choice(vec!["true"]))
-        };
-        keys! {
-            Mapping::new("readiness", || (Readiness::None, None));
-            alternative "fd" (fd_at) = number.clone(),
-                "the descriptor to which it writes a newline once it is ready; not for a container";
-            alternative "forks" (forks_at) = part(Feature::Units, forks),
-                "its command ends with status 0 once it is ready, and leaves [processes behind](#readiness)";
-            alternative "pidFile" (file_at) = part(Feature::Units, path),
-                "the same; this file names the main process";
-        }
-        .one_of(&["fd", "forks", "pidFile"])
-    });
-    let (kind, shown, mapping) = (either(&words, &described), words.clone(), described.clone());
-    Codec::new(
-        kind,
-        move |d, node| match node.value {
-            Value::Mapping(_) => described.decode(d, node),
-            Value::Scalar(_) => words.decode(d, node),
-            _ => d.expected(node, "none, notify, {fd: NUMBER}, {forks: true} or {pidFile: PATH}"),
-        },
-        move |ready, extent| match ready.0 {
-            Readiness::Descriptor(_) | Readiness::Forks => mapping.encode(ready, extent),
-            Readiness::None | Readiness::Notify => shown.encode(ready, extent),
-        },
-    )
 }
