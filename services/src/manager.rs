@@ -27,6 +27,7 @@ use crate::service_runner::task::{Command, ServiceHandle};
 use crate::state_store::StateStore;
 
 mod actions;
+mod asked;
 mod changes;
 mod conflicts;
 mod exec;

@@ -17,13 +17,12 @@ use kelson_spec::service::WhenDown;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 use tokio::time::Instant;
 
-use super::gate;
 use super::host_context::HostContext;
 use super::mailbox::Mailbox;
 use super::paths::HeldPaths;
 use super::random::Random;
 use super::readiness::{NotifySource, Received};
-use super::sockets::{HeldSockets, SUPPORTED};
+use super::sockets::HeldSockets;
 use super::table::{Answer, Effect, Input, Phase, Place, Report, Rules, ServiceState, Work};
 use crate::groups::GroupRequest;
 use crate::health::{Checks, News, OwnCheck, Totals};
@@ -391,22 +390,6 @@ impl Core {
         for rested in self.rested.drain(..) {
             // The waiter may be gone.
             let _ = rested.send(Arc::clone(&self.name));
-        }
-    }
-
-    fn new_gate(&mut self) -> Box<All> {
-        let HostContext { registry, sources, .. } = &*self.host_context;
-        let mut gate = Box::new(gate::gate_of(&self.spec, registry, sources));
-        if SUPPORTED && self.spec.on_demand && self.service.has_opened() && !self.demanded {
-            gate.push(self.demand());
-        }
-        gate
-    }
-
-    fn look_at_gate(&self) -> Input {
-        match &self.gate {
-            Some(gate) if !gate.holds() => Input::GateShut(gate.missing()),
-            _ => Input::GateHolds,
         }
     }
 }

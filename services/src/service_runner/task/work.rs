@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
+use kelson_conditions::{All, Condition as _};
 use kelson_runner::{
     BoxFuture, Exit, RunContext, Runner, RunnerError, Running, StopPlan, StopReport, errno_text,
 };
@@ -13,6 +14,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::{Core, DependencyWatch, Next, Outcome, START_LIMIT};
 use crate::service_runner::gate;
 use crate::service_runner::hooks::KILL;
+use crate::service_runner::host_context::HostContext;
 use crate::service_runner::notify::NotifySocket;
 use crate::service_runner::readiness::NotifySource;
 use crate::service_runner::sockets::SUPPORTED;
@@ -278,6 +280,22 @@ impl Core {
             }
         }
         Ok(context)
+    }
+
+    pub(super) fn new_gate(&mut self) -> Box<All> {
+        let HostContext { registry, sources, .. } = &*self.host_context;
+        let mut gate = Box::new(gate::gate_of(&self.spec, registry, sources));
+        if SUPPORTED && self.spec.on_demand && self.service.has_opened() && !self.demanded {
+            gate.push(self.demand());
+        }
+        gate
+    }
+
+    pub(super) fn look_at_gate(&self) -> Input {
+        match &self.gate {
+            Some(gate) if !gate.holds() => Input::GateShut(gate.missing()),
+            _ => Input::GateHolds,
+        }
     }
 }
 
