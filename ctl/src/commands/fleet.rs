@@ -6,6 +6,7 @@ mod dashboard;
 mod events;
 mod health;
 pub mod hosts;
+mod plan_view;
 mod plans;
 mod rolling;
 mod selector;

@@ -5,7 +5,8 @@ use std::time::SystemTime;
 use kelson_api::client::Client;
 use prost_types::Timestamp;
 
-use super::rolling::{client_of, shown};
+use super::plan_view::Shown;
+use super::rolling::client_of;
 use crate::call::Call;
 use crate::failure::Failure;
 use crate::output::{Page, Table, Terminal, Tone, cell, object, or_dash, toned, views};
@@ -76,7 +77,7 @@ impl Plans {
             return call.show(&object!(removed: plan.name), line);
         }
         let whole = record::read(client, &plan).await?;
-        let shown = shown(&plan.host, &plan.name, &whole);
+        let shown = Shown::new(&plan.host, &plan.name, &whole);
         call.show(&shown, || shown.page(&call.terminal))
     }
 }
