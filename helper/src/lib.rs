@@ -6,6 +6,7 @@
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects, clippy::unwrap_used, clippy::indexing_slicing))]
 
 pub mod answer;
+pub mod exit;
 pub mod inspect;
 mod launch;
 pub mod link;

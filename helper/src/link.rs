@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::marker::PhantomData;
+use std::ops::ControlFlow;
 use std::os::fd::{AsFd as _, OwnedFd};
 
 use kelson_sys::descriptor::Watched;
@@ -46,6 +47,24 @@ impl<M: Message + Default, R: Message> Link<M, R> {
     /// `UnexpectedEof`: PID 1 is gone. Others: what came is none of the messages.
     pub fn read(&mut self) -> io::Result<Option<M>> {
         Ok(self.receiver.next::<M>(&self.socket)?.map(|packet| packet.message))
+    }
+
+    /// Gives the messages that have come to `take`, until that says `Break`. `Break`: it did, or PID 1 is gone.
+    ///
+    /// # Errors
+    /// What came is none of the messages.
+    pub fn each(&mut self, mut take: impl FnMut(M) -> ControlFlow<()>) -> io::Result<ControlFlow<()>> {
+        loop {
+            let taken = match self.read() {
+                Ok(Some(message)) => take(message),
+                Ok(None) => return Ok(ControlFlow::Continue(())),
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => ControlFlow::Break(()),
+                Err(error) => return Err(error),
+            };
+            if taken.is_break() {
+                return Ok(taken);
+            }
+        }
     }
 
     /// How many reports PID 1 has not taken yet.

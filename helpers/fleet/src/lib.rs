@@ -40,11 +40,12 @@ mod watch;
 mod work;
 
 use std::ffi::OsString;
-use std::io::{self, Write as _};
+use std::io;
+use std::ops::ControlFlow;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
-use kelson_helper::{link, transport};
+use kelson_helper::{exit, link, transport};
 use kelson_proto::v1::fleet_command::Command;
 use kelson_proto::v1::{FleetCommand, FleetReport};
 
@@ -68,14 +69,7 @@ pub fn main(words: &[OsString]) -> i32 {
         }
         _ => Err(io::Error::other(USAGE)),
     };
-    match ended {
-        Ok(()) => 0,
-        Err(error) => {
-            // For a person who started it by hand; nobody may be there.
-            let _ = writeln!(io::stderr(), "kelson-fleet: {error}");
-            1
-        }
-    }
+    exit::status("kelson-fleet", ended)
 }
 
 /// What the words of the process name.
@@ -104,14 +98,16 @@ async fn run(control: OwnedFd, folders: &Folders, limits: Limits) -> io::Result<
     let mut link = link::Link::<FleetCommand, FleetReport>::new(control)?;
     let mut engine = Engine::new(&folders.state, &folders.runtime, limits)?;
     loop {
-        loop {
-            match link.read() {
-                Ok(Some(FleetCommand { command: Some(Command::Stop(_)) })) => return Ok(()),
-                Ok(Some(FleetCommand { command })) => command.into_iter().for_each(|one| engine.command(one)),
-                Ok(None) => break,
-                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
-                Err(error) => return Err(error),
+        let ended = link.each(|message| {
+            match message.command {
+                Some(Command::Stop(_)) => return ControlFlow::Break(()),
+                Some(command) => engine.command(command),
+                None => {}
             }
+            ControlFlow::Continue(())
+        })?;
+        if ended.is_break() {
+            return Ok(());
         }
         engine.act();
         while let Some(report) = engine.report() {

@@ -25,7 +25,7 @@ mod writer;
 
 use std::ffi::OsString;
 use std::fs;
-use std::io::{self, Write as _};
+use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixListener;
@@ -33,6 +33,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
+use kelson_helper::exit;
 use kelson_helper::signals::termination;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
@@ -61,25 +62,13 @@ struct Options {
 
 /// Runs it until PID 1 asks it to end or is gone; gives the exit status. Descriptor 3 is the socket to PID 1.
 pub fn main(args: impl Iterator<Item = OsString>) -> i32 {
-    let result = match parse(args) {
-        Some(options) => run(&options),
+    match parse(args) {
+        Some(options) => exit::status("kelson-logd", run(&options)),
         None => {
-            say(USAGE);
-            return 2;
-        }
-    };
-    match result {
-        Ok(()) => 0,
-        Err(error) => {
-            say(&format!("kelson-logd: {error}"));
-            1
+            exit::say(USAGE);
+            2
         }
     }
-}
-
-/// For a person who started it by hand; nobody may be there.
-fn say(text: &str) {
-    let _ = writeln!(io::stderr(), "{text}");
 }
 
 /// `args` without the name of the program.
@@ -109,7 +98,7 @@ fn spawn(name: &str, at_work: mpsc::Sender<()>, work: impl FnOnce() + Send + 'st
 }
 
 fn run(options: &Options) -> io::Result<()> {
-    let control = kelson_helper::transport::control().inspect_err(|_| say(USAGE))?;
+    let control = kelson_helper::transport::control().inspect_err(|_| exit::say(USAGE))?;
     be_known();
     let store = Arc::new(Store::new(options.logs.clone()));
     let troubles = Arc::new(Troubles::new()?);

@@ -16,9 +16,10 @@ mod link;
 mod outbox;
 
 use std::ffi::OsString;
-use std::io::{self, Write as _};
+use std::io;
 
 use asker::Asker;
+use kelson_helper::exit;
 use link::Link;
 
 /// Threads on which long patterns are searched for.
@@ -29,25 +30,14 @@ const USAGE: &str = "kelson-probe asks network checks for init, which starts it.
 /// Runs it until PID 1 asks it to end or is gone; gives the exit status. Descriptor 3 is the socket to PID 1.
 pub fn main(args: impl Iterator<Item = OsString>) -> i32 {
     if args.count() > 0 {
-        say(USAGE);
+        exit::say(USAGE);
         return 2;
     }
-    match run() {
-        Ok(()) => 0,
-        Err(error) => {
-            say(&format!("{}: {error}", kelson_helper::probe::NAME));
-            1
-        }
-    }
-}
-
-/// For a person who started it by hand; nobody may be there.
-fn say(text: &str) {
-    let _ = writeln!(io::stderr(), "{text}");
+    exit::status(kelson_helper::probe::NAME, run())
 }
 
 fn run() -> io::Result<()> {
-    let control = kelson_helper::transport::control().inspect_err(|_| say(USAGE))?;
+    let control = kelson_helper::transport::control().inspect_err(|_| exit::say(USAGE))?;
     confine::give_up()?;
     let connections = confine::connections();
     fault::install(control.try_clone()?);

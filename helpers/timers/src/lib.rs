@@ -11,15 +11,15 @@ mod state;
 mod zone;
 
 use std::ffi::OsString;
-use std::io::{self, Write as _};
+use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 
 use agenda::{Agenda, Now, Timer};
 use kelson_helper::random::Random;
-use kelson_helper::supervisor;
 use kelson_helper::transport::{self, FROM_HELPER, Receiver, TO_HELPER};
+use kelson_helper::{exit, supervisor};
 use kelson_proto::v1::{TimerBegin, TimerDue, TimerNext, TimersCommand, TimersReport};
 use kelson_proto::v1::{timers_command::Command, timers_report::Report};
 use kelson_spec::service::Schedule;
@@ -40,14 +40,7 @@ pub fn main(words: &[OsString]) -> i32 {
         [folder] => transport::control().and_then(|control| run(control, Path::new(folder))),
         _ => Err(io::Error::other(USAGE)),
     };
-    match ended {
-        Ok(()) => 0,
-        Err(error) => {
-            // For a person who started it by hand; nobody may be there.
-            let _ = writeln!(io::stderr(), "kelson-timers: {error}");
-            1
-        }
-    }
+    exit::status("kelson-timers", ended)
 }
 
 struct Helper {

@@ -37,12 +37,13 @@ mod usage;
 mod world;
 
 use std::ffi::OsString;
-use std::io::{self, Write as _};
+use std::io;
+use std::ops::ControlFlow;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use kelson_helper::{link, transport};
+use kelson_helper::{exit, link, transport};
 use kelson_proto::v1::volumes_command::Command;
 use kelson_proto::v1::volumes_report::Report;
 use kelson_proto::v1::{VolumesCommand, VolumesReport};
@@ -80,14 +81,7 @@ pub fn main(words: &[OsString]) -> i32 {
         Some(folders) => serve(folders, Deadlines::default(), Limits::default()),
         None => Err(io::Error::other(USAGE)),
     };
-    match ended {
-        Ok(()) => 0,
-        Err(error) => {
-            // For a person who started it by hand; nobody may be there.
-            let _ = writeln!(io::stderr(), "kelson-volumes: {error}");
-            1
-        }
-    }
+    exit::status("kelson-volumes", ended)
 }
 
 /// What the words of the process name.
@@ -133,16 +127,16 @@ async fn run(control: OwnedFd, host: Host, limits: Limits) -> io::Result<()> {
     let core = Core::new(records, process::boot_id().unwrap_or_default(), limits);
     let mut engine = Engine::new(Arc::new(host), core);
     loop {
-        loop {
-            match link.read() {
-                Ok(Some(VolumesCommand { command: Some(Command::Stop(_)) })) => return Ok(()),
-                Ok(Some(VolumesCommand { command })) => {
-                    command.into_iter().for_each(|one| engine.command(one));
-                }
-                Ok(None) => break,
-                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
-                Err(error) => return Err(error),
+        let ended = link.each(|message| {
+            match message.command {
+                Some(Command::Stop(_)) => return ControlFlow::Break(()),
+                Some(command) => engine.command(command),
+                None => {}
             }
+            ControlFlow::Continue(())
+        })?;
+        if ended.is_break() {
+            return Ok(());
         }
         while let Some(one) = engine.report() {
             report(&mut link, one);
