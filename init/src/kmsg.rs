@@ -199,6 +199,7 @@ pub fn split(text: &str) -> impl Iterator<Item = &str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
     use std::io::Read;
 
     #[test]
@@ -219,7 +220,7 @@ mod tests {
     }
 
     /// Fills whatever it is, then makes room again; nothing waits, and the loss is reported.
-    fn never_waits(console: &Console, mut reader: impl Read) {
+    fn never_waits(console: &Console, mut reader: impl Read + AsFd) {
         let line = "x".repeat(LINE_MAX);
         let mut written = 0;
         while console.line(Level::INFO, &line) {
@@ -234,8 +235,14 @@ mod tests {
         let mut some = vec![0; 1 << 20];
         // How many there were depends on when there was room again, and for how much.
         while !String::from_utf8_lossy(&text).contains("lines of this log were lost") {
-            let read = reader.read(&mut some).unwrap();
-            text.extend_from_slice(&some[..read]);
+            // All that is there: of the room that a few bytes leave, a line fills a part, and so for ever.
+            let mut is_more = true;
+            while is_more {
+                let read = reader.read(&mut some).unwrap();
+                text.extend_from_slice(&some[..read]);
+                let mut fds = [PollFd::new(reader.as_fd(), PollFlags::POLLIN)];
+                is_more = poll(&mut fds, PollTimeout::ZERO) == Ok(1);
+            }
             assert!(text.len() < 1 << 20, "the loss is not said");
             console.write(Level::INFO, "room again");
         }
