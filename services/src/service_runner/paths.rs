@@ -159,7 +159,7 @@ mod tests {
                 }
             }
         };
-        timeout(Duration::from_secs(10), all).await.unwrap();
+        timeout(Duration::from_secs(60), all).await.unwrap();
     }
 
     fn write(path: &Path) {
