@@ -14,6 +14,7 @@
     )
 )]
 
+mod attempt;
 mod cause;
 pub mod certificates;
 mod clock;
@@ -53,11 +54,14 @@ pub use connection::Connection;
 use engine::Engine;
 pub use key::{is_host, is_name};
 pub use limits::Limits;
+use nix::sys::resource::{Resource, setrlimit};
 
 const USAGE: &str = "kelson-fleet registers the host in its fleet for init, which starts it.";
 
 /// Reports beyond these mean that PID 1 takes none: it gets them all from the next helper.
 const REPORTS_MAX: usize = 65_536;
+/// Bytes of data. A template that needs more ends the process, also where its cgroup has no limit.
+const MEMORY: u64 = 256 << 20;
 
 /// Runs it until PID 1 asks it to end or is gone; gives the exit status. Descriptor 3 is the socket to PID 1; the words
 /// are the state folder and the runtime folder.
@@ -87,6 +91,7 @@ pub struct Folders {
 /// When descriptor 3 is no socket to PID 1.
 pub fn serve(folders: &Folders, limits: Limits) -> io::Result<()> {
     let control = transport::control()?;
+    setrlimit(Resource::RLIMIT_DATA, MEMORY, MEMORY)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
     let ended = runtime.block_on(run(control, folders, limits));
     // A read of a certificate may hang; nobody waits for it.

@@ -15,6 +15,7 @@ use kelson_sys::replace;
 use nix::fcntl::OFlag;
 use tokio::task::JoinHandle;
 
+use crate::attempt::{Attempt, MOST};
 use crate::template::{Known, LONGEST, Outcome, Rendered, render};
 
 /// What tells a file from another version of it. `None`: there is none.
@@ -72,9 +73,17 @@ fn stamp(source: &str) -> Stamp {
 fn rendered(runtime: &Path, source: String, known: Arc<Known>) -> Done {
     let path = templates::rendered(runtime, Path::new(&source));
     let (before, stamp) = (fs::read(&path).ok(), stamp(&source));
-    let (names, outcome) = match read(&source) {
-        Ok(text) => {
+    let text = read(&source).and_then(|text| {
+        make_folder(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let ended = || {
+            format!("kelson-fleet ended {MOST} times while it rendered this template: it needs too much memory; change it")
+        };
+        Ok((text, Attempt::begin(&path, &format!("{stamp:?}")).ok_or_else(ended)?))
+    });
+    let (names, outcome) = match text {
+        Ok((text, attempt)) => {
             let Rendered { names, outcome } = render(&text, known);
+            drop(attempt);
             (Some(names), outcome)
         }
         Err(problem) => (None, Outcome::Problem(problem)),
@@ -110,10 +119,14 @@ fn read_all(source: &str) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn write(path: &Path, text: &str) -> io::Result<()> {
+/// Makes the folder of a file, for this user alone.
+fn make_folder(path: &Path) -> io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("/"));
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    fs::set_permissions(folder, Permissions::from_mode(0o700))?;
+    fs::set_permissions(folder, Permissions::from_mode(0o700))
+}
+
+fn write(path: &Path, text: &str) -> io::Result<()> {
     // No source has such a name, which begins with `!`.
-    replace(path, &folder.join("new"), 0o600, text.as_bytes())
+    replace(path, &path.with_file_name("new"), 0o600, text.as_bytes())
 }

@@ -135,6 +135,26 @@ fn neither_a_new_pid_1_nor_a_new_helper_nor_an_absent_store_reloads() {
 }
 
 #[test]
+fn a_template_that_takes_all_memory_costs_no_registration() {
+    let Some(etcd) = Etcd::start() else { return };
+    let files = Files::new();
+    let doubles = "{% set all = namespace(text='0123456789abcdef') %}\n\
+                   {% for _ in range(60) %}\n{% set all.text = all.text ~ all.text %}\n{% endfor %}\n{{ all.text }}\n";
+    files.template("# {{ host.name }}\n");
+    let mut host = files.proxy(&etcd, "none").runs_with("db", "serve", DB).up(&["proxy"]);
+    let registered = "/kelson/v1/services/postgres/edge-2/db";
+    eventually("the registration", || etcd.keys("/kelson/v1/services/") == [registered]);
+    let before = etcd.revision();
+    files.template(doubles);
+    let problem = "kelson-fleet ended 3 times while it rendered this template";
+    eventually("an event", || host.events_of("proxy").iter().any(|event| event.message.contains(problem)));
+    assert_eq!((etcd.revision(), files.text().as_str()), (before, "# edge-2\n"));
+    files.template("# another one of {{ host.name }}\n");
+    eventually("the text", || files.text() == "# another one of edge-2\n");
+    host.poweroff();
+}
+
+#[test]
 fn a_template_with_a_mistake_stops_nothing_that_runs_and_another_one_restarts_it() {
     let Some(etcd) = Etcd::start() else { return };
     let files = Files::new();
