@@ -109,7 +109,9 @@ fn v11_a_claim_outlives_pid_1_the_helper_and_the_plugin() {
     assert!(is_published());
     host.crash(|| host.signal(libc::SIGSEGV));
     assert!(is_published());
+    let first = host.pid_of("volumes");
     host.ctl(&["restart", "volumes"]).ok();
+    host.wait_for("volumes", "another process", |now| now.pid.is_some_and(|pid| pid != first) && now.up);
     let helper = host.pid_of("volumes");
     host.kill(helper, libc::SIGKILL);
     host.wait_for("volumes", "another process", |now| now.pid.is_some_and(|pid| pid != helper) && now.up);

@@ -70,9 +70,10 @@ fn with_only_a_service_writes_there_itself() {
             &format!("{MORE}hooks: {{pre: {{command: [echo, zero]}}}}"),
         )
         .up(&["web"]);
-    let said = until("its lines", PATIENCE, || {
-        let said = host.take_console();
-        said.contains("one").then_some(said)
+    let mut said = String::new();
+    until("its lines", PATIENCE, || {
+        said.push_str(&host.take_console());
+        said.contains("one").then_some(())
     });
     assert_eq!(said, "zero\none\n");
     shows(&host, "two");
