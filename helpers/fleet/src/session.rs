@@ -191,7 +191,10 @@ impl Session {
     }
 
     async fn look(&mut self, question: Question) -> Result<Outcome, Error> {
-        let Question { host: name, id, lease, keys } = question;
+        let Question { host: name, id, lease, keys, is_after_commit } = question;
+        if is_after_commit {
+            self.wait_for_earlier(name.clone()).await?;
+        }
         let mut keys = match (keys, lease) {
             (Some(keys), _) => keys,
             (None, None) => Vec::new(),
@@ -215,6 +218,14 @@ impl Session {
         }
         let entries = values.into_iter().map(|(key, value)| (key, stored(&value))).collect();
         Ok(Outcome::Looked(Looked { host, entries }))
+    }
+
+    /// Until etcd has done what it had accepted before. A read may overtake a transaction that waits for the disk; another
+    /// one does not, and this one changes nothing, as its condition never holds. `own`: a key that this host may write.
+    async fn wait_for_earlier(&self, own: Key) -> Result<(), Error> {
+        let never = Compare::version(own.clone(), CompareOp::Less, 0);
+        let transaction = Txn::new().when(vec![never]).and_then(vec![TxnOp::delete(own, None)]);
+        self.connection.client.kv_client().txn(transaction).await.map(drop)
     }
 
     /// The values of these keys, without those that are not there.

@@ -37,6 +37,8 @@ pub struct Question {
     pub lease: Option<i64>,
     /// The other keys of the lease. `None`: they are asked for.
     pub keys: Option<Vec<Key>>,
+    /// The store may still have a transaction of this host to do, whose answer is lost: the answer is one after it.
+    pub is_after_commit: bool,
 }
 
 /// All of it or nothing.

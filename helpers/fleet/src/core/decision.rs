@@ -35,7 +35,8 @@ impl Core {
         if !self.store.is_read || now >= self.store.look {
             let (host, id) = (fleet.key.clone(), self.host.id.clone());
             let keys = self.store.is_read.then(|| self.store.looked.entries.keys().cloned().collect());
-            return Do(Step::Look(Question { host, id, lease: self.lease(), keys }));
+            let is_after_commit = !self.store.is_certain;
+            return Do(Step::Look(Question { host, id, lease: self.lease(), keys, is_after_commit }));
         }
         match (self.is_taken(), self.lease) {
             (true, Some(lease)) => Do(Step::Revoke(lease.id)),

@@ -441,6 +441,24 @@ fn a_change_that_may_have_been_done_is_looked_at() {
 }
 
 #[test]
+fn a_change_that_is_done_late_is_waited_for() {
+    let mut fleet = registered(&["a"]);
+    fleet.store.stalls = true;
+    fleet.register("b", "web");
+    assert_eq!(fleet.steps(), "Commit!");
+    fleet.remove("b", 1);
+    assert_eq!(fleet.removed(1), Some(""));
+    assert_eq!(fleet.changes(), [format!("put {}", key("b", "web")), format!("delete {}", key("b", "web"))]);
+    fleet.store.stalls = true;
+    fleet.register("c", "web");
+    fleet.pass(SECOND * 20);
+    assert_eq!(
+        (fleet.changes(), fleet.state("c").state.as_str()),
+        (vec![format!("put {}", key("c", "web"))], "registered")
+    );
+}
+
+#[test]
 fn a_full_store_still_removes() {
     let mut fleet = registered(&["a", "b"]);
     fleet.store.is_full = true;

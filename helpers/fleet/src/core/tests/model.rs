@@ -16,6 +16,9 @@ pub struct Store {
     pub down: String,
     /// The next transaction is done, and its answer is lost.
     pub late: bool,
+    /// The next transaction has no answer, and is done only after the next look, unless that is to be after it.
+    pub stalls: bool,
+    stalled: Option<Transaction>,
     /// The number of next steps that are refused.
     pub refusals: usize,
     /// It takes no value.
@@ -57,7 +60,19 @@ impl Store {
                 self.end(*lease);
                 Outcome::Revoked
             }
-            Step::Look(question) => self.look(question),
+            Step::Look(question) => {
+                let stalled = self.stalled.take();
+                let (before, after) =
+                    if question.is_after_commit { (stalled, None) } else { (None, stalled) };
+                before.iter().for_each(|stalled| drop(self.commit(stalled)));
+                let looked = self.look(question);
+                after.iter().for_each(|stalled| drop(self.commit(stalled)));
+                looked
+            }
+            Step::Commit(transaction) if std::mem::take(&mut self.stalls) => {
+                self.stalled = Some(transaction.clone());
+                Outcome::Failed("no answer".into())
+            }
             Step::Commit(transaction) => self.commit(transaction),
         }
     }
