@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// So often a version of a template may end the process.
-pub const MOST: u32 = 3;
+const MOST: u32 = 3;
 
 /// A template that is being rendered. Its end, also by a mistake in the template, is that of the attempt.
 pub struct Attempt {
@@ -16,9 +16,11 @@ pub struct Attempt {
 }
 
 impl Attempt {
-    /// Begins to render this version of a template. `rendered`: the file for its text. `None`: it has ended the process too
-    /// often.
-    pub fn begin(rendered: &Path, version: &str) -> Option<Attempt> {
+    /// Begins to render this version of a template. `rendered`: the file for its text.
+    ///
+    /// # Errors
+    /// For an operator: it has ended the process too often.
+    pub fn begin(rendered: &Path, version: &str) -> Result<Attempt, String> {
         // Beside the texts, whose names begin with `!`.
         let name = rendered.file_name().unwrap_or_default().to_string_lossy();
         let file = rendered.with_file_name(format!("trying{name}"));
@@ -26,11 +28,13 @@ impl Attempt {
         let before = fs::read_to_string(&file).unwrap_or_default();
         let ended: u32 = before.strip_prefix(&of).and_then(|count| count.parse().ok()).unwrap_or_default();
         if ended >= MOST {
-            return None;
+            return Err(format!(
+                "kelson-fleet ended {MOST} times while it rendered this template: it needs too much memory; change it"
+            ));
         }
         // Where it cannot be written the texts cannot either.
         let _ = fs::write(&file, format!("{of}{}", ended.saturating_add(1)));
-        Some(Attempt { file })
+        Ok(Attempt { file })
     }
 }
 
@@ -50,7 +54,7 @@ mod tests {
         let [one, other] = ["!-a", "!-b"].map(|name| folder.path().join(name));
         let (first, second) = ("(1, 2)", "(1, 3)");
         let dies = |rendered: &Path, version| std::mem::forget(Attempt::begin(rendered, version).unwrap());
-        let may_begin = |rendered: &Path, version| Attempt::begin(rendered, version).is_some();
+        let may_begin = |rendered: &Path, version| Attempt::begin(rendered, version).is_ok();
         (0..2).for_each(|_| dies(&one, first));
         assert!(may_begin(&one, first));
         for _ in 0..MOST {

@@ -15,7 +15,7 @@ use kelson_sys::replace;
 use nix::fcntl::OFlag;
 use tokio::task::JoinHandle;
 
-use crate::attempt::{Attempt, MOST};
+use crate::attempt::Attempt;
 use crate::template::{Known, LONGEST, Outcome, Rendered, render};
 
 /// What tells a file from another version of it. `None`: there is none.
@@ -73,14 +73,12 @@ fn stamp(source: &str) -> Stamp {
 fn rendered(runtime: &Path, source: String, known: Arc<Known>) -> Done {
     let path = templates::rendered(runtime, Path::new(&source));
     let (before, stamp) = (fs::read(&path).ok(), stamp(&source));
-    let text = read(&source).and_then(|text| {
-        make_folder(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-        let ended = || {
-            format!("kelson-fleet ended {MOST} times while it rendered this template: it needs too much memory; change it")
-        };
-        Ok((text, Attempt::begin(&path, &format!("{stamp:?}")).ok_or_else(ended)?))
+    let unwritten = |error: io::Error| format!("{}: {error}", path.display());
+    let begun = read(&source).and_then(|text| {
+        make_folder(&path).map_err(unwritten)?;
+        Ok((text, Attempt::begin(&path, &format!("{stamp:?}"))?))
     });
-    let (names, outcome) = match text {
+    let (names, outcome) = match begun {
         Ok((text, attempt)) => {
             let Rendered { names, outcome } = render(&text, known);
             drop(attempt);
@@ -92,7 +90,7 @@ fn rendered(runtime: &Path, source: String, known: Arc<Known>) -> Done {
     let (outcome, is_new) = match &outcome {
         Outcome::Text(text) if is_new => match write(&path, text) {
             Ok(()) => (outcome, true),
-            Err(error) => (Outcome::Problem(format!("{}: {error}", path.display())), false),
+            Err(error) => (Outcome::Problem(unwritten(error)), false),
         },
         _ => (outcome, false),
     };

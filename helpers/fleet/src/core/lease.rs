@@ -39,7 +39,7 @@ impl Lease {
 
 /// When a lease that was confirmed by a request of this time is renewed: about a third of the TTL later, at a mark of the
 /// time of day. The marks are those of all hosts, so the store wakes up once for many of them.
-pub fn renewal_after(began: Now, ttl: Duration, random: &mut Random) -> Moment {
+fn renewal_after(began: Now, ttl: Duration, random: &mut Random) -> Moment {
     let third = third(ttl, random);
     let mark = ttl.checked_div(MARKS).unwrap_or_default();
     let wall = began.wall.duration_since(UNIX_EPOCH).unwrap_or_default().saturating_add(third);
