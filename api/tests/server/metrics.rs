@@ -128,9 +128,9 @@ async fn a_thousand_services_come_page_by_page() {
 #[tokio::test]
 async fn few_read_at_the_same_time() {
     let world = World::new().await;
-    // More than a connection takes ahead.
+    // 3 MiB of samples: a client takes 2 MiB ahead, and the server has 64 KiB of a connection in its buffer.
     let long = "s".repeat(59);
-    for number in 0..4000 {
+    for number in 0..6000 {
         let name = format!("{long}{number:04}");
         world.manager.add(Arc::new(ServiceSpec::process(&name, ["/bin/s"])), false);
     }
