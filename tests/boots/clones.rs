@@ -12,11 +12,10 @@ const UUID: &str = "/proc/sys/kernel/random/uuid";
 /// From the signal to `by-itself` until it draws. The snapshot is made in this time.
 const UNTIL_DRAWN: Duration = Duration::from_secs(8);
 
-/// The machine and its clones are built alike. A processor with a source of randomness would hide equal states, and two
-/// processors have a generator each.
+/// The machine and its clones are built alike. A processor with a source of randomness would hide equal states.
 fn machine(name: &str) -> VmBuilder {
     Vm::builder(name)
-        .qemu("-smp 1 -cpu max,-rdrand,-rdseed")
+        .qemu("-cpu qemu64")
         .machine("hostname: golden\n")
         .runs_with(
             "by-itself",
