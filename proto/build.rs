@@ -4,11 +4,12 @@ use std::path::PathBuf;
 
 use prost::Message as _;
 
-/// The records that PID 1 writes for itself. They are no part of the API, so they are not reflected.
-const STATE: &str = "kelson/state/v1/records.proto";
+/// The records that PID 1 writes for itself, and the faults that tests ask for. They are no part of the API, so they are not
+/// reflected.
+const OTHERS: [&str; 2] = ["kelson/state/v1/records.proto", "kelson/test/v1/faults.proto"];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let mut files = [
+    let files = [
         "services",
         "machine",
         "logs",
@@ -31,11 +32,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         "fleet_plan",
         "fleet_member",
     ]
-    .map(|name| format!("kelson/v1/{name}.proto"))
-    .to_vec();
-    if std::env::var_os("CARGO_FEATURE_FAULTS").is_some() {
-        files.push("kelson/test/v1/faults.proto".to_owned());
-    }
+    .map(|name| format!("kelson/v1/{name}.proto"));
     let descriptors = protox::compile(&files, ["."])?;
     let mut reflected = descriptors.clone();
     for file in &mut reflected.file {
@@ -66,8 +63,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let code = std::fs::read_to_string(&generated)?
         .replace("tonic::server::Grpc::new(", "crate::server::Grpc::new(");
     std::fs::write(generated, code)?;
-    tonic_prost_build::configure().compile_fds(protox::compile([STATE], ["."])?)?;
-    for file in files.iter().map(String::as_str).chain([STATE]) {
+    tonic_prost_build::configure().compile_fds(protox::compile(OTHERS, ["."])?)?;
+    for file in files.iter().map(String::as_str).chain(OTHERS) {
         println!("cargo:rerun-if-changed={file}");
     }
     Ok(())

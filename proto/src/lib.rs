@@ -24,8 +24,7 @@ pub mod state {
     }
 }
 
-/// Faults on demand, for tests.
-#[cfg(feature = "faults")]
+/// Faults on demand, for tests. A release neither serves nor calls them.
 pub mod test {
     /// Version 1.
     #[allow(clippy::all, clippy::pedantic, clippy::restriction, missing_docs)]
