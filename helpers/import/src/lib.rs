@@ -18,6 +18,7 @@ mod draft;
 mod dynamic_user;
 mod ends;
 mod environment;
+mod facts;
 mod finding;
 mod format;
 mod input;

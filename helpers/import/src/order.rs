@@ -299,7 +299,7 @@ pub fn wanted_by(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
 }
 
 /// A condition that Kelson has: of its value, where it is a plain one.
-fn condition(
+pub fn condition(
     draft: &mut Draft<'_>,
     setting: &Setting,
     put: fn(&mut Draft<'_>, Requirement),
@@ -319,7 +319,12 @@ fn condition(
         };
         let (negated, plain) = value.strip_prefix('!').map_or((false, value.as_str()), |plain| (true, plain));
         let found = of(plain.trim_start());
-        match found.map(|one| if negated { Requirement::Not(Box::new(one)) } else { one }) {
+        let found = found.map(|one| match one {
+            Requirement::Not(inner) if negated => *inner,
+            one if negated => Requirement::Not(Box::new(one)),
+            one => one,
+        });
+        match found {
             Some(_) if either && !alone => match conditions::test(&setting.key, &value) {
                 Ok(test) => draft.either.push(test),
                 Err(wrong) => outcome = outcome.and(wrong),

@@ -2,6 +2,7 @@
 
 use crate::conditions::{assert_by_shell, condition_by_shell};
 use crate::ends::{on_failure, on_success};
+use crate::facts::when_fact;
 use crate::key::Neutral::{Empty, No, Words};
 use crate::key::{Key, kept, lost, moot, nearly};
 use crate::lifecycle::number;
@@ -94,6 +95,7 @@ pub const KEYS: [Key; 42] = [
 const ALWAYS: &str =
     "the service starts whether this holds or not; check it in a `pre` hook, which fails the start";
 const TESTED: &str = "a `pre` hook with `condition: true` tests it in a shell";
+const FACT: &str = "`when: [{fact: …}]`; `!` is `not`";
 const ASSERTED: &str = "a `pre` hook tests it in a shell";
 const NO_ASSERTION: &str = "the start does not fail if this does not hold; check it in a `pre` hook";
 
@@ -110,19 +112,19 @@ pub const CONDITIONS: [Key; 65] = [
     nearly("ConditionFileIsExecutable", condition_by_shell, TESTED),
     lost("ConditionNeedsUpdate", Empty, ALWAYS),
     lost("ConditionFirstBoot", Empty, ALWAYS),
-    lost("ConditionArchitecture", Empty, ALWAYS),
+    kept("ConditionArchitecture", when_fact, FACT),
     lost("ConditionFirmware", Empty, ALWAYS),
     nearly("ConditionVirtualization", condition_by_shell, TESTED),
-    lost("ConditionHost", Empty, ALWAYS),
+    kept("ConditionHost", when_fact, FACT),
     kept("ConditionKernelCommandLine", when_argument, "`when: [{kernelArgument: …}]`; `!` is `not`"),
-    lost("ConditionKernelVersion", Empty, ALWAYS),
+    kept("ConditionKernelVersion", when_fact, FACT),
     lost("ConditionCredential", Empty, ALWAYS),
     lost("ConditionSecurity", Empty, ALWAYS),
     nearly("ConditionCapability", condition_by_shell, TESTED),
     nearly("ConditionACPower", condition_by_shell, TESTED),
-    lost("ConditionMemory", Empty, ALWAYS),
+    kept("ConditionMemory", when_fact, FACT),
     lost("ConditionCPUFeature", Empty, ALWAYS),
-    nearly("ConditionCPUs", condition_by_shell, TESTED),
+    kept("ConditionCPUs", when_fact, FACT),
     lost("ConditionEnvironment", Empty, ALWAYS),
     lost("ConditionUser", Empty, ALWAYS),
     lost("ConditionGroup", Empty, ALWAYS),
