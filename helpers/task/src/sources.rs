@@ -4,6 +4,7 @@ use std::fs::{File, create_dir_all};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
+use std::{panic, thread};
 
 use kelson_devices::{NoDisk, find_disk, identify, modules};
 use kelson_secrets::given::{Given, read_folder};
@@ -16,7 +17,7 @@ use kelson_spec::disk::NameKind;
 use kelson_spec::sources::SourceKind;
 use kelson_sys::text::first_of_many;
 use nix::mount::{MsFlags, mount};
-use nix::sched::{CloneFlags, setns, unshare};
+use nix::sched::{CloneFlags, unshare};
 
 use crate::failure::at;
 use crate::mount;
@@ -24,7 +25,7 @@ use crate::news::{self, DEVICES};
 
 /// The folder of a disk that holds secrets, each in a file of its name.
 const SECRETS: &str = "secrets";
-/// Where the disk of a source is mounted, in a mount namespace of this process.
+/// Where the disk of a source is mounted, in a mount namespace of the thread that reads it.
 const MOUNT_POINT: &str = "mount";
 
 /// What a source gave.
@@ -123,14 +124,17 @@ fn of_disk(
     };
     let point = folder.join(MOUNT_POINT).join(labels.join("-"));
     create_dir_all(&point).map_err(|error| at(&point, error))?;
-    let outside = Path::new("/proc/thread-self/ns/mnt");
-    let outside = File::open(outside).map_err(|error| at(outside, error))?;
-    mount_for_ourselves(&device, &point)?;
-    let found = read(&point).map_err(|why| at(&device, why));
-    // What it gives is held where all see it.
-    setns(&outside, CloneFlags::CLONE_NEWNS)
-        .map_err(|errno| format!("the mount namespace of the host: {}", errno.desc()))?;
-    let found = found?;
+    // Only a thread of its own sees the mount, which ends with it. This one could not come back from a mount namespace
+    // while another thread of the process, such as that of the YAML parser, has not quite ended (EINVAL).
+    let found = thread::scope(|scope| {
+        let work = || {
+            mount_for_this_thread(&device, &point)?;
+            read(&point).map_err(|why| at(&device, why))
+        };
+        let reader = thread::Builder::new().spawn_scoped(scope, work);
+        let reader = reader.map_err(|error| format!("a thread that reads the disk: {error}"))?;
+        reader.join().unwrap_or_else(|panicked| panic::resume_unwind(panicked))
+    })?;
     let origin = match found.origin.as_str() {
         "" => device.display().to_string(),
         more => format!("{}, {more}", device.display()),
@@ -176,8 +180,8 @@ fn of_seed(seed: Seed, from: &str) -> Found {
     Found { instance: Some(seed.instance), ..Found::new(seed.files, origin) }
 }
 
-/// Mounts a disk where this process alone sees it, so that the mount ends with it or when it returns to the host. Nothing is written to the disk.
-fn mount_for_ourselves(device: &Path, point: &Path) -> Result<(), String> {
+/// Mounts a disk where the calling thread alone sees it. Nothing is written to the disk.
+fn mount_for_this_thread(device: &Path, point: &Path) -> Result<(), String> {
     let disk = File::open(device).map_err(|error| at(device, error))?;
     let found = identify(&disk).ok_or_else(|| at(device, "no file system that is known is on it"))?;
     let module = if found.fs_type == "iso9660" { "isofs" } else { found.fs_type };
