@@ -36,7 +36,7 @@ fn told(events: &[Event], text: &str) -> BTreeSet<String> {
 
 #[test]
 fn the_demo_boots_from_our_initramfs_until_all_is_up() {
-    let mut vm = Vm::builder("demo").demo().without_containerd().forward(80).boot();
+    let mut vm = Vm::builder("demo").demo().without_containerd().forward(80).qemu("-smp 2").boot();
     the_demo_is_up(&vm);
     assert!(vm.services().iter().all(|service| service.name != "containerd"));
     it_stops_in_order(&mut vm);
@@ -44,7 +44,7 @@ fn the_demo_boots_from_our_initramfs_until_all_is_up() {
 
 #[test]
 fn long_the_demo_runs_the_same_with_containerd() {
-    let mut vm = Vm::builder("demo-containerd").demo().with_containerd().forward(80).boot();
+    let mut vm = Vm::builder("demo-containerd").demo().with_containerd().forward(80).qemu("-smp 2").boot();
     the_demo_is_up(&vm);
     // containerd's own tool sees the same processes.
     let tasks =
