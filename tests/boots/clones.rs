@@ -15,7 +15,7 @@ const UNTIL_DRAWN: Duration = Duration::from_secs(8);
 /// The machine and its clones are built alike. A processor with a source of randomness would hide equal states.
 fn machine(name: &str) -> VmBuilder {
     Vm::builder(name)
-        .qemu("-cpu qemu64")
+        .qemu("-cpu max,-rdrand,-rdseed")
         .machine("hostname: golden\n")
         .runs_with(
             "by-itself",
