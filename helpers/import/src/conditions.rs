@@ -6,7 +6,7 @@ use kelson_spec::service::Hook;
 use crate::draft::Draft;
 use crate::finding::Outcome;
 use crate::settings::Setting;
-use crate::values::boolean;
+use crate::values::{boolean, comparison};
 
 /// The alternatives of all conditions are one hook.
 pub fn settle(draft: &mut Draft<'_>) {
@@ -114,11 +114,16 @@ fn virtualization(value: &str) -> Option<String> {
 }
 
 fn cpus(value: &str) -> Option<String> {
-    let operators =
-        [(">=", "-ge"), ("<=", "-le"), ("!=", "-ne"), (">", "-gt"), ("<", "-lt"), ("=", "-eq"), ("", "-ge")];
-    let (rest, operator) =
-        operators.iter().find_map(|(sign, word)| Some((value.strip_prefix(sign)?, *word)))?;
-    let count = rest.trim().parse::<u32>().ok()?;
+    let (operator, rest) = comparison(value);
+    let operator = match operator {
+        "<=" => "-le",
+        "!=" => "-ne",
+        ">" => "-gt",
+        "<" => "-lt",
+        "=" => "-eq",
+        _ => "-ge",
+    };
+    let count = rest.parse::<u32>().ok()?;
     Some(format!("[ $(nproc) {operator} {count} ]"))
 }
 

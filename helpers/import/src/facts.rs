@@ -5,9 +5,9 @@ use kelson_spec::service::Requirement;
 
 use crate::draft::Draft;
 use crate::finding::Outcome;
-use crate::order::condition;
+use crate::order::{condition, not};
 use crate::settings::Setting;
-use crate::values::size;
+use crate::values::{comparison, size};
 
 pub fn when_fact(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
     condition(draft, setting, |draft, one| draft.when(one), |value| requirement(&setting.key, value))
@@ -49,26 +49,20 @@ fn is(name: &str, pattern: &str) -> Option<Requirement> {
     sound.then_some(Requirement::Fact(test))
 }
 
-/// The fact is a number, compared with one by systemd's operators.
+/// The fact is a number, compared with one.
 fn compared(name: &str, value: &str, number: impl Fn(&str) -> Option<u64>) -> Option<Requirement> {
-    const OPERATORS: [&str; 7] = ["<=", ">=", "!=", "<", ">", "=", ""];
-    let (operator, rest) =
-        OPERATORS.iter().find_map(|operator| Some((*operator, value.strip_prefix(operator)?)))?;
-    let number = number(rest.trim())?;
+    let (operator, rest) = comparison(value);
+    let number = number(rest)?;
     let at_least =
         |least| Requirement::Fact(FactTest { name: name.to_owned(), is: Vec::new(), at_least: Some(least) });
     Some(match operator {
-        "" | ">=" => at_least(number),
+        ">=" => at_least(number),
         ">" => at_least(number.checked_add(1)?),
         "<" => not(at_least(number)),
         "<=" => not(at_least(number.checked_add(1)?)),
         "!=" => not(is(name, &number.to_string())?),
         _ => is(name, &number.to_string())?,
     })
-}
-
-fn not(one: Requirement) -> Requirement {
-    Requirement::Not(Box::new(one))
 }
 
 #[cfg(test)]

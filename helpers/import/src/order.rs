@@ -298,6 +298,14 @@ pub fn wanted_by(draft: &mut Draft<'_>, setting: &Setting) -> Outcome {
     })
 }
 
+/// The opposite.
+pub fn not(one: Requirement) -> Requirement {
+    match one {
+        Requirement::Not(inner) => *inner,
+        one => Requirement::Not(Box::new(one)),
+    }
+}
+
 /// A condition that Kelson has: of its value, where it is a plain one.
 pub fn condition(
     draft: &mut Draft<'_>,
@@ -319,12 +327,7 @@ pub fn condition(
         };
         let (negated, plain) = value.strip_prefix('!').map_or((false, value.as_str()), |plain| (true, plain));
         let found = of(plain.trim_start());
-        let found = found.map(|one| match one {
-            Requirement::Not(inner) if negated => *inner,
-            one if negated => Requirement::Not(Box::new(one)),
-            one => one,
-        });
-        match found {
+        match found.map(|one| if negated { not(one) } else { one }) {
             Some(_) if either && !alone => match conditions::test(&setting.key, &value) {
                 Ok(test) => draft.either.push(test),
                 Err(wrong) => outcome = outcome.and(wrong),

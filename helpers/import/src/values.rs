@@ -82,6 +82,14 @@ pub fn span(text: &str, bare: u64) -> Option<Option<u64>> {
     Some(Some(total))
 }
 
+/// The operator of a condition and the number behind it. `>=` where there is none.
+pub fn comparison(text: &str) -> (&'static str, &str) {
+    let operators = [">=", "<=", "!=", ">", "<", "="];
+    let found = operators.iter().find_map(|operator| Some((*operator, text.strip_prefix(operator)?)));
+    let (operator, number) = found.unwrap_or((">=", text));
+    (operator, number.trim())
+}
+
 /// Bytes, with `K`, `M`, `G`, `T`, `P`, `E` as powers of 1024; `None` inside: `infinity`.
 pub fn size(text: &str) -> Option<Option<u64>> {
     if text == "infinity" {
